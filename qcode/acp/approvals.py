@@ -139,7 +139,7 @@ def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
         content = [_shown(approval.detail, fence)]
     title, why = approval.question, ""
     if isinstance(approval, Question) and approval.server:
-        title = f"{_asker(approval)} {title}"
+        title = f"{_question_source(approval)} {title}"
     if isinstance(approval, ToolApproval | RepeatedCall | ImpossibleCall) and approval.agent:
         title = f"{title} (sub-agent: {shown_line(approval.agent, 100)})"
     if isinstance(approval, ToolApproval):
@@ -164,7 +164,7 @@ def _shown(detail: str, fence: str) -> JsonObject:
     return {"type": "content", "content": {"type": "text", "text": f"{fence}\n{detail}\n{fence}" if fence else detail}}
 
 
-def _asker(question: Question) -> str:
+def _question_source(question: Question) -> str:
     if question.server == OWN_QUESTION:
         return "qcode asks:"
     return f"The tool server {shown_line(question.server, 40)} asks:" if question.server else ""
@@ -184,7 +184,7 @@ async def _ask_with_form(question: Question, card: Card, session_id: str, client
         "mode": "form",
         "sessionId": session_id,
         "toolCallId": card.card_id,
-        "message": "\n\n".join(filter(None, (_asker(question), question.question, question.detail))),
+        "message": "\n\n".join(filter(None, (_question_source(question), question.question, question.detail))),
         "requestedSchema": {"type": "object", "properties": properties},
     }
     try:

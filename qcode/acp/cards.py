@@ -259,10 +259,10 @@ class Cards:
         left = [card for card in self._cards if not card.is_over]
         pairs: list[tuple[Card, ToolCall]] = []
         for call in calls:
-            card = next((one for one in left if one.call_id == call.call_id), None)
+            card = next((candidate for candidate in left if candidate.call_id == call.call_id), None)
             card = (
                 card
-                or next((one for one in left if one.name == call.name), None)
+                or next((candidate for candidate in left if candidate.name == call.name), None)
                 or self._mint(call.call_id, call.name)
             )
             if card in left:

@@ -94,7 +94,7 @@ def _server(row: JsonObject) -> McpServer | str:
             )
         case {"command": str(command)} if command and row.get("type") in (None, "stdio"):
             args, env = row.get("args"), _pairs(row.get("env"))
-            if not isinstance(args, list | None) or not all(isinstance(one, str) for one in args or []) or env is None:
+            if not isinstance(args, list | None) or not all(isinstance(arg, str) for arg in args or []) or env is None:
                 return "its arguments or variables are not valid"
             return McpServer(command=command, args=tuple(map(str, args or [])), env=env)
         case _:

@@ -78,7 +78,7 @@ class SessionCommands:
             if custom.argument:
                 row["input"] = {"hint": one_line(custom.argument, 100)}
             rows.append(row)
-        for skill in self._agent.skill_commands(self._taken()):
+        for skill in self._agent.skill_commands(self._command_names()):
             row = {"name": skill.handle, "description": one_line(skill.description, 200)}
             if skill.hint:
                 row["input"] = {"hint": one_line(skill.hint, 100)}
@@ -96,14 +96,14 @@ class SessionCommands:
         is_known = found is not None or self._skill(name) is not None
         return (name, argument) if is_known else None
 
-    def _taken(self) -> tuple[str, ...]:
+    def _command_names(self) -> tuple[str, ...]:
         """Return the names of all commands that are not skills."""
-        return (*BUILT_IN, *(one.name.lower() for one in self._agent.custom_commands(tuple(BUILT_IN)).commands))
+        return (*BUILT_IN, *(command.name.lower() for command in self._agent.custom_commands(tuple(BUILT_IN)).commands))
 
     def _skill(self, name: str) -> Skill | None:
         """Return the skill that `/name` runs."""
-        found = self._agent.skill_commands(self._taken())
-        return next((one for one in found if one.handle.lower() == name.lower()), None)
+        found = self._agent.skill_commands(self._command_names())
+        return next((skill for skill in found if skill.handle.lower() == name.lower()), None)
 
     async def run(self, name: str, argument: str) -> Outcome:
         agent = self._agent
@@ -195,11 +195,11 @@ class SessionCommands:
         found = self._agent.custom_commands(tuple(BUILT_IN)).typed(f"/{name} {argument}".rstrip())
         if found is None:
             return Submit(f"/{name} {argument}".rstrip())
-        custom, given = found
+        custom, arguments = found
         options = TurnOptions(
-            custom.model, custom.output, custom.foreign(given), shown=f"/{custom.name} {given}".rstrip()
+            custom.model, custom.output, custom.foreign(arguments), shown=f"/{custom.name} {arguments}".rstrip()
         )
-        return Submit(custom.expand(given), options)
+        return Submit(custom.expand(arguments), options)
 
 
 def _permissions(permissions: Permissions) -> str:
@@ -207,8 +207,8 @@ def _permissions(permissions: Permissions) -> str:
     trust = "" if permissions.is_trusted else " (restricted folder: allow rules do not apply)"
     rules = [f"  {rule.effect} {visible(rule.text)} ({visible(rule.origin)})" for rule in permissions.rules()]
     calls = [
-        f"  {one.decided}: {visible(one.call.name)}" + (f" ({visible(one.reason)})" if one.reason else "")
-        for one in permissions.decisions()[-_MAX_DECISIONS:]
+        f"  {record.decided}: {visible(record.call.name)}" + (f" ({visible(record.reason)})" if record.reason else "")
+        for record in permissions.decisions()[-_MAX_DECISIONS:]
     ]
     return "\n".join(
         [

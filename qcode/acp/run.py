@@ -48,7 +48,7 @@ async def _serve(options: Options, descriptor: int, output: BinaryIO) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)
     server = Server(options)
-    wire = Wire(descriptor, output, server.handle, lost=over.set, describe=_described)
+    wire = Wire(descriptor, output, server.handle, lost=over.set, describe=_describe_failure)
     server.attach(wire)
     await over.wait()
     await server.close()
@@ -59,7 +59,7 @@ async def _serve(options: Options, descriptor: int, output: BinaryIO) -> int:
     return code
 
 
-def _described(failure: BaseException) -> str:
+def _describe_failure(failure: BaseException) -> str:
     from qcode.agent.crash import describe_crash
 
     return describe_crash(failure, os.environ)

@@ -227,8 +227,8 @@ class Server:
         from qcode.acp.settings import SessionSettings
         from qcode.acp.updates import ClientFeatures
 
-        given = read_servers(servers)
-        agent = self._begin(options, given.servers)
+        configs = read_servers(servers)
+        agent = self._begin(options, configs.servers)
         files = object_in(self._capabilities.get("fs"))
         if files.get("readTextFile") is True and files.get("writeTextFile") is True:
             agent.use_buffers(EditorFiles(self.wire, loop, agent.conversation.session_id))
@@ -241,7 +241,7 @@ class Server:
         forms = object_in(self._capabilities.get("elicitation")).get("form")
         client = Client(self.wire, features, has_forms=isinstance(forms, dict))
         settings = SessionSettings(agent, agent.models.providers(), has_sandbox=agent.toolbox.has_sandbox())
-        return EditorSession(agent, client, settings, given.complaints)
+        return EditorSession(agent, client, settings, configs.complaints)
 
     def _begin(self, options: Options, servers: Mapping[str, McpServer] | None = None) -> Agent:
         """Return an agent; raise `WireError` if it cannot be opened. It blocks."""
@@ -273,7 +273,7 @@ class Server:
         if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):  # noqa: PTH117  # text only
             raise invalid('"cwd" must be an absolute path')
         after = _read_cursor(cursor)
-        return Answer(await asyncio.to_thread(_listed, None if cwd is None else str(Path(cwd)), after))
+        return Answer(await asyncio.to_thread(_session_page, None if cwd is None else str(Path(cwd)), after))
 
     async def _close(self, params: JsonObject) -> Answer:
         session = self._session(params)
@@ -348,7 +348,7 @@ def _folders(params: JsonObject) -> tuple[Path, tuple[Path, ...]]:
     if more is not None and not isinstance(more, list):
         raise invalid('"additionalDirectories" must be a list')
     folder = _folder(_text(params, "cwd"), "cwd")
-    return folder, tuple(_folder(one, "additionalDirectories") for one in more or [])
+    return folder, tuple(_folder(item, "additionalDirectories") for item in more or [])
 
 
 def _folder(value: Json, name: str) -> Path:
@@ -386,17 +386,21 @@ def _read_cursor(cursor: Json) -> tuple[int, str] | None:
             raise invalid("the cursor is not valid")
 
 
-def _listed(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
+def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
     """Return a page of the stored sessions, newest first."""
     from qcode.agent.sessions.store import stored_sessions
     from qcode.config.paths import ConfigPaths
 
     found = stored_sessions(ConfigPaths.from_env(os.environ).state_dir, cwd=cwd, after=after, count=PAGE + 1)
     rows: list[Json] = []
-    for _, one in found[:PAGE]:
-        row: JsonObject = {"sessionId": one.session_id, "cwd": one.cwd, "updatedAt": one.updated.isoformat()}
-        if one.title:
-            row["title"] = one_line(one.title, 200)
+    for _, summary in found[:PAGE]:
+        row: JsonObject = {
+            "sessionId": summary.session_id,
+            "cwd": summary.cwd,
+            "updatedAt": summary.updated.isoformat(),
+        }
+        if summary.title:
+            row["title"] = one_line(summary.title, 200)
         rows.append(row)
     page: JsonObject = {"sessions": rows}
     if len(found) > PAGE:

@@ -120,7 +120,7 @@ class EditorSession:
         """Send the updates that follow the response: commands, usage, title."""
         self.send(self.commands.update())
         conversation = self.agent.conversation
-        spent = self._spent()
+        spent = self._session_cost()
         report = conversation.context() if conversation.messages else None
         if report is not None:
             self.send(usage_update(report.used, report.window, spent))
@@ -128,13 +128,15 @@ class EditorSession:
 
     def replay(self) -> None:
         """Send the whole conversation again."""
-        replay(self._stored(), str(self.folder), self.send)
+        replay(self._stored_items(), str(self.folder), self.send)
 
-    def _stored(self) -> Iterator[tuple[int, ReplayItem]]:
+    def _stored_items(self) -> Iterator[tuple[int, ReplayItem]]:
         history = self.agent.conversation.session.history
         numbers = history.all_numbers()
         stored = [history.stored[number] for number in numbers]
-        prompts = {id(one.entry.message): number for number, one in zip(numbers, stored, strict=True) if one.is_own}
+        prompts = {
+            id(message.entry.message): number for number, message in zip(numbers, stored, strict=True) if message.is_own
+        }
         turn = 0
         for item in replayed(stored):
             if isinstance(item, UserSaid):
@@ -261,24 +263,24 @@ class EditorSession:
             if isinstance(outcome, commands.Compact):
                 await self._follow(self.agent.conversation.compact(outcome.focus), prompt, ())
                 return
-            given = PromptInput(outcome.text, ())
-            await self._submit(prompt, given, outcome.options)
+            content = PromptInput(outcome.text, ())
+            await self._submit(prompt, content, outcome.options)
             return
         policy = self.agent.conversation.policy
-        given = await asyncio.to_thread(
+        content = await asyncio.to_thread(
             prompt_input, prompt.blocks, self.folder, lambda path: why_not_read(policy, path)
         )
-        await self._submit(prompt, given, TurnOptions())
+        await self._submit(prompt, content, TurnOptions())
 
-    async def _submit(self, prompt: Prompt, given: PromptInput, options: TurnOptions) -> None:
-        attached: tuple[Block, ...] = given.attached
-        events = self.agent.conversation.submit(given.text, attached, replace(options, is_append_only=True))
-        await self._follow(events, prompt, given.notices)
+    async def _submit(self, prompt: Prompt, content: PromptInput, options: TurnOptions) -> None:
+        attached: tuple[Block, ...] = content.attached
+        events = self.agent.conversation.submit(content.text, attached, replace(options, is_append_only=True))
+        await self._follow(events, prompt, content.notices)
 
     async def _follow(self, events: AsyncGenerator[TurnEvent, None], prompt: Prompt, notices: tuple[str, ...]) -> None:
         """Send the events of a turn and answer its prompt at the last one."""
         conversation, note, has_run = self.agent.conversation, "", False
-        spent = self._spent()
+        spent = self._session_cost()
         before = turn = conversation.session.history.latest
         is_refused = False
         try:
@@ -383,7 +385,7 @@ class EditorSession:
             ],
         }
         if ended.signals:
-            facts["signals"] = [{"name": one.name, "arguments": one.arguments} for one in ended.signals]
+            facts["signals"] = [{"name": signal.name, "arguments": signal.arguments} for signal in ended.signals]
         why = shortfall(ended, note)
         if why:
             facts["shortfall"] = one_line(why, 1_000)
@@ -431,7 +433,7 @@ class EditorSession:
             connecting.add_done_callback(self._connecting.discard)
         return self._sync
 
-    def _spent(self) -> Decimal | None:
+    def _session_cost(self) -> Decimal | None:
         """Return the cost of the session so far, None if a part of it is unknown."""
         costs = [used.cost for used in self.agent.conversation.usage()]
         known = [cost for cost in costs if cost is not None]

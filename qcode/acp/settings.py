@@ -35,7 +35,9 @@ class SessionSettings:
 
     def __init__(self, agent: Agent, models: Sequence[OfferedProvider], *, has_sandbox: bool) -> None:
         self._agent = agent
-        self._providers = [(one.name, [model.name for model in one.models]) for one in models if one.is_ready]
+        self._providers = [
+            (provider.name, [model.name for model in provider.models]) for provider in models if provider.is_ready
+        ]
         self._has_sandbox = has_sandbox
         self._may_bypass = agent.conversation.mode == "bypass"
 
@@ -54,14 +56,14 @@ class SessionSettings:
             {"value": mode, "name": _MODES[mode][0], "description": _MODES[mode][1]} for mode in self._offered_modes()
         ]
         options: list[Json] = [
-            _select("mode", "Permission mode", "mode", conversation.mode, modes),
-            _select("model", "Model", "model", conversation.model, self._model_groups()),
+            _select_option("mode", "Permission mode", "mode", conversation.mode, modes),
+            _select_option("model", "Model", "model", conversation.model, self._model_groups()),
         ]
         if conversation.thinks:
             levels: list[Json] = [{"value": DEFAULT_EFFORT, "name": "Model default"}]
             levels += [{"value": level, "name": level.capitalize()} for level in EFFORTS]
             current = conversation.effort or DEFAULT_EFFORT
-            options.append(_select("effort", "Effort", "thought_level", current, levels))
+            options.append(_select_option("effort", "Effort", "thought_level", current, levels))
         return options
 
     def set_mode(self, wanted: str) -> None:
@@ -116,7 +118,7 @@ class SessionSettings:
         return rows
 
 
-def _select(option: str, name: str, category: str, current: str, values: list[Json]) -> JsonObject:
+def _select_option(option: str, name: str, category: str, current: str, values: list[Json]) -> JsonObject:
     return {
         "id": option,
         "name": name,

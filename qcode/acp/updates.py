@@ -117,7 +117,7 @@ class TurnView:
             case TurnEnded():
                 self.end()
             case Notice() | CompactionStarted() | Compacted() | Waiting() | LimitReached() | ModelFellBack():
-                self._tell(event)
+                self._send_event(event)
             case _:
                 self._show_call(event)
 
@@ -206,7 +206,7 @@ class TurnView:
             if card.has_begun:
                 self._send(cards.completed(card, arguments, self._folder))
             else:
-                self._first(card, arguments)
+                self._send_first(card, arguments)
         for card in left:
             self._drop(card, cards.TRUNCATED_CALL)
 
@@ -219,7 +219,7 @@ class TurnView:
         if card is not None:
             return card
         card, parent = self._cards.inner(call)
-        self._first(card, parse_object(call.arguments) or {}, parent)
+        self._send_first(card, parse_object(call.arguments) or {}, parent)
         return card
 
     def _announce(self, block: int, call_id: str, name: str) -> None:
@@ -228,9 +228,9 @@ class TurnView:
         card = self._cards.announced(block, call_id, name)
         if card is not None:
             self.flush()
-            self._first(card, {})
+            self._send_first(card, {})
 
-    def _first(self, card: Card, arguments: JsonObject, parent: str = "") -> None:
+    def _send_first(self, card: Card, arguments: JsonObject, parent: str = "") -> None:
         card.has_begun = True
         update = cards.announcement(card, arguments, self._folder)
         meta: JsonObject = {"qcode": {"parentToolCallId": parent}} if parent else {}
@@ -336,7 +336,9 @@ class TurnView:
         cost = None if usage.cost is None or self._spent is None else self._spent + usage.cost
         self._send(usage_update(usage.context_tokens, usage.context_window, cost))
 
-    def _tell(self, event: Notice | CompactionStarted | Compacted | Waiting | LimitReached | ModelFellBack) -> None:
+    def _send_event(
+        self, event: Notice | CompactionStarted | Compacted | Waiting | LimitReached | ModelFellBack
+    ) -> None:
         match event:
             case Notice(level=level, text=text):
                 self._notice(level, text)

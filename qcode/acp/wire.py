@@ -195,7 +195,7 @@ class Wire:
         is_id = request_id is None or _is_id(request_id)
         if "method" not in message and ("result" in message or "error" in message):
             if isinstance(request_id, int) and not isinstance(request_id, bool):
-                self._answered(request_id, message)
+                self._handle_response(request_id, message)
             return
         known_id = request_id if isinstance(request_id, str | int | float) and _is_id(request_id) else None
         if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not is_id:
@@ -214,7 +214,7 @@ class Wire:
         task.add_done_callback(lambda done: self._reader.release(cost))
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    def _answered(self, asked_id: int, message: JsonObject) -> None:
+    def _handle_response(self, asked_id: int, message: JsonObject) -> None:
         answer = self._asked.get(asked_id)
         if answer is None or answer.done():
             return

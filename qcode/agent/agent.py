@@ -304,11 +304,14 @@ class Agent:
         if self.skills is None:
             return found
         skills = {skill.handle.lower(): skill for skill in self.skills.for_user if not skill.is_command}
-        hidden = [one for one in found.commands if one.is_from_project and one.name.lower() in skills]
-        problems = (f"{one.file}: /{one.name} is ignored, it is the name of a skill; rename the file" for one in hidden)
+        hidden = [command for command in found.commands if command.is_from_project and command.name.lower() in skills]
+        problems = (
+            f"{command.file}: /{command.name} is ignored, it is the name of a skill; rename the file"
+            for command in hidden
+        )
         return replace(
             found,
-            commands=tuple(one for one in found.commands if one not in hidden),
+            commands=tuple(command for command in found.commands if command not in hidden),
             problems=(*found.problems, *problems),
         )
 

@@ -126,12 +126,12 @@ class PendingCalls:
         self._watched = watched
         self._approved = approved
         self._permissions = permissions
-        self._judged: dict[str, ResolvedCall] = {}
+        self._resolved: dict[str, ResolvedCall] = {}
         self._open: dict[str, CallApproval] = {}
         self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}
         self._warnings: list[str] = []
         self._inputs: dict[str, asyncio.Future[Decision]] = {}
-        self._asked = 0
+        self._question_count = 0
 
     async def ask_for_server(
         self,
@@ -142,9 +142,9 @@ class PendingCalls:
         choices: tuple[Choice, ...],
     ) -> str | None:
         """Ask a question of a tool server, or about the settings, in a call; return the answer, None if dismissed."""
-        self._asked += 1
+        self._question_count += 1
         server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else OWN_QUESTION
-        approval = Question(call, question, detail, choices, server, self._asked)
+        approval = Question(call, question, detail, choices, server, self._question_count)
         self._inputs[approval.id] = answer = asyncio.get_running_loop().create_future()
         try:
             await show(ApprovalRequested(approval))
@@ -153,12 +153,12 @@ class PendingCalls:
             del self._inputs[approval.id]
         return decision.text if isinstance(decision, Answer) else None
 
-    async def judge(self, policy: Policy, asked: AskApproval) -> ApprovalAnswered | CallApproval:
+    async def judge(self, policy: Policy, request: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval that the user has to decide."""
-        if asked.obstacle:
-            self._open[asked.call.call_id] = impossible = impossible_call(asked)
+        if request.obstacle:
+            self._open[request.call.call_id] = impossible = impossible_call(request)
             return impossible
-        call, arguments, toolbox, call_id = asked.call, asked.arguments, self._toolbox, asked.call.call_id
+        call, arguments, toolbox, call_id = request.call, request.arguments, self._toolbox, request.call.call_id
         if call_id in self._revisions:
             return await self._judge_revised(policy, *self._revisions.pop(call_id))
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
@@ -167,19 +167,19 @@ class PendingCalls:
         name, spelled = await toolbox.resolve_call(call.name, arguments)
         hook, revised = (None, None) if self.hooks is None else await self.hooks.before(call_id, name, spelled)
         if hook is not None and hook.verdict == "deny":
-            return self._refused(call, hook)
+            return self._refuse(call, hook)
         resolved = ResolvedCall(name, spelled if revised is None else revised, revised=revised)
-        return await self._judge_call(policy, asked, resolved, hook)
+        return await self._judge_call(policy, request, resolved, hook)
 
-    def _refused(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
+    def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
         self._permissions.note(call, "refused", verdict.reason, verdict.rule)
         return ApprovalAnswered(call.call_id, is_allowed=False, reason=verdict.reason)
 
     async def _judge_call(
         self,
         policy: Policy,
-        asked: AskApproval,
-        judged: ResolvedCall,
+        request: AskApproval,
+        resolved: ResolvedCall,
         hook: Verdict | None,
         *,
         is_requested: bool = False,
@@ -188,8 +188,8 @@ class PendingCalls:
 
         `is_requested`: the hooks of PermissionRequest saw it too.
         """
-        call, repeats, call_id = asked.call, asked.repeats, asked.call.call_id
-        permissions, toolbox, name, spelled = self._permissions, self._toolbox, judged.name, judged.arguments
+        call, repeats, call_id = request.call, request.repeats, request.call.call_id
+        permissions, toolbox, name, spelled = self._permissions, self._toolbox, resolved.name, resolved.arguments
         targets = await asyncio.to_thread(toolbox.targets, name, spelled)
         # A verdict may look at the disk, and ask bash and git.
         verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), spelled, hook)
@@ -198,71 +198,71 @@ class PendingCalls:
         is_for_user = hook is not None and hook.verdict == "ask"
         # A hook that allows a call does so for the files that it names now, as the user does.
         granted = targets if verdict is hook else frozenset[str]()
-        self._judged[call_id] = judged = replace(judged, level=level, is_for_user=is_for_user, targets=granted)
+        self._resolved[call_id] = resolved = replace(resolved, level=level, is_for_user=is_for_user, targets=granted)
         is_question = toolbox.asks_user(call.name)
         if verdict.verdict == "deny":
-            return self._refused(call, verdict)
+            return self._refuse(call, verdict)
         if verdict.is_allowed and not repeats and not is_question:
             permissions.note(call, "ran", verdict.reason, verdict.rule)
             return self._runs(call_id, verdict.reason)
         preview = await toolbox.preview(name, spelled)
         if preview.refusal and not repeats:
-            self._judged[call_id] = replace(judged, refusal=preview.refusal)
+            self._resolved[call_id] = replace(resolved, refusal=preview.refusal)
             permissions.note(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
             return self._runs(call_id)
         if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, spelled):
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
-            return self._refused(call, Verdict("deny", _PLAN_READS, "mode:plan"))
-        self._judged[call_id] = judged = replace(judged, targets=targets)
+            return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
+        self._resolved[call_id] = resolved = replace(resolved, targets=targets)
         if self.hooks is None or is_requested or repeats or is_question:
-            return await self._open_approval(policy, asked, preview, verdict)
+            return await self._open_approval(policy, request, preview, verdict)
         requested, revised = await self.hooks.request(call_id, name, spelled)
         if requested is not None and requested.verdict == "deny":
-            return self._refused(call, requested)
+            return self._refuse(call, requested)
         if revised is None and requested is None:
-            return await self._open_approval(policy, asked, preview, verdict)
+            return await self._open_approval(policy, request, preview, verdict)
         if revised is not None:
-            judged = replace(judged, arguments=revised, revised=revised)
-        return await self._judge_call(policy, asked, judged, hook or requested, is_requested=True)
+            resolved = replace(resolved, arguments=revised, revised=revised)
+        return await self._judge_call(policy, request, resolved, hook or requested, is_requested=True)
 
     async def _open_approval(
-        self, policy: Policy, asked: AskApproval, preview: Preview, verdict: Verdict
+        self, policy: Policy, request: AskApproval, preview: Preview, verdict: Verdict
     ) -> CallApproval:
         """Open the approval that the user has to decide, and return it."""
-        call, judged = asked.call, self._judged[asked.call.call_id]
-        if judged.revised is not None:
-            call = replace(call, arguments=json.dumps(judged.revised))
+        call, resolved = request.call, self._resolved[request.call.call_id]
+        if resolved.revised is not None:
+            call = replace(call, arguments=json.dumps(resolved.revised))
         preview = _masked_preview(policy, preview)
         is_question = self._toolbox.asks_user(call.name)
-        approval = approval_of(call, preview, repeats=asked.repeats, is_question=is_question)
+        approval = approval_of(call, preview, repeats=request.repeats, is_question=is_question)
         if isinstance(approval, ToolApproval):
-            approval = await self._with_offers(approval, policy, judged, preview, verdict)
-            approval = replace(approval, is_revised=judged.revised is not None)
+            approval = await self._with_offers(approval, policy, resolved, preview, verdict)
+            approval = replace(approval, is_revised=resolved.revised is not None)
         self._open[call.call_id] = approval
         return approval
 
     def _runs(self, call_id: str, reason: str = "") -> ApprovalAnswered:
         """Return the answer that lets a judged call run, with the arguments that a hook replaced."""
-        revised = self._judged[call_id].revised
+        revised = self._resolved[call_id].revised
         return ApprovalAnswered(call_id, is_allowed=True, reason=reason, revised=revised, editor="hook")
 
     async def _with_offers(
-        self, approval: ToolApproval, policy: Policy, judged: ResolvedCall, preview: Preview, verdict: Verdict
+        self, approval: ToolApproval, policy: Policy, resolved: ResolvedCall, preview: Preview, verdict: Verdict
     ) -> ToolApproval:
         """Return the approval with what may be granted with it, why it asks, and what can be edited."""
-        spec = self._toolbox.spec(judged.name)
-        accepts_edits = preview.is_diff and await asyncio.to_thread(self._would_accept, policy, judged)
+        spec = self._toolbox.spec(resolved.name)
+        accepts_edits = preview.is_diff and await asyncio.to_thread(self._runs_if_edits_are_accepted, policy, resolved)
         kind = _kind_of(spec, preview)
         return replace(
             approval,
             rule=verdict.proposed_rule,
             is_keepable=self._permissions.can_keep and bool(verdict.proposed_rule),
             kind=kind,
-            why=_why(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
+            why=_approval_reason(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
             offers=_offers(verdict, accepts_edits=accepts_edits),
             prefix_rule=verdict.prefix_rule,
             sandboxed_rule=verdict.sandboxed_rule,
-            draft=draft_of(spec, judged.arguments),
+            draft=draft_of(spec, resolved.arguments),
             changes=_open_changes(policy, preview.changes),
         )
 
@@ -273,7 +273,7 @@ class PendingCalls:
 
         A call that would need no approval is asked for too, so that the user sees the effect of the edit.
         """
-        call_id, toolbox, before = approval.id, self._toolbox, self._judged[approval.id]
+        call_id, toolbox, before = approval.id, self._toolbox, self._resolved[approval.id]
         if is_planning(policy) and not toolbox.only_reads(before.name, before.arguments):
             self._permissions.note(approval.call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
@@ -293,21 +293,21 @@ class PendingCalls:
             self._open[call_id] = approval
             return approval
         call = replace(approval.call, arguments=json.dumps(arguments))
-        judged = ResolvedCall(before.name, arguments, targets=targets)
+        resolved = ResolvedCall(before.name, arguments, targets=targets)
         preview = _masked_preview(policy, preview)
         revised = approval_of(call, preview, repeats=0, is_question=False)
         assert isinstance(revised, ToolApproval)
-        revised = await self._with_offers(revised, policy, judged, preview, verdict)
-        self._judged[call_id] = judged
+        revised = await self._with_offers(revised, policy, resolved, preview, verdict)
+        self._resolved[call_id] = resolved
         self._open[call_id] = revised = replace(revised, is_revised=True)
         return revised
 
-    def _would_accept(self, policy: Policy, judged: ResolvedCall) -> bool:
+    def _runs_if_edits_are_accepted(self, policy: Policy, resolved: ResolvedCall) -> bool:
         """Whether the call runs without asking once edits are accepted."""
         if policy.mode != "default":
             return False
-        spec = self._toolbox.spec(judged.name)
-        return policy.with_mode("accept-edits").judge(spec, judged.arguments).is_allowed
+        spec = self._toolbox.spec(resolved.name)
+        return policy.with_mode("accept-edits").judge(spec, resolved.arguments).is_allowed
 
     def answered(self, call_id: str, decision: Decision) -> ApprovalAnswered | AskApproval | None:
         """Settle an open approval as the user decided; None if none of this id is open.
@@ -323,8 +323,8 @@ class PendingCalls:
             return None
         match approval, decision:
             case ToolApproval(), Allow(scope=scope):
-                self._note_allowed(approval, _offered(approval, scope))
-                return self._allowed(approval)
+                self._note_allowed(approval, _offered_scope(approval, scope))
+                return self._allow(approval)
             case ToolApproval(draft=Draft()), Revise():
                 self._revisions[call_id] = (approval, decision)
                 return AskApproval(approval.call, {})
@@ -339,19 +339,19 @@ class PendingCalls:
                 self._permissions.note(approval.call, "answered", text)
                 return ApprovalAnswered(call_id, is_allowed=True, text=text)
             case PlanApproval(), AcceptPlan(mode=mode):
-                return self._plan_accepted(approval.call, mode)
+                return self._accept_plan(approval.call, mode)
             case _, Deny(message=reason):
-                return self._denied(approval, reason)
+                return self._deny(approval, reason)
             case _:
                 self._warnings.append(misfit(approval, decision))
-                return self._denied(approval, "")
+                return self._deny(approval, "")
 
-    def _allowed(self, approval: ToolApproval) -> ApprovalAnswered:
-        judged = self._judged[approval.id]
+    def _allow(self, approval: ToolApproval) -> ApprovalAnswered:
+        resolved = self._resolved[approval.id]
         if not approval.is_revised:
             return ApprovalAnswered(approval.id, is_allowed=True)
-        editor: Literal["user", "hook"] = "user" if judged.revised is None else "hook"
-        return ApprovalAnswered(approval.id, is_allowed=True, revised=judged.arguments, editor=editor)
+        editor: Literal["user", "hook"] = "user" if resolved.revised is None else "hook"
+        return ApprovalAnswered(approval.id, is_allowed=True, revised=resolved.arguments, editor=editor)
 
     def _note_allowed(self, approval: ToolApproval, scope: Scope) -> None:
         """Record a yes, and add the rule or switch the mode if it reaches further than this call."""
@@ -362,22 +362,22 @@ class PendingCalls:
                 self._permissions.always(approval.prefix_rule, approval.call, is_kept=False)
             if scope == "sandbox":
                 self._permissions.always_sandboxed(approval.sandboxed_rule, approval.call)
-                self._judged[approval.id] = replace(self._judged[approval.id], level="workspace")
+                self._resolved[approval.id] = replace(self._resolved[approval.id], level="workspace")
             self._permissions.note(approval.call, "allowed")
             return
         warning = self._permissions.always(approval.rule, approval.call, is_kept=scope == "folder")
         self._warnings += [warning] if warning else []
         self._permissions.note(approval.call, "always", rule=approval.rule)
 
-    def _denied(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
+    def _deny(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
         self._permissions.note(approval.call, "denied", reason)
         if isinstance(approval, PlanApproval):
-            said = f". They say: {reason}" if reason else ". Ask what to change, or end your reply"
-            reason = f"{_KEEP_PLANNING}{said}"
+            feedback = f". They say: {reason}" if reason else ". Ask what to change, or end your reply"
+            reason = f"{_KEEP_PLANNING}{feedback}"
         is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
         return ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=approval.detail if is_edit else "")
 
-    def _plan_accepted(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
+    def _accept_plan(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
         """End plan mode and switch to the mode that the user chose; the arguments of the call cannot change it."""
         mode = mode if mode in _AFTER_A_PLAN else "default"
         self._permissions.set_mode(mode)
@@ -391,26 +391,26 @@ class PendingCalls:
         Plan mode denies changes; a mode that allows a call lets it run.
         """
         for call_id, approval in list(self._open.items()):
-            judged = self._judged.get(call_id)
-            if self._is_barred(policy, judged):
+            resolved = self._resolved.get(call_id)
+            if self._is_barred(policy, resolved):
                 self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
                 give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
-            elif judged is not None and not judged.is_for_user and isinstance(approval, ToolApproval):
-                verdict = policy.judge(self._toolbox.spec(judged.name), judged.arguments)
+            elif resolved is not None and not resolved.is_for_user and isinstance(approval, ToolApproval):
+                verdict = policy.judge(self._toolbox.spec(resolved.name), resolved.arguments)
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
-                    self._judged[call_id] = replace(judged, level=verdict.confinement)
+                    self._resolved[call_id] = replace(resolved, level=verdict.confinement)
                     self._permissions.note(self._open.pop(call_id).call, "ran", verdict.reason, verdict.rule)
-                    give(self._allowed(approval))
+                    give(self._allow(approval))
 
-    def _is_barred(self, policy: Policy, judged: ResolvedCall | None) -> bool:
+    def _is_barred(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
         """Whether plan mode holds now and the call would change something."""
-        if judged is None or not is_planning(policy) or self._toolbox.only_reads(judged.name, judged.arguments):
+        if resolved is None or not is_planning(policy) or self._toolbox.only_reads(resolved.name, resolved.arguments):
             return False
-        return not policy.judge(self._toolbox.spec(judged.name), judged.arguments).is_allowed
+        return not policy.judge(self._toolbox.spec(resolved.name), resolved.arguments).is_allowed
 
     def take(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
         """Return the judged form of a call that may run; each is taken once."""
-        return self._judged.pop(call.call_id, ResolvedCall(call.name, arguments))
+        return self._resolved.pop(call.call_id, ResolvedCall(call.name, arguments))
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return the warnings about decisions that could not be carried out, since the last time."""
@@ -420,7 +420,7 @@ class PendingCalls:
     async def run(
         self,
         policy: Policy,
-        judged: ResolvedCall,
+        resolved: ResolvedCall,
         output: Callable[[str], None],
         model: str,
         background_requested: asyncio.Event | None = None,
@@ -430,23 +430,23 @@ class PendingCalls:
 
         `background_requested` and `ask` as in `Toolbox.run`.
         """
-        if judged.refusal:
-            return ToolOutcome(judged.refusal, is_error=True, summary=judged.refusal.split("\n", 1)[0])
-        if is_planning(policy) and await asyncio.to_thread(self._is_barred, policy, judged):
+        if resolved.refusal:
+            return ToolOutcome(resolved.refusal, is_error=True, summary=resolved.refusal.split("\n", 1)[0])
+        if is_planning(policy) and await asyncio.to_thread(self._is_barred, policy, resolved):
             return ToolOutcome(f"Not run: {_PLAN_READS}.", is_error=True, summary="plan mode")
-        toolbox, targets = self._toolbox, judged.targets
+        toolbox, targets = self._toolbox, resolved.targets
         work = toolbox.run(
-            judged.name,
-            judged.arguments,
+            resolved.name,
+            resolved.arguments,
             output,
-            judged.level,
+            resolved.level,
             targets,
             background_requested=background_requested,
             ask=ask,
         )
-        with self._approved(judged.targets):
-            outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
-        outcome = await toolbox.with_folder_instructions(judged.name, judged.arguments, outcome)
+        with self._approved(resolved.targets):
+            outcome = await (self._watched(work) if self._may_change_files(policy, resolved, model) else work)
+        outcome = await toolbox.with_folder_instructions(resolved.name, resolved.arguments, outcome)
         if toolbox.edits is not None:
             run = partial(self._run_line, policy, model)
             outcome = await toolbox.edits.finish(outcome, policy, toolbox.workspace, run, ask)
@@ -467,37 +467,37 @@ class PendingCalls:
         """Run a command of the settings as the shell tool does, unseen; `is_watched`: record the files it changes."""
         arguments: JsonObject = {"command": line, **({} if seconds is None else {"timeout_s": seconds})}
         if is_watched:
-            return await self.run(policy, ResolvedCall(SHELL, arguments, level), _unseen, model)
-        return await self._toolbox.run(SHELL, arguments, _unseen, level)
+            return await self.run(policy, ResolvedCall(SHELL, arguments, level), _drop_output, model)
+        return await self._toolbox.run(SHELL, arguments, _drop_output, level)
 
-    async def after(self, call: ToolCall, judged: ResolvedCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
+    async def after(self, call: ToolCall, resolved: ResolvedCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
         """Return the outcome of a call that ran, with what the hooks add for the model."""
-        if self.hooks is None or judged.refusal:
+        if self.hooks is None or resolved.refusal:
             return outcome
-        return await self.hooks.after(call.call_id, judged.name, judged.arguments, outcome, seconds)
+        return await self.hooks.after(call.call_id, resolved.name, resolved.arguments, outcome, seconds)
 
-    def _may_change_files(self, policy: Policy, judged: ResolvedCall, model: str) -> bool:
+    def _may_change_files(self, policy: Policy, resolved: ResolvedCall, model: str) -> bool:
         """Whether the files that a call changes must be detected: tools that write report them."""
-        spec = next((spec for spec in self._toolbox.specs(model) if spec.name == judged.name), None)
-        if spec is None and self._toolbox.is_of_server(judged.name):  # a deferred tool
-            spec = self._toolbox.spec(judged.name)
-        if spec is None or spec.is_read_only or spec.writes_files or judged.level == "read-only":
+        spec = next((spec for spec in self._toolbox.specs(model) if spec.name == resolved.name), None)
+        if spec is None and self._toolbox.is_of_server(resolved.name):  # a deferred tool
+            spec = self._toolbox.spec(resolved.name)
+        if spec is None or spec.is_read_only or spec.writes_files or resolved.level == "read-only":
             return False
         plain = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)
-        return not plain.judge(spec, judged.arguments).is_allowed
+        return not plain.judge(spec, resolved.arguments).is_allowed
 
     def clear(self) -> None:
         """Forget all calls and approvals, because the turn is over."""
-        for approval in (*self._open.values(), *(one for one, _ in self._revisions.values())):
+        for approval in (*self._open.values(), *(tool_approval for tool_approval, _ in self._revisions.values())):
             self._permissions.note(approval.call, "unanswered")
-        self._judged.clear()
+        self._resolved.clear()
         self._revisions.clear()
         self._open.clear()
         if self._toolbox.edits is not None:
             self._toolbox.edits.leave_turn()
 
 
-def _unseen(output: str) -> None:
+def _drop_output(output: str) -> None:
     """Drop live output: the card of the call shows only its own."""
 
 
@@ -507,8 +507,8 @@ def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: 
     if repeats:
         name = visible(call.name)
         again = f"Run it again {preview.how}".rstrip()
-        asked = f"The same {name} call has returned the same result {repeats} times in a row. {again}?"
-        return RepeatedCall(call, asked, shown or visible_lines(preview.refusal))
+        question = f"The same {name} call has returned the same result {repeats} times in a row. {again}?"
+        return RepeatedCall(call, question, shown or visible_lines(preview.refusal))
     if preview.is_plan:
         return PlanApproval(call, preview.question, shown)
     if is_question:
@@ -558,7 +558,7 @@ def _open_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[Cha
     return tuple(change for change in changes if not holds_secrets(policy, change.path))
 
 
-def _why(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
+def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
     """Return why a call asks, and for a command where it would run; empty for an edit that any mode would ask about."""
     if kind == "edit" and verdict.rule.startswith("mode:"):
         return ""
@@ -578,7 +578,7 @@ def _offers(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
     return tuple(offers)
 
 
-def _offered(approval: ToolApproval, scope: Scope) -> Scope:
+def _offered_scope(approval: ToolApproval, scope: Scope) -> Scope:
     """Return the scope of a yes, as far as the approval offers it."""
     if scope in ("session", "folder"):
         is_offered = bool(approval.rule) and (scope == "session" or approval.is_keepable)
@@ -587,11 +587,11 @@ def _offered(approval: ToolApproval, scope: Scope) -> Scope:
     return scope if is_offered else "once"
 
 
-def impossible_call(asked: AskApproval) -> ImpossibleCall:
+def impossible_call(request: AskApproval) -> ImpossibleCall:
     """Return the question whether the model may try again after calls that cannot run."""
-    name = visible(one_line(asked.call.name, MAX_SHOWN_NAME))
+    name = visible(one_line(request.call.name, MAX_SHOWN_NAME))
     question = (
-        f"The model keeps making tool calls that cannot run, the last one of {name} ({visible(asked.obstacle)}). "
+        f"The model keeps making tool calls that cannot run, the last one of {name} ({visible(request.obstacle)}). "
         "Let it try again?"
     )
-    return ImpossibleCall(asked.call, question, visible_lines(asked.call.arguments))
+    return ImpossibleCall(request.call, question, visible_lines(request.call.arguments))

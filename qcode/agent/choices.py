@@ -32,63 +32,63 @@ class Choices:
     @property
     def theme(self) -> str:
         """The theme chosen last, empty if there is none."""
-        theme = self._stored().get("theme")
+        theme = self._load().get("theme")
         return theme if isinstance(theme, str) else ""
 
     @property
     def model(self) -> str:
         """The model (`provider/model`) chosen last, empty if there is none."""
-        model = self._stored().get("model")
+        model = self._load().get("model")
         return model if isinstance(model, str) else ""
 
     @property
     def recent_models(self) -> tuple[str, ...]:
         """The models chosen last, the latest first."""
-        recent = self._stored().get("models")
-        return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
+        recent = self._load().get("models")
+        return tuple(item for item in recent if isinstance(item, str)) if isinstance(recent, list) else ()
 
     @property
     def effort(self) -> Effort | None:
         """The effort chosen last, None for the model's default."""
-        effort = self._stored().get("effort")
-        return next((one for one in EFFORTS if one == effort), None)
+        effort = self._load().get("effort")
+        return next((level for level in EFFORTS if level == effort), None)
 
     @property
     def recent(self) -> tuple[str, ...]:
         """The ids of recently used commands, the latest first."""
-        recent = self._stored().get("recent")
-        return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
+        recent = self._load().get("recent")
+        return tuple(item for item in recent if isinstance(item, str)) if isinstance(recent, list) else ()
 
     @property
     def is_set_up(self) -> bool:
         """Whether the setup of the first start was finished or skipped."""
-        return self._stored().get("acquainted") is True
+        return self._load().get("acquainted") is True
 
     def keep_theme(self, name: str) -> None:
-        self._keep("theme", name)
+        self._save("theme", name)
 
     def keep_model(self, name: str) -> None:
         """Keep the model for the next start, first in the list of recent ones."""
-        self._keep("model", name)
-        recent: list[Json] = [name, *(one for one in self.recent_models if one != name)]
-        self._keep("models", recent[:_MAX_MODELS])
+        self._save("model", name)
+        recent: list[Json] = [name, *(recent_model for recent_model in self.recent_models if recent_model != name)]
+        self._save("models", recent[:_MAX_MODELS])
 
     def keep_effort(self, effort: Effort | None) -> None:
-        self._keep("effort", effort or "")
+        self._save("effort", effort or "")
 
     def keep_recent(self, command_id: str) -> None:
         """Put a command first in the list of recent ones."""
-        recent: list[Json] = [command_id, *(one for one in self.recent if one != command_id)]
-        self._keep("recent", recent[:_MAX_RECENT])
+        recent: list[Json] = [command_id, *(other for other in self.recent if other != command_id)]
+        self._save("recent", recent[:_MAX_RECENT])
 
     def keep_set_up(self) -> None:
-        self._keep("acquainted", True)
+        self._save("acquainted", True)
 
-    def _stored(self) -> JsonObject:
+    def _load(self) -> JsonObject:
         return state_file.load_json(self.path)
 
-    def _keep(self, name: str, value: Json) -> None:
-        stored = self._stored()
+    def _save(self, name: str, value: Json) -> None:
+        stored = self._load()
         if stored.get(name) == value:
             return
         with contextlib.suppress(OSError):

@@ -122,7 +122,7 @@ class Conversation:
         self._agents: Agents | None = None
         self.turn: Turn | None = None
         self._last_turn: Turn | None = None
-        self._waiting = PendingAttachments(self._mentioned)
+        self._waiting = PendingAttachments(self._attach_mentions)
         self._log = clients.log
         self.metrics = RecoveryMetrics()
         self._said_once: set[str] = set()
@@ -136,7 +136,9 @@ class Conversation:
         self._turn_options = NO_OPTIONS
         self._is_opening = False
         self.hooks: SessionHooks | None = None
-        self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
+        self._checkpoints = Checkpoints(
+            toolbox.workspace, session, moved=self._reload_messages, is_busy=lambda: self.is_busy
+        )
         self._approved = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
         toolbox.transcript = lambda: self._transcript.messages
@@ -208,13 +210,13 @@ class Conversation:
         """Run one turn with these images; the last event is always `TurnEnded`. Closing the iterator cancels it."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
-        told: tuple[Text, ...] | None = ()
+        context: tuple[Text, ...] | None = ()
         if self.hooks is not None:
             async with aclosing(self.hooks.prompted(prompt)) as events:
                 async for event in events:
                     yield self.observe(event)
-            told = self.hooks.told
-        if told is None:
+            context = self.hooks.told
+        if context is None:
             return
         try:
             prompt, attached, options = await self._toolbox.expanded(prompt, attached, options)
@@ -231,7 +233,7 @@ class Conversation:
         self._turn_options = options
         self._clients.note_prompt(prompt)
         blocks = self._toolbox.with_instructions(self._waiting.taken(prompt, attached, options.foreign))
-        message = Message("user", (*told, *blocks, Text(prompt)))
+        message = Message("user", (*context, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
                 yield event
@@ -274,12 +276,12 @@ class Conversation:
                     event = driven if isinstance(driven, Notice) else recorder.see(driven)
                     self._transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # most events are these, and they need no notice
-                        yield self._logged(event)
+                        yield self._log_event(event)
                         continue
                     if isinstance(event, ReplyFinished):
                         self.client.note_reply(event, settings.output)
-                    for told in self._with_notices(event, prompt):
-                        yield self.observe(recorder.see(told) if isinstance(told, Notice) else told)
+                    for item in self._with_notices(event, prompt):
+                        yield self.observe(recorder.see(item) if isinstance(item, Notice) else item)
         finally:
             stop_timer()
             self._driver = self._agents = self.turn = None
@@ -302,30 +304,30 @@ class Conversation:
             self._transcript.session.sync()
             self._usage.append(turn_usage(prompt, self.model, event))
         sources = (self._transcript.session, self._checkpoints, self._toolbox, self._calls)
-        told: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
+        events: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
         if isinstance(event, ToolFinished):
             self._transcript.keep_result(event)
         if isinstance(event, SteeringAdded):
             self._waiting.arrived(event.text)
         if self.hooks is not None:
             self.hooks.observe(event, is_attended=self._context.is_attended)
-        told.append(event)
+        events.append(event)
         if not isinstance(event, TurnEnded):
             complaints = self._waiting.complaints
-            told += [*self._opening, *(Notice("warning", text) for text in complaints)]
+            events += [*self._opening, *(Notice("warning", text) for text in complaints)]
             self._opening.clear()
             complaints.clear()
-        return told
+        return events
 
     def observe(self, event: TurnEvent) -> TurnEvent:
         """Count an event, and pass it to the debug log."""
         self.metrics.observe(event, self.model, self.client.model.output_limit, time.monotonic())
-        self._logged(event)
+        self._log_event(event)
         if self._log is not None and isinstance(event, TurnEnded):
             self._log.metrics(self.metrics.as_json())
         return event
 
-    def _logged(self, event: TurnEvent) -> TurnEvent:
+    def _log_event(self, event: TurnEvent) -> TurnEvent:
         if self._log is not None:
             self._log.event(event)
         return event
@@ -418,7 +420,9 @@ class Conversation:
         history = self._transcript.session.history
         if history.stored:
             return tuple(history.stored[number] for number in history.all_numbers())
-        return tuple(StoredMessage(HistoryEntry(one), is_a_prompt(one)) for one in self._transcript.messages)
+        return tuple(
+            StoredMessage(HistoryEntry(message), is_a_prompt(message)) for message in self._transcript.messages
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -437,7 +441,7 @@ class Conversation:
         if self.hooks is not None:
             self.hooks.begin("fork" if is_copy else "resume" if self.messages else "clear", self.messages)
 
-    def _moved(self) -> None:
+    def _reload_messages(self) -> None:
         """Reload the messages after the head of the session moved."""
         self._transcript.read_again()
         self._counter.context_tokens = size_messages(self._transcript.messages)
@@ -484,23 +488,23 @@ class Conversation:
         if self._log is not None:
             self._log.close()
 
-    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
-        return await self._calls.judge(self.policy, asked)
+    async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
+        return await self._calls.judge(self.policy, request)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        judged = self._calls.take(call, arguments)
+        resolved = self._calls.take(call, arguments)
         began = time.monotonic()
-        outcome = await self._run_judged(call, judged, output)
-        return await self._calls.after(call, judged, outcome, time.monotonic() - began)
+        outcome = await self._run_judged(call, resolved, output)
+        return await self._calls.after(call, resolved, outcome, time.monotonic() - began)
 
-    async def _run_judged(self, call: ToolCall, judged: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
-        if judged.name == AGENT and self._toolbox.agent is not None:
-            return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
+    async def _run_judged(self, call: ToolCall, resolved: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
+        if resolved.name == AGENT and self._toolbox.agent is not None:
+            return await self._sub_agents(self._toolbox.agent).run(call, resolved.arguments)
         can_ask = self._context.is_attended or self._context.servers_can_ask
         show = self._driver.show if self._driver is not None and can_ask else None
         ask = None if show is None else partial(self._calls.ask_for_server, show, call)
-        with self.background.running(call.call_id, judged.name) as moved:
-            return await self._calls.run(self.policy, judged, output, self.client.model.name, moved, ask)
+        with self.background.running(call.call_id, resolved.name) as moved:
+            return await self._calls.run(self.policy, resolved, output, self.client.model.name, moved, ask)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)
@@ -540,7 +544,7 @@ class Conversation:
         settings = self._turn_settings(self._clients.small(), self._turn_options)
         return ModelSwitched(client.known(), settings, self._counter, skipped), client.logged
 
-    def _mentioned(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+    def _attach_mentions(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions. An unattended prompt may hold piped text and is not searched."""
         if not self._context.is_attended or not self._turn_options.finds_files:
             return (), ()
@@ -579,8 +583,8 @@ class Conversation:
         turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = client.known()
         cap = caps_for(settings.output, model.output_limit, learned=model.host.first_cap).first
-        said = (first.message,) if isinstance(first, UserSubmitted) else ()
-        request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *said), settings.tools, cap)
+        prompt = (first.message,) if isinstance(first, UserSubmitted) else ()
+        request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *prompt), settings.tools, cap)
         await sizing.count(request, model.window, self._counter, client.tokens)
         return (warning,) if warning else ()
 

@@ -39,8 +39,8 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
     from qcode.safety.redaction import Redactor, named_secrets
 
     redact = Redactor([*named_secrets(env), *_kept_out]).redact
-    said = single_spaced(redact(str(error)))[:_MAX_LINE]
-    what = type(error).__name__ + (f": {said}" if said else "")
+    text = single_spaced(redact(str(error)))[:_MAX_LINE]
+    what = type(error).__name__ + (f": {text}" if text else "")
     details = redact("".join(traceback.format_exception(error)))
     path = _written(f"qcode {__version__}\n{details}", env)
     return f"{what}; see {path}" if path else f"{what}; the crash report could not be written"

@@ -67,7 +67,7 @@ def report(
         context = replace(context, is_trusted=is_trusted)
     learned = learned_lines(LimitStore(context.paths.state_dir)) or ["nothing learned yet"]
     return {
-        "qcode": list(_itself()),
+        "qcode": list(_installation()),
         "folder": list(_folder(context)),
         "configuration": list(_configuration(context, problem)),
         "credentials": list(_credentials(context)),
@@ -82,33 +82,38 @@ def report(
 def report_lines(found: Report) -> list[str]:
     """Return the lines of a report: what needs attention, then all facts by section; titles have no indent."""
     everything = [finding for findings in found.values() for finding in findings]
-    wanting = [one for one in everything if one.mark in ("attention", "broken")]
-    wanting.sort(key=lambda one: one.mark != "broken")
+    wanting = [finding for finding in everything if finding.mark in ("attention", "broken")]
+    wanting.sort(key=lambda finding: finding.mark != "broken")
     lines = ["needs attention" if wanting else "nothing needs attention"]
-    for one in wanting:
-        lines += _aligned([one])
-        lines += [f"      {one.fix}"] if one.fix else []
+    for finding in wanting:
+        lines += _aligned([finding])
+        lines += [f"      {finding.fix}"] if finding.fix else []
     for title, findings in found.items():
         lines += [title, *_aligned(findings)]
     return lines
 
 
 def _aligned(findings: Sequence[Finding]) -> list[str]:
-    width = max(len(one.label) for one in findings)
-    return [f"  {MARKS[one.mark]} {one.label:<{width}}{'  ' if width else ''}{one.text}" for one in findings]
+    width = max(len(finding.label) for finding in findings)
+    return [
+        f"  {MARKS[finding.mark]} {finding.label:<{width}}{'  ' if width else ''}{finding.text}" for finding in findings
+    ]
 
 
 def report_json(found: Report) -> JsonObject:
     """Return the report for programs. The marks are `ok`, `attention`, `broken`, or empty for a plain fact."""
     sections: JsonObject = {
-        title: [{"label": one.label, "text": one.text, "mark": one.mark, "fix": one.fix or None} for one in findings]
+        title: [
+            {"label": finding.label, "text": finding.text, "mark": finding.mark, "fix": finding.fix or None}
+            for finding in findings
+        ]
         for title, findings in found.items()
     }
-    marks = [one.mark for findings in found.values() for one in findings]
+    marks = [finding.mark for findings in found.values() for finding in findings]
     return {"needs_attention": marks.count("attention") + marks.count("broken"), "sections": sections}
 
 
-def _itself() -> Iterator[Finding]:
+def _installation() -> Iterator[Finding]:
     machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield Finding("version", f"{__version__}, {machine}")
     yield Finding("models", catalog_source())
@@ -243,7 +248,7 @@ def _after_edit(context: RunContext) -> Iterator[Finding]:
             yield Finding(row.language.name, found or row.why, "ok" if found else "")
         workspace.close()
     for step in STEPS:
-        yield from (Finding(step, visible(str(one))) for one in getattr(settings, step))
+        yield from (Finding(step, visible(str(item))) for item in getattr(settings, step))
 
 
 _ENHANCED_KEYS = {
@@ -295,9 +300,9 @@ def program_of(env: Mapping[str, str]) -> str:
     """Return the name of the terminal program from the environment, in lower case; empty if it is unknown."""
     if env.get("TMUX"):
         return "tmux"
-    said = env.get("TERM_PROGRAM", "").strip().lower()
-    if said and said != "tmux":
-        return re.sub(r"[^a-z0-9 ._-]", "?", said)[:40]
+    program = env.get("TERM_PROGRAM", "").strip().lower()
+    if program and program != "tmux":
+        return re.sub(r"[^a-z0-9 ._-]", "?", program)[:40]
     marks = {
         "KITTY_WINDOW_ID": "kitty", "WEZTERM_PANE": "wezterm", "GHOSTTY_RESOURCES_DIR": "ghostty",
         "WT_SESSION": "windows terminal", "KONSOLE_VERSION": "konsole", "VTE_VERSION": "vte",
@@ -353,15 +358,15 @@ def _layers(env: Mapping[str, str]) -> Iterator[Finding]:
 
 def _text(env: Mapping[str, str], encoding: str) -> Iterator[Finding]:
     setting = next((f"{name}={env[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
-    said = f"{encoding}{f', {setting}' if setting else ', no locale is set'}"
+    details = f"{encoding}{f', {setting}' if setting else ', no locale is set'}"
     if "utf8" not in encoding.lower().replace("-", ""):
         fix = "set LANG to a UTF-8 locale such as C.UTF-8"
-        yield Finding("text", f"{said}; symbols and borders may not be displayed", "attention", fix)
+        yield Finding("text", f"{details}; symbols and borders may not be displayed", "attention", fix)
     elif re.search(r"utf-?8", setting, re.IGNORECASE) is None:
-        text = f"{said}; the locale is not UTF-8: output of shell commands may be decoded incorrectly"
+        text = f"{details}; the locale is not UTF-8: output of shell commands may be decoded incorrectly"
         yield Finding("text", text, "attention", "set LANG to a UTF-8 locale such as C.UTF-8")
     else:
-        yield Finding("text", said, "ok")
+        yield Finding("text", details, "ok")
     method = next((env[name] for name in ("GTK_IM_MODULE", "QT_IM_MODULE", "XMODIFIERS") if env.get(name)), "")
     if method:
         name = re.sub(r"[^ -~]", "?", method)[:40]

@@ -62,7 +62,7 @@ class Services(Protocol):
     All but `judge` and `run_tool` must return at once.
     """
 
-    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
+    async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval to ask for."""
         ...
 
@@ -148,13 +148,13 @@ class Driver:
         self._stream: _Stream | None = None
 
     def give(
-        self, given: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval | HookStopped
+        self, incoming: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval | HookStopped
     ) -> None:
         """Feed an input from outside; it is taken before anything that is still queued. Judge an edited call again."""
-        if isinstance(given, AskApproval):
-            self._perform(given)
+        if isinstance(incoming, AskApproval):
+            self._perform(incoming)
             return
-        self._urgent.append(given)
+        self._urgent.append(incoming)
         if not self._inputs.full():
             self._inputs.put_nowait(_WAKE)
 
@@ -171,48 +171,48 @@ class Driver:
     def withdraw(self, text: str) -> SteerQueued | None:
         """Take back the last steering with this text; None if the turn has it already."""
         for index in range(len(self._urgent) - 1, -1, -1):
-            given = self._urgent[index]
-            if isinstance(given, SteerQueued) and given.text == text:
+            incoming = self._urgent[index]
+            if isinstance(incoming, SteerQueued) and incoming.text == text:
                 del self._urgent[index]
-                return given
+                return incoming
         return self._turn.withdraw(text)
 
     async def run(self, first: Input) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events of the turn; closing the iterator early cancels it and keeps what was shown."""
-        given: Input | _Show = first
+        incoming: Input | _Show = first
         try:
             while True:
-                if isinstance(given, _Show):
-                    if given is not _WAKE:
-                        yield given.event
+                if isinstance(incoming, _Show):
+                    if incoming is not _WAKE:
+                        yield incoming.event
                 else:
-                    for effect in self._turn.handle(given, self._clock()):
+                    for effect in self._turn.handle(incoming, self._clock()):
                         if isinstance(effect, Emit):
                             yield effect.event
                         elif isinstance(effect, EndTurn):
                             return
                         else:
                             self._perform(effect)
-                given = await self._next()
+                incoming = await self._next()
         finally:
             self.halt()
             await self._stop_tasks()
 
     async def _next(self) -> Input | _Show:
         if self._urgent:
-            given = self._urgent.popleft()
+            incoming = self._urgent.popleft()
         else:
             got = await self._next_queued()
             if not self._urgent:
                 return got
             if got is not _WAKE and not isinstance(self._urgent[0], CancelRequested):
                 return got
-            given = self._urgent.popleft()
-        if isinstance(given, CancelRequested):
+            incoming = self._urgent.popleft()
+        if isinstance(incoming, CancelRequested):
             for task in self._tasks:
                 task.cancel()
-            return replace(given, is_unsent=self._is_unsent)
-        return given
+            return replace(incoming, is_unsent=self._is_unsent)
+        return incoming
 
     async def _next_queued(self) -> Input | _Show:
         """Wait for the next input, and skip those of a stream that was stopped."""
@@ -220,9 +220,9 @@ class Driver:
             got = await self._inputs.get()
             if not isinstance(got, tuple):
                 return got
-            stream, given = got
+            stream, incoming = got
             if stream is self._stream:
-                return given
+                return incoming
 
     def _perform(self, effect: Effect) -> None:
         match effect:

@@ -75,9 +75,9 @@ def _parameters(spec: ToolSpec) -> tuple[tuple[str, str], ...]:
     """Return the names of the parameters, each with its description."""
     properties = spec.parameters.get("properties")
     rows = properties.items() if isinstance(properties, dict) else ()
-    return tuple((f"{name}{'' if name in spec.required else '?'}", _about(value)) for name, value in rows)
+    return tuple((f"{name}{'' if name in spec.required else '?'}", _argument_text(value)) for name, value in rows)
 
 
-def _about(value: Json) -> str:
-    said = value.get("description") or value.get("type") if isinstance(value, dict) else ""
-    return said if isinstance(said, str) else ""
+def _argument_text(value: Json) -> str:
+    text = value.get("description") or value.get("type") if isinstance(value, dict) else ""
+    return text if isinstance(text, str) else ""

@@ -85,7 +85,7 @@ class AgentParts:
             undecided=self.undecided,
         )
         scratch, search = Scratch(), search_key(context.settings, context.env)
-        policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
+        policy, sandbox = self._with_sandbox(self._searching(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
         self.prompts = self._prompts()
@@ -103,27 +103,27 @@ class AgentParts:
         self._prune(session.session_id)
         # Removing may take long, and nothing waits for it.
         threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
-        own = self._bound(own_tools) if own_tools else ()
+        own = self._bind_tools(own_tools) if own_tools else ()
         self.toolbox = self._toolbox(scratch, sandbox, search, kinds, own, skill)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
         self._name_session()
-        self.notices = (*_unused(context, selection), *problems, *notices)
+        self.notices = (*_unused_settings(context, selection), *problems, *notices)
         self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
 
-    def _use_hooks(self, given: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
+    def _use_hooks(self, own_hooks: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
         """Connect the configured hooks and those of the program; return lines about hooks that cannot be used."""
         settings, conversation = self.context.settings.hooks, self.conversation
-        if not given and not settings.has_any:
+        if not own_hooks and not settings.has_any:
             return ()
         from qcode.agent.hooks.connect import connect_hooks
 
         source = "fork" if self.context.options.fork_session else "resume" if conversation.messages else "startup"
         hooks, problems = connect_hooks(
             self.context,
-            given,
+            own_hooks,
             lambda: (conversation.session_id, conversation.mode, conversation.model),
             scratch=lambda: scratch.path,
             redact=self.redact,
@@ -144,7 +144,7 @@ class AgentParts:
             context.home,
         )
 
-    def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
+    def _bind_tools(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
         from qcode.agent.programs.own_tools import BoundTool, FunctionTool
 
@@ -384,7 +384,7 @@ class AgentParts:
         except OSError as error:
             raise InputError(f"cannot write --record {path}: {error.strerror}") from None
 
-    def _confined(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
+    def _with_sandbox(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
         """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
         settings, home = self.context.settings, self.context.env.get("HOME", "")
         at_home = Path(home) if home else None
@@ -411,7 +411,7 @@ class AgentParts:
         return Redactor((*self._secrets, *self.context.keys.known()))
 
 
-def _unused(context: RunContext, selection: Selection) -> tuple[str, ...]:
+def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ...]:
     """Return lines about settings of this run that cannot take effect."""
     found: tuple[str, ...] = ()
     if context.options.base_url and (selection.spec.protocol == "demo" or selection.provider is not None):
@@ -450,8 +450,8 @@ def _git_overrides() -> dict[str, str]:
 
 def session_ids(options: Options) -> Callable[[datetime], str]:
     """Return the ids of new sessions: that of `--session-id` first."""
-    given = [] if options.session_id is None else [options.session_id]
-    return lambda now: given.pop() if given else new_session_id(now)
+    ids = [] if options.session_id is None else [options.session_id]
+    return lambda now: ids.pop() if ids else new_session_id(now)
 
 
 def may_have_skills(context: RunContext) -> bool:
@@ -466,8 +466,8 @@ def may_have_skills(context: RunContext) -> bool:
         places += [Path(context.env.get("HOME") or "/", name) for name in SKILL_FOLDERS[1:]]
     if context.reads_project:
         folder, root = context.folder.resolve(), context.root.resolve()
-        above = (one for one in (folder, *folder.parents) if one == root or one.is_relative_to(root))
-        places += [one / name for one in above for name in SKILL_FOLDERS]
+        above = (path for path in (folder, *folder.parents) if path == root or path.is_relative_to(root))
+        places += [path / name for path in above for name in SKILL_FOLDERS]
     return bool(settings.paths) or any(map(may_exist, places))
 
 
@@ -476,8 +476,8 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
     if not context.settings.tools.agents:
         return (), ()
     kinds, problems = _kinds_of_files(context)
-    given = {kind.name for kind in context.program_agents}
-    return (*(kind for kind in kinds if kind.name not in given), *context.program_agents), problems
+    names = {kind.name for kind in context.program_agents}
+    return (*(kind for kind in kinds if kind.name not in names), *context.program_agents), problems
 
 
 def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:

@@ -132,21 +132,21 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in _LISTS:
-            given = getattr(self, name)
-            if isinstance(given, str):  # it would be read letter by letter
+            value = getattr(self, name)
+            if isinstance(value, str):  # it would be read letter by letter
                 raise TypeError(f"Options({name}=...) takes a list")
-            if given is None:
+            if value is None:
                 continue
-            if not all(isinstance(one, str | Path) for one in given):
+            if not all(isinstance(item, str | Path) for item in value):
                 raise TypeError(f"Options({name}=...) takes a list of texts")
-            object.__setattr__(self, name, tuple(given))
+            object.__setattr__(self, name, tuple(value))
         if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
             raise TypeError("Options(model=...) takes a name or a provider")
         for option in dataclasses.fields(self):
-            kind, given = _KINDS.get(str(option.type)), getattr(self, option.name)
+            kind, value = _KINDS.get(str(option.type)), getattr(self, option.name)
             # A text such as "false" would count as true.
-            if kind is not None and (not isinstance(given, kind) or (isinstance(given, bool) and bool not in kind)):
-                raise TypeError(f"Options({option.name}=...) takes {_WORDS[kind[0]]}, not {type(given).__name__}")
+            if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and bool not in kind)):
+                raise TypeError(f"Options({option.name}=...) takes {_WORDS[kind[0]]}, not {type(value).__name__}")
 
     @property
     def model_name(self) -> str:
@@ -168,7 +168,7 @@ class Options:
 
     def flags(self) -> dict[str, object]:
         """Return the settings that were given as flags, by their dotted name in the configuration."""
-        given: dict[str, object] = {
+        values: dict[str, object] = {
             "model": None if self.model_name in CONFIGURED_MODELS else self.model_name,
             "fallback": list(self.fallback_model) or None,
             "network.wait_for_limit": None if self.wait_for_limit is None else "always",
@@ -181,7 +181,7 @@ class Options:
             "permissions.deny": [rule for rule in self.disallowed_tools if is_rule(rule)] or None,
             "ui.theme": self.theme,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
     def offers(self, spec: ToolSpec) -> bool:
         """Return whether the model may be offered a tool: `--tools` and `--disallowed-tools` do not rule it out.
@@ -361,7 +361,7 @@ class RunContext:
             ]
         own = {path.resolve() for path, project in found if project is None}
         is_own = [project is not None and path.resolve() in own for path, project in found]
-        return tuple(one for one, is_same in zip(found, is_own, strict=True) if may_exist(one[0]) and not is_same)
+        return tuple(item for item, is_same in zip(found, is_own, strict=True) if may_exist(item[0]) and not is_same)
 
     def limits(self, turn: TurnOptions) -> Limits:
         """Return the limits of a turn: its own, if it has one, and those of the run."""
@@ -400,7 +400,7 @@ class RunContext:
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
 
-        schema, options = _with_schema(_converted(options))
+        schema, options = _with_schema(_convert(options))
         folder = _folder(options.cwd)
         root = find_project_root(folder)
         added = tuple(added_folder(path, "--add-dir ") for path in options.add_dir)
@@ -430,7 +430,7 @@ class RunContext:
         return cls(options, env, paths, settings, Keys(env, store, key_commands(settings, paths.config_dir)), *facts)
 
 
-def _converted(options: Options) -> Options:
+def _convert(options: Options) -> Options:
     """Return options with values in Claude Code's form converted, and with the texts of files and pipes."""
     if not _needs_conversion(options):
         return options
@@ -446,7 +446,7 @@ def _needs_conversion(options: Options) -> bool:
         any(rule[:1].isupper() or rule.startswith("mcp__") or rule == "default" for rule in rules)
         or options.setting_sources is not None
         or (settings is not None and not isinstance(settings, Mapping))
-        or any(not str(one).startswith("{") for one in options.mcp_config)
+        or any(not str(path).startswith("{") for path in options.mcp_config)
         or options.system_prompt_file is not None
         or options.append_system_prompt_file is not None
     )
@@ -472,8 +472,8 @@ def _with_schema(options: Options) -> tuple[AnswerSchema | None, Options]:
     from qcode.agent.programs.answer_schema import read_schema
 
     schema = read_schema(options.json_schema)
-    told = "\n\n".join(text for text in (options.append_system_prompt, schema.instructions) if text)
-    return schema, replace(options, append_system_prompt=told)
+    instructions = "\n\n".join(text for text in (options.append_system_prompt, schema.instructions) if text)
+    return schema, replace(options, append_system_prompt=instructions)
 
 
 def _check_flags(options: Options) -> None:
@@ -517,13 +517,13 @@ _LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
 """The smallest values."""
 
 
-def checked_limits(given: Mapping[str, object]) -> None:
+def checked_limits(values: Mapping[str, object]) -> None:
     """Raise `UsageError` for a limit of a run or a turn with an invalid value; None: no limit."""
     for name, least in _LIMITS.items():
-        value = given.get(name)
+        value = values.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
             raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    money = given.get("max_budget_usd")
+    money = values.get("max_budget_usd")
     if money is None:
         return
     is_number = isinstance(money, int | float | Decimal) and not isinstance(money, bool)

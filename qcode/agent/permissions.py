@@ -90,7 +90,7 @@ class Origins:
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
+class _UserRule:
     """A rule that the user added. `why` is the call it was added for, empty if the rule was typed.
 
     `is_sandboxed`: it allows commands in the workspace sandbox only.
@@ -118,7 +118,7 @@ class Permissions:
         self._clock = clock
         self._numbers = count(1)
         self._decisions: list[CallRecord] = []
-        self._own = [self._of_folder(rule) for rule in self._origins.kept.read()] if self._origins.kept else []
+        self._own = [self._folder_rule(rule) for rule in self._origins.kept.read()] if self._origins.kept else []
         self.policy = policy
         self._compose()
 
@@ -179,7 +179,7 @@ class Permissions:
 
     def always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
         """Add a rule that the user allowed for longer than once; return a warning if it could not be kept."""
-        own = self._added("allow", rule, _short(call))
+        own = self._add_rule("allow", rule, _call_summary(call))
         if not is_kept:
             return ""
         try:
@@ -190,7 +190,7 @@ class Permissions:
 
     def always_sandboxed(self, rule: str, call: ToolCall) -> None:
         """Let the commands of a rule run unasked in the workspace sandbox for the rest of the session."""
-        self._added("allow", rule, _short(call), is_sandboxed=True)
+        self._add_rule("allow", rule, _call_summary(call), is_sandboxed=True)
 
     def rules(self) -> tuple[RuleInForce, ...]:
         """Return every rule in force, those that deny first, then those that ask."""
@@ -213,16 +213,16 @@ class Permissions:
         why_not = why_not_allow(rule) if effect == "allow" else ""
         if why_not:
             raise ValueError(f"{rule.text} was not added: {why_not}")
-        if any(one.effect == effect and one.text == rule.text for one in self.rules()):
+        if any(present.effect == effect and present.text == rule.text for present in self.rules()):
             raise ValueError(f"{effect} {rule.text} is already in force")
-        return self._row(self._added(effect, rule.text))
+        return self._row(self._add_rule(effect, rule.text))
 
     def remove(self, number: int) -> None:
         """Remove a rule that the user added; raise `ValueError` if it cannot be removed."""
-        own = self._found(number)
+        own = self._rule_of(number)
         if own.scope == "folder" and self._origins.kept is not None:
             try:
-                self._origins.kept.remove(_kept(own))
+                self._origins.kept.remove(_kept_rule(own))
             except OSError as error:
                 raise ValueError(f"cannot remove it from {self._origins.kept.path}: {error.strerror}") from None
         self._own.remove(own)
@@ -230,7 +230,7 @@ class Permissions:
 
     def keep(self, number: int) -> None:
         """Keep a rule of the session for this folder; raise `ValueError` if it cannot be kept."""
-        own, kept = self._found(number), self._origins.kept
+        own, kept = self._rule_of(number), self._origins.kept
         if own.scope == "folder":
             raise ValueError(f"{own.text} is already saved for this folder")
         if own.is_sandboxed:
@@ -240,7 +240,7 @@ class Permissions:
         if not self.is_trusted:
             raise ValueError("rules are saved only for trusted folders; type /trust to trust this one")
         try:
-            kept.add(_kept(own))
+            kept.add(_kept_rule(own))
         except OSError as error:
             raise ValueError(f"cannot write {kept.path}: {error.strerror}") from None
         self._own[self._own.index(own)] = replace(own, scope="folder")
@@ -249,23 +249,30 @@ class Permissions:
         """Return the verdict on a command, path or address. Runs nothing; may block."""
         return verdict_on(self.policy, kind, value)
 
-    def _found(self, number: int) -> _Own:
-        own = next((one for one in self._own if one.number == number), None)
+    def _rule_of(self, number: int) -> _UserRule:
+        own = next((candidate for candidate in self._own if candidate.number == number), None)
         if own is None:
             raise ValueError("this rule is in your settings; change it there")
         return own
 
-    def _added(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _Own:
+    def _add_rule(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _UserRule:
         wanted = (effect, text, is_sandboxed)
-        own = next((one for one in self._own if (one.effect, one.text, one.is_sandboxed) == wanted), None)
+        own = next(
+            (
+                candidate
+                for candidate in self._own
+                if (candidate.effect, candidate.text, candidate.is_sandboxed) == wanted
+            ),
+            None,
+        )
         if own is None:
-            own = _Own(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
+            own = _UserRule(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
             self._own.append(own)
             self._compose()
         return own
 
-    def _of_folder(self, rule: KeptRule) -> _Own:
-        return _Own(next(self._numbers), rule.effect, rule.text, "folder", rule.at, rule.why)
+    def _folder_rule(self, rule: KeptRule) -> _UserRule:
+        return _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.at, rule.why)
 
     def _compose(self) -> None:
         """Rebuild the policy: the rules of the settings, then those the user added."""
@@ -276,7 +283,7 @@ class Permissions:
         sandboxed = tuple(parse_rule(own.text) for own in self._own if own.is_sandboxed)
         self.policy = replace(self._base, rules=rules, sandboxed=sandboxed)
 
-    def _row(self, own: _Own) -> RuleInForce:
+    def _row(self, own: _UserRule) -> RuleInForce:
         what = f"answered to {own.why}" if own.why else "added"
         if own.scope == "folder":
             origin = f"saved for this folder, {what}, {_day(own.at)}"
@@ -289,7 +296,7 @@ class Permissions:
         return f"{datetime.fromtimestamp(self._clock()).astimezone():%H:%M}"
 
 
-def _kept(own: _Own) -> KeptRule:
+def _kept_rule(own: _UserRule) -> KeptRule:
     return KeptRule(own.effect, own.text, own.at, own.why)
 
 
@@ -297,7 +304,7 @@ def _day(at: float) -> str:
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}"
 
 
-def _short(call: ToolCall) -> str:
+def _call_summary(call: ToolCall) -> str:
     """Return a call in a few words: its tool and the first thing it was given."""
     arguments = parse_object(call.arguments) or {}
     first = next((value for value in arguments.values() if isinstance(value, str) and value.strip()), "")
@@ -340,12 +347,12 @@ class KeptRules:
 
     def add(self, rule: KeptRule) -> None:
         """Keep one more; the same rule twice is one. Raise `OSError` if the file cannot be written."""
-        self._write([*(one for one in self.read() if not _is_same(one, rule)), rule])
+        self._write([*(kept_rule for kept_rule in self.read() if not _is_same(kept_rule, rule)), rule])
 
     def remove(self, rule: KeptRule) -> None:
         """Forget a rule; an unknown one is ignored. Raise `OSError` if the file cannot be written."""
         kept = self.read()
-        left = [one for one in kept if not _is_same(one, rule)]
+        left = [kept_rule for kept_rule in kept if not _is_same(kept_rule, rule)]
         if len(left) < len(kept):
             self._write(left)
 
@@ -373,8 +380,8 @@ def _without_rules(row: JsonObject) -> JsonObject:
     return {name: value for name, value in row.items() if name != "rules"}
 
 
-def _is_same(one: KeptRule, other: KeptRule) -> bool:
-    return (one.effect, one.text) == (other.effect, other.text)
+def _is_same(rule: KeptRule, other: KeptRule) -> bool:
+    return (rule.effect, rule.text) == (other.effect, other.text)
 
 
 def _rule(row: Json) -> KeptRule | None:
@@ -401,7 +408,7 @@ def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[
     that it makes superfluous are left out.
     """
     trusted = replace(policy, is_trusted=True)
-    found = [_way(trusted, spec_of(call.name), _arguments(call)) for call in calls]
+    found = [_allowed_by(trusted, spec_of(call.name), _arguments(call)) for call in calls]
     modes = [mode for mode in _MODES if mode in found]
     mode = modes[-1] if modes else None
     flags = [] if policy.is_trusted or not any(found) else ["--trust"]
@@ -415,7 +422,7 @@ def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[
     return shlex.join(flags), found.count("")
 
 
-def _way(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
+def _allowed_by(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
     """Return what lets a call run in a trusted folder: `trust` alone, a rule, a mode; empty if nothing does."""
     verdict = trusted.judge(spec, arguments)
     if verdict.is_allowed:
@@ -533,7 +540,7 @@ def configured_rules(settings: Settings) -> Rules:
 def origins_of(context: RunContext) -> Origins:
     """Return the origins of the rules and the mode of this run, and the store of the rules for this folder."""
     settings = context.settings
-    found = {one: settings.item_origins.get(f"permissions.{one}", ()) for one in _RULE_EFFECTS}
+    found = {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS}
     return Origins(
         {effect: tuple(map(str, origins)) for effect, origins in found.items()},
         settings.origin("permissions.mode").where or "the default",

@@ -103,7 +103,7 @@ def context_report(
     `instructions` is the number of characters of `system` that come from instruction files.
     """
     history = prepared(messages)
-    results = sum(size_block(one) for message in history for one in message.blocks if isinstance(one, ToolResult))
+    results = sum(size_block(block) for message in history for block in message.blocks if isinstance(block, ToolResult))
     parts = [
         max(0, estimate_text(system) - instructions // 4),
         instructions // 4,
@@ -114,7 +114,7 @@ def context_report(
     request = ModelRequest(model.name, system, history, tools, 1)
     size = counter.size_of(request)
     estimated = sum(parts)
-    plain, briefed, specs, said, given = (part * size.tokens // estimated if estimated else 0 for part in parts)
+    prompt, rules, specs, chat, outputs = (part * size.tokens // estimated if estimated else 0 for part in parts)
     of_servers: dict[str, int] = {}
     for tool in tools:
         server, mark, _ = tool.name.partition("__")
@@ -126,11 +126,11 @@ def context_report(
     return ContextReport(
         f"{model.provider}/{model.name}",
         window,
-        plain,
-        briefed,
+        prompt,
+        rules,
         specs,
-        said,
-        given,
+        chat,
+        outputs,
         reserve=min(reserve, window),
         is_counted=size.is_counted,
         is_window_known=model.window is not None,
@@ -159,7 +159,7 @@ class ModelSpending:
     def __init__(self, model: str, output_limit: Callable[[], int | None]) -> None:
         self._model = model
         self._output_limit = output_limit
-        self._rows: dict[str, _Spent] = {}
+        self._rows: dict[str, _SpendingRow] = {}
 
     def handle(self, event: TurnEvent) -> None:
         match event:
@@ -175,8 +175,8 @@ class ModelSpending:
             case _:
                 pass
 
-    def _spent(self, model: str) -> _Spent:
-        return self._rows.setdefault(model, _Spent())
+    def _spent(self, model: str) -> _SpendingRow:
+        return self._rows.setdefault(model, _SpendingRow())
 
     def _set(self, by_model: tuple[ModelUsage, ...], cost: Decimal | None) -> None:
         for used in by_model:
@@ -195,7 +195,7 @@ class ModelSpending:
 
 
 @dataclass(slots=True)
-class _Spent:
+class _SpendingRow:
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = Decimal(0)
     searches: int = 0
@@ -385,23 +385,23 @@ def context_text(report: ContextReport) -> str:
 
 def advice(report: ContextReport) -> list[str]:
     """Return suggestions for the user, the most useful first."""
-    said = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
+    lines = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
     if report.first_cap is not None:
         learned = report.first_cap
-        said.append(
+        lines.append(
             f"Requests ask for {report.reserve:,} tokens of output instead of 8,000, because {learned.longer} of the "
             f"last {learned.replies} replies of this model were longer. output.learn_first_cap = false turns this off."
         )
     share = report.used / report.window if report.window else 0
     if share >= 0.5:
-        said.append("/compact frees space now; /clear starts a new session.")
+        lines.append("/compact frees space now; /clear starts a new session.")
     if report.tool_output > report.used / 2 and report.tool_output > report.window / 10:
-        said.append("Most of this is tool output: ask for narrower reads and searches.")
+        lines.append("Most of this is tool output: ask for narrower reads and searches.")
     if report.instructions > report.window / 10:
-        said.append("Instruction files use over a tenth of the window: shorten them (/memory).")
+        lines.append("Instruction files use over a tenth of the window: shorten them (/memory).")
     if report.tools > report.window / 5:
-        said.append("Tool descriptions use over a fifth of the window: disable some MCP servers, or set mcp.defer.")
-    return said
+        lines.append("Tool descriptions use over a fifth of the window: disable some MCP servers, or set mcp.defer.")
+    return lines
 
 
 def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:
@@ -411,7 +411,7 @@ def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = N
     usage, calls = Usage(), ApiCalls()
     for turn in turns:
         usage = usage + turn.usage
-        calls = _added(calls, turn.api_calls)
+        calls = _sum_calls(calls, turn.api_calls)
     discarded = sum(turn.discarded_output_tokens for turn in turns)
     lines = [
         f"Cost        {_cost(turns)}",
@@ -483,15 +483,15 @@ def _calls(calls: ApiCalls) -> str:
         (calls.compactions, "compaction"),
     ]
     plural = {"reply": "replies", "retry": "retries"}
-    said = [
+    lines = [
         f"{count} {plural[noun]}" if count > 1 and noun in plural else count_text(count, noun)
         for count, noun in parts
         if count
     ]
-    return ", ".join(said) or "none"
+    return ", ".join(lines) or "none"
 
 
-def _added(left: ApiCalls, right: ApiCalls) -> ApiCalls:
+def _sum_calls(left: ApiCalls, right: ApiCalls) -> ApiCalls:
     return ApiCalls(
         left.initial + right.initial,
         left.escalations + right.escalations,

@@ -94,7 +94,7 @@ class SettingsService:
             change(self._file, path, read_typed(key, typed) if typed is not None else None)
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        return next(one for one in self.settings() if one.name == name)
+        return next(setting for setting in self.settings() if setting.name == name)
 
     def _read(self) -> tuple[Settings, Mapping[tuple[str, ...], object]]:
         context = self._context
@@ -119,32 +119,32 @@ class SettingsService:
         key = find_key(path)
         assert key is not None
         is_open = is_changeable(key)
-        given = own.get(path)
+        value = own.get(path)
         return Setting(
             row.key,
             row.value,
             _value(settings, path) if "*" not in key.path else None,
             str(row.origin),
-            self._whose(row.origin),
+            self._owner(row.origin),
             key.meta.meaning,
-            "" if given is None or not is_open else _typed(given),
+            "" if value is None or not is_open else _typed(value),
             _choices(key),
-            "" if is_open else self._why(key),
-            self._above(row.origin),
+            "" if is_open else self._edit_hint(key),
+            self._overriding_source(row.origin),
         )
 
-    def _whose(self, origin: Origin) -> str:
+    def _owner(self, origin: Origin) -> str:
         if origin.kind != "file":
             return origin.where or origin.kind
         if origin.is_project:
             return "project"
         return "yours" if origin.where.startswith(f"{self._file}:") else "--settings"
 
-    def _above(self, origin: Origin) -> str:
+    def _overriding_source(self, origin: Origin) -> str:
         is_own = origin.where.startswith(f"{self._file}:")
         return "" if origin.kind == "default" or is_own else origin.where
 
-    def _why(self, key: Key) -> str:
+    def _edit_hint(self, key: Key) -> str:
         return f"{'a table' if '*' in key.path else 'a list'}: edit it in {self.file}"
 
 

@@ -59,7 +59,7 @@ class SubagentKind:
 
 
 def _is_among(name: str, names: frozenset[str]) -> bool:
-    return name in names or any(one.endswith("__") and name.startswith(one) for one in names)
+    return name in names or any(prefix.endswith("__") and name.startswith(prefix) for prefix in names)
 
 
 _COMMON = (
@@ -74,10 +74,12 @@ _COMMON = (
 )
 
 
-def own_kind(one: CustomAgent) -> SubagentKind:
+def own_kind(agent: CustomAgent) -> SubagentKind:
     """Return a kind that the user defined."""
-    kind = SubagentKind(one.name, one.description, one.prompt, one.only_reads, frozenset(one.tools), one.model)
-    return with_common_prompt(replace(kind, output=one.output))
+    kind = SubagentKind(
+        agent.name, agent.description, agent.prompt, agent.only_reads, frozenset(agent.tools), agent.model
+    )
+    return with_common_prompt(replace(kind, output=agent.output))
 
 
 def with_common_prompt(kind: SubagentKind) -> SubagentKind:

@@ -222,11 +222,11 @@ class AgentRun:
     async def run_task(self) -> TurnEnded:
         """Run the task and return its end. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
-        told = [] if self._hooks is None else await self._hooks.begin_agent()
+        context = [] if self._hooks is None else await self._hooks.begin_agent()
         skills, problems = await self._toolbox.preloaded(self._kind.skills)
         for problem in problems:
             await self._parent.driver.show(Notice("warning", f"sub-agent {self._kind.name}: {problem}"))
-        task = Message("user", (*skills, *told, *user(self._task.prompt).blocks))
+        task = Message("user", (*skills, *context, *user(self._task.prompt).blocks))
         async with aclosing(self._driver.run(UserSubmitted(task))) as events:
             async for event in events:
                 if isinstance(event, TurnEnded):
@@ -259,7 +259,7 @@ class AgentRun:
             approval = event.approval
             # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
             assert isinstance(approval, (ToolApproval, RepeatedCall, ImpossibleCall))
-            named = self._named(approval.call)
+            named = self._with_inner_id(approval.call)
             self._open[named.call_id] = approval.id
             await show(ApprovalRequested(replace(approval, call=named, agent=self._task.description)))
         elif not isinstance(event, _UNSHOWN):
@@ -272,7 +272,7 @@ class AgentRun:
     def _renamed(self, event: TurnEvent) -> TurnEvent:
         match event:
             case ToolStarted() | ToolFinished():
-                return replace(event, call=self._named(event.call))
+                return replace(event, call=self._with_inner_id(event.call))
             case ReplyFinished(message=Message() as message) | ResultsCommitted(message=message):
                 return replace(event, message=self._with_names(message))
             case _:
@@ -287,19 +287,19 @@ class AgentRun:
         )
         return replace(message, blocks=blocks)
 
-    def _named(self, call: ToolCall) -> ToolCall:
+    def _with_inner_id(self, call: ToolCall) -> ToolCall:
         return replace(call, call_id=inner_id(self._call_id, call.call_id))
 
     # The services of its driver
 
-    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
-        return await self._calls.judge(self._policy, asked)
+    async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
+        return await self._calls.judge(self._policy, request)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        judged = self._calls.take(call, arguments)
+        resolved = self._calls.take(call, arguments)
         began = time.monotonic()
-        outcome = await self._calls.run(self._policy, judged, output, self._client.model.name)
-        return await self._calls.after(call, judged, outcome, time.monotonic() - began)
+        outcome = await self._calls.run(self._policy, resolved, output, self._client.model.name)
+        return await self._calls.after(call, resolved, outcome, time.monotonic() - began)
 
     def append(self, effect: Append) -> None:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)

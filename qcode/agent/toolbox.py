@@ -401,11 +401,11 @@ class Toolbox:
         """The steps of a turn that what follows edits may hold."""
         return frozenset() if self.edits is None else frozenset({"stop"})
 
-    async def confirm(self, hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, asked: Confirm) -> Confirmed:
+    async def confirm(self, hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, request: Confirm) -> Confirmed:
         """Hold the end of a turn while tests of its edits fail; then ask the hooks."""
-        if asked.step == "stop" and self.edits is not None and (reason := await self.edits.held()):
+        if request.step == "stop" and self.edits is not None and (reason := await self.edits.held()):
             return Confirmed(reason)
-        return Confirmed() if hooks is None else await hooks(asked)
+        return Confirmed() if hooks is None else await hooks(request)
 
     async def end_servers(self) -> None:
         """Stop the tool servers gracefully, and the language servers; `close` kills those that are left."""

@@ -56,11 +56,11 @@ class TrustedFileChange:
             return f"{name} was deleted"
         lines = _lines(self.now.text)
         if self.before is None:
-            return "\n".join([f"{name} is new", *_bounded([f"+{line}" for line in lines])])
+            return "\n".join([f"{name} is new", *_limit_rows([f"+{line}" for line in lines])])
         rows = list(unified_diff(_lines(self.before.text), lines, lineterm="", n=2))[2:]
         if not rows:
             return f"{name} has changed (too long or not text, so no diff is shown)"
-        return "\n".join([f"{name} has changed", *_bounded(rows)])
+        return "\n".join([f"{name} has changed", *_limit_rows(rows)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ class TrustStore:
         if pinned is None:
             # Without files to pin there is nothing to ask about either.
             return TrustStatus("unpinned" if files else "trusted", files)
-        changes = changes_between(self._looked_at(root, pinned), files)
+        changes = changes_between(self._used_files(root, pinned), files)
         return TrustStatus("changed" if changes else "trusted", files, changes)
 
-    def _looked_at(self, root: Path, pinned: Mapping[str, TrustedFile]) -> dict[str, TrustedFile]:
+    def _used_files(self, root: Path, pinned: Mapping[str, TrustedFile]) -> dict[str, TrustedFile]:
         """Return the pinned files of the folders that this session uses: others may begin in another subfolder."""
         folders = tuple(f"{name}/" for name in pinned_folders(root, self.folder))
         return {name: file for name, file in pinned.items() if name.startswith(folders)}
@@ -143,9 +143,9 @@ class TrustStore:
         kept = files_to_pin(root, self.state_dir, self.folder) if files is None else files
         row = self._row(root)
         before = (None if row is None else files_from_json(row.get("pieces"))) or {}
-        looked_at = self._looked_at(root, before)
+        looked_at = self._used_files(root, before)
         elsewhere = {name: file for name, file in before.items() if name not in looked_at}
-        self._write([*self._others(identity), {**identity, "pieces": files_to_json({**elsewhere, **kept})}])
+        self._write([*self._other_folders(identity), {**identity, "pieces": files_to_json({**elsewhere, **kept})}])
 
     def forget(self, root: Path) -> bool:
         """Revoke trust in this path, even if the folder was replaced; return whether there was any. Raise `OSError`."""
@@ -189,7 +189,7 @@ class TrustStore:
         rows = (row for row in self._folders() if identity is not None)
         return next((row for row in rows if all(row[name] == value for name, value in (identity or {}).items())), None)
 
-    def _others(self, identity: JsonObject) -> list[JsonObject]:
+    def _other_folders(self, identity: JsonObject) -> list[JsonObject]:
         return [row for row in self._folders() if row["path"] != identity["path"]]
 
     def _write(self, rows: list[JsonObject]) -> None:
@@ -235,7 +235,7 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _bounded(rows: list[str]) -> list[str]:
+def _limit_rows(rows: list[str]) -> list[str]:
     left = len(rows) - _MAX_DIFF_LINES
     shown = [visible_rows(row) for row in rows[:_MAX_DIFF_LINES]]
     return shown if left <= 0 else [*shown, f"[{left:,} more lines]"]
@@ -276,9 +276,9 @@ def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
 
     Skills in the home folder are the user's own.
     """
-    real = _real(root)
-    names = (PROJECT_FOLDER,) if real == _real(Path(os.path.expanduser("~"))) else PINNED_FOLDERS  # noqa: PTH111  # never raises
-    below = _name_in(root, _real(folder)) if folder is not None else ""
+    real = _resolved(root)
+    names = (PROJECT_FOLDER,) if real == _resolved(Path(os.path.expanduser("~"))) else PINNED_FOLDERS  # noqa: PTH111  # never raises
+    below = _name_in(root, _resolved(folder)) if folder is not None else ""
     parts = below.split("/") if below and below != "." else []
     inner = ("/".join(parts[:size]) for size in range(1, len(parts) + 1))
     return (*names, *(f"{name}/{skills}" for name in inner for skills in SKILL_FOLDERS))
@@ -293,9 +293,9 @@ def files_to_pin(root: Path, own: Path, folder: Path | None = None) -> dict[str,
     text_room, room = _ALL_TEXTS, MAX_PINNED_BYTES
     for name in pinned_folders(root, folder):
         place = root / name
-        if name == PROJECT_FOLDER and _real(own).is_relative_to(_real(place)):
+        if name == PROJECT_FOLDER and _resolved(own).is_relative_to(_resolved(place)):
             continue
-        for path in [place] if place.is_file() else _files(place, _real(root)):
+        for path in [place] if place.is_file() else _files(place, _resolved(root)):
             file_name = path.relative_to(root).as_posix()
             if len(found) == MAX_PINNED_FILES:
                 raise TooLargeToPin(f"{name} and the like contain more than {MAX_PINNED_FILES:,} files")
@@ -328,9 +328,9 @@ def files_from_json(value: Json) -> dict[str, TrustedFile] | None:
 
 def _files(folder: Path, root: Path) -> Iterator[Path]:
     """Yield the files in and below `folder`, sorted; links to folders are followed inside the project."""
-    if folder.name != PROJECT_FOLDER and not _real(folder).is_relative_to(root):
+    if folder.name != PROJECT_FOLDER and not _resolved(folder).is_relative_to(root):
         return  # qcode reads no skills of a project that are elsewhere
-    pending, seen = [(folder, 0)], {_real(folder)}
+    pending, seen = [(folder, 0)], {_resolved(folder)}
     while pending:
         current, depth = pending.pop()
         for entry in _entries(current):
@@ -340,7 +340,7 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
             if not _is_folder(entry):
                 yield path
                 continue
-            real = _real(path)
+            real = _resolved(path)
             if real.is_relative_to(root) and real not in seen:
                 if depth == _MAX_DEPTH:
                     raise TooLargeToPin(f"{folder.relative_to(folder.parent)} is more than {_MAX_DEPTH} folders deep")
@@ -362,7 +362,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _real(path: Path) -> Path:
+def _resolved(path: Path) -> Path:
     """Return `path` with its links resolved as far as possible; unlike `Path.resolve` it accepts circular links."""
     return Path(os.path.realpath(path))
 
@@ -386,7 +386,7 @@ def _read_file(name: str, path: Path, root: Path, room: int) -> tuple[TrustedFil
     import hashlib  # loads OpenSSL, which a folder without files to pin does not need
 
     digest = hashlib.sha256(data).hexdigest()
-    if not _real(path).is_relative_to(_real(root)):
+    if not _resolved(path).is_relative_to(_resolved(root)):
         return TrustedFile(digest, "[leads out of the project]"), size
     return TrustedFile(digest, data.decode("utf-8", "replace")), size
 
@@ -551,7 +551,7 @@ class TrustService:
         """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""
         self._shown = status = self._store.look(self._root)
         if self._is_trusted() and status.is_trusted:
-            return f"This folder is trusted{_with(status)}. qcode asks again if these files change."
+            return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if status.kind in ("changed", "unpinned"):
             return f"{_difference(status)}\n\nType /trust accept to trust it as shown."
         names = "\n".join(f"  {name}: {what}" for name, what in files_in_use(folder, self._root, status))
@@ -571,14 +571,14 @@ class TrustService:
             return f"{_difference(status)}\n\nType /trust again to trust it as shown, after a restart."
         is_new = not self._is_trusted()
         if not is_new and status.is_trusted:
-            return f"This folder is trusted{_with(status)}. qcode asks again if these files change."
+            return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if is_new:
             self._trust_folder()
         complaint = status.problem or remember(self._root, self._store.state_dir, status.files, self._store.folder)
         if complaint:
             return complaint
         return (
-            f"Folder trusted{_with(status)}. Your rules and modes apply now, its instructions from the next "
+            f"Folder trusted{_contents_text(status)}. Your rules and modes apply now, its instructions from the next "
             "turn, everything else after a restart."
         )
 
@@ -590,7 +590,7 @@ def _difference(status: TrustStatus) -> str:
     return f"You trusted this folder with a version of qcode that did not record its files. It contains:\n\n{names}"
 
 
-def _with(status: TrustStatus) -> str:
+def _contents_text(status: TrustStatus) -> str:
     names = [visible(name) for name in status.files]
     more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
     return f", with {', '.join(names[:_MAX_NAMES])}{more}" if names else ""

@@ -74,17 +74,17 @@ def parse(argv: Sequence[str]) -> Options:
     before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in _with_texts(before)]
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
-    given = _normal(vars(parser.parse_intermixed_args(before)))
-    texts = [text for text in (given.get("print"), given.get("prompt"), *map(_as_text, after)) if text]
+    values = _normal(vars(parser.parse_intermixed_args(before)))
+    texts = [text for text in (values.get("print"), values.get("prompt"), *map(_as_text, after)) if text]
     if len(texts) > 1:
         raise CommandLineError("more than one prompt was given: put the prompt in quotes")
-    _refuse_contradictions(given)
-    resume = given.get("resume")
+    _refuse_contradictions(values)
+    resume = values.get("resume")
     options = Options(
         prompt=texts[0] if texts else None,
-        print="print" in given,
-        resume=LATEST if "continue" in given else resume,
-        **_fields(given),
+        print="print" in values,
+        resume=LATEST if "continue" in values else resume,
+        **_fields(values),
     )
     _refuse_unfit_formats(options)
     return options
@@ -138,9 +138,9 @@ def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Option
     before, after = _split_at_dashes(rest)
     parser = _Parser(SUBCOMMANDS[name].flags, usage)
     parser.add_argument("words", nargs="*", default=[])
-    given = _normal(vars(parser.parse_intermixed_args(before)))
-    _refuse_contradictions(given)
-    return Options(**_fields(given)), [*given.pop("words"), *after], given
+    values = _normal(vars(parser.parse_intermixed_args(before)))
+    _refuse_contradictions(values)
+    return Options(**_fields(values)), [*values.pop("words"), *after], values
 
 
 def pipe_flags(options: Options) -> tuple[str, ...]:
@@ -153,22 +153,22 @@ def pipe_flags(options: Options) -> tuple[str, ...]:
     )
 
 
-def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `Options` that were given."""
     found: dict[str, Any] = {}
     for flag in FLAGS:
-        if flag.field and flag.key in given:
-            value = given[flag.key]
+        if flag.field and flag.key in values:
+            value = values[flag.key]
             found[flag.field] = (
                 split_rules(value) if flag.kind == "rules" else tuple(value) if isinstance(value, list) else value
             )
-    if "yolo" in given:
+    if "yolo" in values:
         found["permission_mode"] = "bypass"
-    if effort := _effort(given):
+    if effort := _effort(values):
         found["reasoning_effort"] = effort
-    if "never_asks" in given:
+    if "never_asks" in values:
         found["never_asks"] = True
-    ignored = [flag.names[0] for flag in FLAGS if flag.is_ignored and flag.key in given]
+    ignored = [flag.names[0] for flag in FLAGS if flag.is_ignored and flag.key in values]
     if ignored:
         found["notices"] = (f"{', '.join(ignored)}: no effect in qcode",)
     return found
@@ -179,24 +179,24 @@ _MAX_LOW, _MAX_MEDIUM = 4_096, 16_384
 """The largest budgets of thinking tokens that count as a low and as a medium effort."""
 
 
-def _normal(given: dict[str, Any]) -> dict[str, Any]:
+def _normal(values: dict[str, Any]) -> dict[str, Any]:
     """Return flags with the names of their choices; the mode `dontAsk` of Claude Code also sets `never_asks`."""
-    if given.get("permission_mode") == _NEVER_ASKS:
-        given["never_asks"] = True
-    if given.get("permission_prompts") == "none":
-        given.pop("permission_prompt_tool", None)
+    if values.get("permission_mode") == _NEVER_ASKS:
+        values["never_asks"] = True
+    if values.get("permission_prompts") == "none":
+        values.pop("permission_prompt_tool", None)
     for flag in FLAGS:
-        if flag.aliases and flag.key in given:
-            given[flag.key] = flag.aliases.get(given[flag.key], given[flag.key])
-    return given
+        if flag.aliases and flag.key in values:
+            values[flag.key] = flag.aliases.get(values[flag.key], values[flag.key])
+    return values
 
 
-def _effort(given: Mapping[str, Any]) -> str:
+def _effort(values: Mapping[str, Any]) -> str:
     """Return the effort of Claude Code's flags for thinking; a named effort takes precedence over a budget."""
-    budget = given.get("max_thinking_tokens")
-    if given.get("thinking") == "disabled" or budget == 0:
+    budget = values.get("max_thinking_tokens")
+    if values.get("thinking") == "disabled" or budget == 0:
         return "none"
-    if budget is None or "reasoning_effort" in given:
+    if budget is None or "reasoning_effort" in values:
         return ""
     return "low" if budget <= _MAX_LOW else "medium" if budget <= _MAX_MEDIUM else "high"
 
@@ -217,20 +217,20 @@ def _with_texts(words: Sequence[str]) -> list[str]:
     return joined
 
 
-def _refuse_contradictions(given: Mapping[str, Any]) -> None:
+def _refuse_contradictions(values: Mapping[str, Any]) -> None:
     for name in ("system_prompt", "append_system_prompt"):
-        if name in given and f"{name}_file" in given:
+        if name in values and f"{name}_file" in values:
             flag = f"--{name.replace('_', '-')}"
             raise CommandLineError(f"{flag} and {flag}-file cannot be combined")
-    if "yolo" in given and given.get("permission_mode", "bypass") != "bypass":
+    if "yolo" in values and values.get("permission_mode", "bypass") != "bypass":
         raise CommandLineError("--yolo and --permission-mode cannot be combined")
-    if "continue" in given and "resume" in given:
+    if "continue" in values and "resume" in values:
         raise CommandLineError("-c and -r cannot be combined: -c resumes the latest session, -r ID a specific one")
-    if "resume" in given and not given["resume"].strip():
+    if "resume" in values and not values["resume"].strip():
         raise CommandLineError("the id after -r is empty: name a session, or use -c for the latest")
-    if "model" in given and not given["model"].strip():
+    if "model" in values and not values["model"].strip():
         raise CommandLineError("the name after -m is empty: use -m PROVIDER/MODEL")
-    if "fork_session" in given and "continue" not in given and "resume" not in given:
+    if "fork_session" in values and "continue" not in values and "resume" not in values:
         raise CommandLineError("--fork-session needs -c or -r: there is no session to copy")
 
 
@@ -256,13 +256,13 @@ def wanted_format(argv: Sequence[str]) -> OutputFormat:
         name, _, joined = flag.partition("=")
         wanted = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
         wanted = value if flag in ("-o", "--output-format") else wanted
-        found = next((one for one in get_args(OutputFormat) if one == wanted), found)
+        found = next((known for known in get_args(OutputFormat) if known == wanted), found)
     return found
 
 
-def _as_text(given: str) -> str:
+def _as_text(text: str) -> str:
     """Decode bytes that the locale could not decode as UTF-8; invalid bytes become U+FFFD."""
-    return given.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -279,7 +279,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _natural(text: str) -> int:
+def _non_negative(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 0')
     return int(text)
@@ -333,7 +333,7 @@ _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "paths": {"type": Path, "action": "append"},
     "rules": {"action": "append"},
     "positive": {"type": _positive},
-    "natural": {"type": _natural},
+    "natural": {"type": _non_negative},
     "money": {"type": _money},
     "duration": {"type": _duration},
     "joined": {"type": _duration},

@@ -87,7 +87,8 @@ def with_chosen_session(context: RunContext) -> RunContext:
     if not summaries:
         return replace(context, options=replace(context.options, resume=LATEST))
     rows = [
-        f"  {number}  {one.session_id}  {single_spaced(one.title)}\n" for number, one in enumerate(summaries, start=1)
+        f"  {number}  {summary.session_id}  {single_spaced(summary.title)}\n"
+        for number, summary in enumerate(summaries, start=1)
     ]
     answer = ask("".join((*rows, "Which session? [1] "))) or "1"
     if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(summaries):

@@ -395,7 +395,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "version": Subcommand(),
 }
 TOPICS = tuple(
-    dict.fromkeys((*SUBCOMMANDS, *(one.lower().replace(" ", "-") for one in SECTIONS), "exit-codes", "environment"))
+    dict.fromkeys((*SUBCOMMANDS, *(title.lower().replace(" ", "-") for title in SECTIONS), "exit-codes", "environment"))
 )
 """The topics of `qcode help`, beside flags and config keys."""
 SUBCOMMANDS["help"] = Subcommand(dict.fromkeys(TOPICS, ()))

@@ -34,10 +34,10 @@ _ACP_USE = "use: qcode acp [--login], with the flags of model, limits, permissio
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run qcode on `argv` (`sys.argv` without the program's name) and return its exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with stopping():
-            return _guarded(given)
+            return _run_guarded(arguments)
     except Stopped:
         return ExitCode.TERMINATED
     except KeyboardInterrupt:
@@ -49,9 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.FAILED
 
 
-def _guarded(given: list[str]) -> int:
+def _run_guarded(arguments: list[str]) -> int:
     try:
-        return _dispatch(given)
+        return _dispatch(arguments)
     except CommandLineError as error:
         say(f"{error} (see qcode --help)")
         return error.exit_code
@@ -67,25 +67,25 @@ def _guarded(given: list[str]) -> int:
         return ExitCode.FAILED
 
 
-def _dispatch(given: list[str]) -> int:
-    before = given[: given.index("--")] if "--" in given else given
+def _dispatch(arguments: list[str]) -> int:
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "-h" in before or "--help" in before:
         put(help_text())
         return ExitCode.OK
     if "--version" in before:
         put(f"{VERSION}\n")
         return ExitCode.OK
-    if given == ["--login"]:
+    if arguments == ["--login"]:
         return _log_in()
     try:
-        subcommand = split_subcommand(given)
-        options = Options() if subcommand else parse(given)
+        subcommand = split_subcommand(arguments)
+        options = Options() if subcommand else parse(arguments)
         is_pipe = subcommand is None and _is_pipe(options)
     except CommandLineError as error:
-        if wanted_format(given) != "text":
+        if wanted_format(arguments) != "text":
             from qcode.cli.pipe import report_usage
 
-            report_usage(error, wanted_format(given))
+            report_usage(error, wanted_format(arguments))
         raise
     if subcommand is not None:
         return _run_subcommand(*subcommand)
@@ -112,10 +112,10 @@ def _run_subcommand(name: str, rest: list[str]) -> int:
 
 def _serve_editor(rest: Sequence[str]) -> int:
     """Serve an editor (`qcode acp`), or log in; return the exit code. It is quick, because a client waits."""
-    options, words, given = parse_subcommand("acp", rest, _ACP_USE)
+    options, words, flags = parse_subcommand("acp", rest, _ACP_USE)
     if words:
         raise CommandLineError(_ACP_USE)
-    if "login" in given:
+    if "login" in flags:
         return _log_in()
     from qcode.acp.run import run_acp
 

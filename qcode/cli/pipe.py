@@ -44,7 +44,7 @@ HOST_EXIT_TIMEOUT_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _OpenedRun:
     """An opened run. `read` is the input that was read so far, `host` the handshake in it."""
 
     agent: Agent
@@ -58,13 +58,13 @@ class _Begun:
 
 def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
-    with _reported(options.output_format, options):
+    with _report_errors(options.output_format, options):
         release()
         begun = _begin_lines(options) if options.input_format == "stream-json" else _begin(options)
     return asyncio.run(_run(begun))
 
 
-def _begin_lines(options: Options) -> _Begun:
+def _begin_lines(options: Options) -> _OpenedRun:
     """Read the first line, and open the agent as a host asks in its handshake, if it is one."""
     from qcode.headless.exchange import handshake_of
     from qcode.streams import read_first_line
@@ -108,7 +108,7 @@ def report_usage(error: CommandLineError, wanted: OutputFormat) -> None:
 
 
 @contextmanager
-def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
+def _report_errors(wanted: OutputFormat, options: Options) -> Iterator[None]:
     """Write a result if the body fails, and raise the failure again for the line on stderr."""
     try:
         yield
@@ -140,7 +140,7 @@ def _begin(
     tell: Callable[[str], None] = say,
     prepared: Callable[[RunContext], RunContext] = lambda context: context,
     hooks: Hooks | None = None,
-) -> _Begun:
+) -> _OpenedRun:
     """Open the agent. `tell` gets lines for the user; `prepared` adds what a host brings, `hooks` are its functions."""
     context = prepared(run_context(options, working_folder(options.cwd), is_attended=False))
     if not context.is_trusted and (
@@ -154,8 +154,8 @@ def _begin(
     typed, turn = options.prompt or "", NO_OPTIONS
     found = _custom_command(context)
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
-        command, given = found
-        typed, turn = command.expand(given), TurnOptions(output=command.output, foreign=command.foreign(given))
+        command, arguments = found
+        typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
         model = options.model or command.model or None
         context = replace(context, options=replace(context.options, model=model))
     elif typed.startswith("/"):
@@ -164,13 +164,13 @@ def _begin(
         if may_have_skills(context):
             return _begin_skill(context, typed, tell)
     began = time.monotonic()
-    prompt, attached = _asked(context, typed, turn.foreign)
+    prompt, attached = _read_prompt(context, typed, turn.foreign)
     if options.timeout is not None and options.input_format == "text":  # reading standard input is a part of the run
         turn = replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
-    return _Begun(_opened(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
+    return _OpenedRun(_open_agent(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
 
 
-def _opened(
+def _open_agent(
     context: RunContext,
     attached: tuple[Block, ...] = (),
     tell: Callable[[str], None] = say,
@@ -194,20 +194,27 @@ def _is_skill(context: RunContext, name: str) -> bool:
     return any(skill.handle.lower() == name.lower() for skill in Skills(context).for_user)
 
 
-def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -> _Begun:
+def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -> _OpenedRun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
-    agent, turn = _opened(context, tell=tell), NO_OPTIONS
+    agent, turn = _open_agent(context, tell=tell), NO_OPTIONS
     name, _, arguments = typed[1:].partition(" ")
-    skill = next((one for one in agent.skill_commands() if one.handle.lower() == name.strip().lower()), None)
+    skill = next(
+        (
+            skill_command
+            for skill_command in agent.skill_commands()
+            if skill_command.handle.lower() == name.strip().lower()
+        ),
+        None,
+    )
     try:
         if skill is not None:
             typed, turn = asyncio.run(agent.skill_prompt(skill, arguments.strip()))
-        prompt, attached = _asked(context, typed, turn.foreign)
+        prompt, attached = _read_prompt(context, typed, turn.foreign)
     except BaseException:
         agent.release()
         raise
     agent.conversation.attach(attached)
-    return _Begun(agent, prompt, replace(turn, typed=typed))
+    return _OpenedRun(agent, prompt, replace(turn, typed=typed))
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
@@ -223,7 +230,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
     return found.typed(typed)
 
 
-def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[Block, ...]]:
+def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[Block, ...]]:
     """Return the prompt and its attachments; with `--input-format stream-json` only the attached files."""
     options = context.options
     has_lines = options.input_format == "stream-json"
@@ -251,9 +258,9 @@ def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[
     return prompt, attached
 
 
-async def _run(begun: _Begun) -> int:
+async def _run(begun: _OpenedRun) -> int:
     try:
-        code = await _played(begun)
+        code = await _run_replay(begun)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _leave_soon(code)
         elif code == ExitCode.LIMIT_REACHED and begun.agent.context.options.timeout is not None:
@@ -263,7 +270,7 @@ async def _run(begun: _Begun) -> int:
         await begun.agent.close()
 
 
-async def _played(begun: _Begun) -> int:
+async def _run_replay(begun: _OpenedRun) -> int:
     agent, turn, stdout, stderr = begun.agent, begun.turn, sys.stdout.buffer, sys.stderr.buffer
     if agent.context.options.input_format == "text":
         return await run_headless(agent, begun.prompt, stdout=stdout, stderr=stderr, turn=turn)

@@ -81,7 +81,7 @@ def run_trust(rest: Sequence[str]) -> int:
             put("".join(f"{line}\n" for line in _shown(folder, root, store.look(root))))
             return 0
         case ["accept"]:
-            return _accept(store)
+            return _trust_folder(store)
         case ["forget", *folders] if len(folders) <= 1:
             return _forget(store, Path(folders[0]) if folders else find_project_root(working_folder(None)))
         case ["list"]:
@@ -106,7 +106,7 @@ def _shown(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
         yield indented(status.differences())
 
 
-def _accept(store: TrustStore) -> int:
+def _trust_folder(store: TrustStore) -> int:
     folder = working_folder(None)
     root = find_project_root(folder)
     store = replace(store, folder=folder)

@@ -83,7 +83,7 @@ class CustomCommands:
         match = _TYPED.fullmatch(text.strip())
         if match is None:
             return None
-        command = next((one for one in self.commands if one.name == match[1]), None)
+        command = next((custom_command for custom_command in self.commands if custom_command.name == match[1]), None)
         return None if command is None else (command, match[2] or "")
 
 
@@ -111,7 +111,7 @@ def load_custom_commands(
                 found[name] = _read_command(name, file, is_project=is_project)
             except ConfigError as error:
                 problems.append(str(error))
-    return CustomCommands(tuple(sorted(found.values(), key=lambda one: one.name)), tuple(problems))
+    return CustomCommands(tuple(sorted(found.values(), key=lambda command: command.name)), tuple(problems))
 
 
 def named_files(
@@ -172,14 +172,14 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
     for key in table:
         if key not in _COMMAND_KEYS:
             raise fail((key,), f"unknown key {key}; the nearest is {most_alike(key, _COMMAND_KEYS)}")
-    given = _output(table, fail)
+    output = _output(table, fail)
     texts = {key: _text(table, key, fail) for key in ("description", "argument", "model")}
     if len(texts["argument"]) > _MAX_HINT:
         raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise fail(("prompt",), "prompt must be text: the prompt that the command sends")
-    return CustomCommand(name, prompt.strip("\n"), file, **texts, output=given, is_from_project=is_project)
+    return CustomCommand(name, prompt.strip("\n"), file, **texts, output=output, is_from_project=is_project)
 
 
 def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
@@ -187,7 +187,7 @@ def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
     output = table.get("output", {})
     if not isinstance(output, dict):
         raise fail(("output",), "output must be a table with keys of [output]")
-    given: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for key, value in output.items():
         known = find_key(("output", key))
         if known is None:
@@ -195,10 +195,10 @@ def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
                 ("output", key), f"unknown key output.{key}; the nearest is output.{most_alike(key, _outputs())}"
             )
         try:
-            given[key] = checked(known, ("output", key), value)
+            fields[key] = checked(known, ("output", key), value)
         except ConfigError as error:
             raise fail(("output", key), str(error)) from None
-    return MappingProxyType(given)
+    return MappingProxyType(fields)
 
 
 def _text(table: Mapping[str, object], key: str, fail: _Fail) -> str:
@@ -272,7 +272,7 @@ def load_custom_agents(
                 found[name] = _read_agent(name, file)
             except ConfigError as error:
                 problems.append(str(error))
-    return CustomAgents(tuple(sorted(found.values(), key=lambda one: one.name)), tuple(problems))
+    return CustomAgents(tuple(sorted(found.values(), key=lambda agent: agent.name)), tuple(problems))
 
 
 def _read_agent(name: str, file: Path) -> CustomAgent:
@@ -395,12 +395,12 @@ def _values(
         raise fail(f"the server {name} has a type that is neither stdio nor http nor sse")
     if (kind in _STDIO and "url" in entry) or (kind in (*_HTTP, *_SSE) and "command" in entry):
         raise fail(f"the type of the server {name} does not match its command or url")
-    given = {key: value for key, value in entry.items() if value not in (None, [], {})}
+    values = {key: value for key, value in entry.items() if value not in (None, [], {})}
     if kind in _SSE:
-        given["transport"] = "sse"
+        values["transport"] = "sse"
     if entry.get("disabled") is True:
-        given["enabled"] = False
-    for key, value in given.items():
+        values["enabled"] = False
+    for key, value in values.items():
         if key in ("env", "headers"):
             if not isinstance(value, dict):
                 raise fail(f"{key} of the server {name} must be an object")

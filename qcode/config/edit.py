@@ -125,7 +125,7 @@ def literal(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{dotted((key,))} = {literal(one)}' for key, one in value.items())} }}"
+        return f"{{ {', '.join(f'{dotted((key,))} = {literal(inner)}' for key, inner in value.items())} }}"
     return str(value) if isinstance(value, int | float) else quoted(str(value))
 
 
@@ -169,7 +169,7 @@ def _candidates(text: str, places: Places, path: TomlPath, value: str) -> Iterat
         yield text[: found.value] + value + text[found.end :]
         return
     if table in places.sections:
-        yield _after_line(text, places.sections[table], pair, end)
+        yield _insert_below(text, places.sections[table], pair, end)
     if table in places.pairs:
         inside = places.pairs[table]
         body = text[inside.value + 1 : inside.end - 1].strip()
@@ -178,12 +178,12 @@ def _candidates(text: str, places: Places, path: TomlPath, value: str) -> Iterat
         yield f"{pair}{end}{end if text.strip() else ''}{text}"
         return
     if () in places.sections:
-        yield _after_line(text, places.sections[()], f"{dotted(table)}.{pair}", end)
+        yield _insert_below(text, places.sections[()], f"{dotted(table)}.{pair}", end)
     gap = "" if not text.strip() else end if text.endswith("\n") else end * 2
     yield f"{text}{gap}[{dotted(table)}]{end}{pair}{end}"
 
 
-def _after_line(text: str, at: int, line: str, end: str) -> str:
+def _insert_below(text: str, at: int, line: str, end: str) -> str:
     """Insert a line below the one that contains `at`, with the same indentation."""
     begin, stop = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     indent = text[begin : len(text) - len(text[begin:].lstrip(" \t"))]

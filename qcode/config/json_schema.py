@@ -22,9 +22,9 @@ def config_schema() -> dict[str, Any]:
         table = schema
         for part in key.path[:-1]:
             table = _step(table, part)
-        _put(table, key.path[-1], _value(key))
+        _put_property(table, key.path[-1], _value(key))
         if key.path[0] == "providers" and key.path[1:-1] == ("*",) and ("network", key.path[-1]) in _GLOBAL:
-            _put(_step(table, "network"), key.path[-1], _value(key))
+            _put_property(_step(table, "network"), key.path[-1], _value(key))
     return schema
 
 
@@ -44,7 +44,7 @@ def _step(table: dict[str, Any], part: str) -> dict[str, Any]:
     return found
 
 
-def _put(table: dict[str, Any], part: str, value: Mapping[str, Any]) -> None:
+def _put_property(table: dict[str, Any], part: str, value: Mapping[str, Any]) -> None:
     if part == "*":
         table["additionalProperties"] = value
     else:
@@ -54,7 +54,7 @@ def _put(table: dict[str, Any], part: str, value: Mapping[str, Any]) -> None:
 def _value(key: Key) -> dict[str, Any]:
     found: dict[str, Any] = {**key.kind.schema, "description": key.meta.meaning}
     if key.choices:
-        found["enum"] = [one for one in found["enum"] if one in key.choices or one not in key.kind.choices]
+        found["enum"] = [item for item in found["enum"] if item in key.choices or item not in key.kind.choices]
     if key.default not in (None, ()):
         found["default"] = key.default
     return found

@@ -138,7 +138,7 @@ def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> 
         return aliases.get(value, value)
 
     schema = {"enum": [*choices, *aliases]}
-    return ValueKind("one of " + ", ".join(f'"{one}"' for one in choices), accept, choices, schema)
+    return ValueKind("one of " + ", ".join(f'"{text}"' for text in choices), accept, choices, schema)
 
 
 def texts() -> ValueKind:
@@ -153,7 +153,7 @@ def rules() -> ValueKind:
     def accept(value: object) -> tuple[str | WrittenRule, ...]:
         if not isinstance(value, list | tuple):
             raise ValueError
-        return tuple(_rule(one) for one in value)
+        return tuple(_rule(item) for item in value)
 
     examples = _list_of(minLength=1)
     table = {
@@ -210,22 +210,22 @@ def commands() -> ValueKind:
 
     def accept(value: object) -> tuple[WrittenCommand, ...]:
         if isinstance(value, dict):
-            return tuple(WrittenCommand(_command_line(one), _line(pattern)) for pattern, one in value.items())
+            return tuple(WrittenCommand(_command_line(item), _line(pattern)) for pattern, item in value.items())
         return () if value in ("", [], ()) else (WrittenCommand(_command_line(value)),)
 
-    one = {"anyOf": [{"type": "string"}, _list_of()]}
-    table = {"type": "object", "additionalProperties": one}
+    entry = {"anyOf": [{"type": "string"}, _list_of()]}
+    table = {"type": "object", "additionalProperties": entry}
     words = "a command line, a list of arguments, or a table of them by file pattern"
-    return ValueKind(words, accept, schema={"anyOf": [*one["anyOf"], table]})
+    return ValueKind(words, accept, schema={"anyOf": [*entry["anyOf"], table]})
 
 
 def _command_line(value: object) -> str:
     """Return a command as one line; the arguments of a list are quoted, except for the placeholder."""
     if isinstance(value, str):
         return _line(value)
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(item, str) for item in value):
         raise ValueError
-    parts = (one if one == FILE_PLACEHOLDER else shlex.quote(one) for one in value)
+    parts = (word if word == FILE_PLACEHOLDER else shlex.quote(word) for word in value)
     return _line(" ".join(parts))
 
 
@@ -235,7 +235,7 @@ def hooks() -> ValueKind:
     def accept(value: object) -> tuple[WrittenHook, ...]:
         if not isinstance(value, list | tuple):
             raise ValueError
-        return tuple(_hook(one) for one in value)
+        return tuple(_hook(item) for item in value)
 
     table = {
         "type": "object",
@@ -252,12 +252,12 @@ def hooks() -> ValueKind:
 
 def variables() -> ValueKind:
     """A list of names of environment variables, converted to a tuple."""
-    one = _matching(_VARIABLE)
+    item = _matching(_VARIABLE)
 
     def accept(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple):
             raise ValueError
-        return tuple(one(name) for name in value)
+        return tuple(item(name) for name in value)
 
     schema = _list_of(pattern=f"^{_VARIABLE.pattern}$")
     return ValueKind("a list of names of environment variables", accept, schema=schema)
@@ -281,7 +281,7 @@ def _hook(value: object) -> WrittenHook:
     fields = _hook_fields()
     if not set(value) <= set(fields):
         raise ValueError
-    found: dict[str, Any] = {name: fields[name].accept(given) for name, given in value.items()}
+    found: dict[str, Any] = {name: fields[name].accept(item) for name, item in value.items()}
     if not (found.get("command", "").strip() or any(found.get("argv", ())[:1])):
         raise ValueError
     return WrittenHook(**found)
@@ -290,7 +290,7 @@ def _hook(value: object) -> WrittenHook:
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError
-    return tuple(_line(one) for one in value)
+    return tuple(_line(item) for item in value)
 
 
 def models(most: int) -> ValueKind:
@@ -316,14 +316,14 @@ def some_of(*choices: str) -> ValueKind:
         return found
 
     schema = {"type": "array", "items": {"enum": [*choices]}}
-    return ValueKind("a list of " + ", ".join(f'"{one}"' for one in choices), accept, schema=schema)
+    return ValueKind("a list of " + ", ".join(f'"{text}"' for text in choices), accept, schema=schema)
 
 
 def words() -> ValueKind:
     """A list of arbitrary strings, such as the arguments of a program, converted to a tuple."""
 
     def accept(value: object) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not all(isinstance(one, str) and "\0" not in one for one in value):
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) and "\0" not in item for item in value):
             raise ValueError
         return tuple(value)
 

@@ -22,12 +22,12 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 def find_lines(text: str) -> dict[TomlPath, int]:
     """Return the line (from 1) on which each key and table first appears. Keys inside lists are omitted."""
-    return dict(_scanned(text).lines)
+    return dict(_scan(text).lines)
 
 
 def find_item_lines(text: str) -> dict[TomlPath, tuple[int, ...]]:
     """Return the line of each item, for each key whose value is a list."""
-    scanner = _scanned(text)
+    scanner = _scan(text)
     return {path: tuple(lines) for path, lines in scanner.items.items()}
 
 
@@ -65,7 +65,7 @@ class Places:
 
 def find_places(text: str) -> Places:
     """Return the position of each key. Keys inside lists are omitted."""
-    scanner = _scanned(text)
+    scanner = _scan(text)
     return Places(scanner.pairs, scanner.sections)
 
 
@@ -184,7 +184,7 @@ class _Scanner:
 
 
 @lru_cache(maxsize=2)
-def _scanned(text: str) -> _Scanner:
+def _scan(text: str) -> _Scanner:
     """Return the scanner of a text that it has read. Lines and items of the same file are asked for in turn."""
     scanner = _Scanner(text)
     scanner.document()

@@ -145,7 +145,7 @@ def _tables(layers: Iterable[Layer]) -> dict[KeyPath, Origin]:
 def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin], warnings: tuple[str, ...]) -> Settings:
     values = {path: found.value for path, found in merged.items()}
     origins = {dotted(path): found.origin for path, found in merged.items()}
-    given = {dotted(path): value for path, value in values.items()}
+    explicit = {dotted(path): value for path, value in values.items()}
     base = Settings(
         **leaves(values),
         output=Output(**leaves(values, "output")),
@@ -161,7 +161,7 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         warnings=warnings,
         origins=MappingProxyType(origins),
         item_origins=MappingProxyType({dotted(path): found.items for path, found in merged.items() if found.items}),
-        given=MappingProxyType(given),
+        given=MappingProxyType(explicit),
     )
     names: dict[str, list[str]] = {"providers": [], "models": [], "mcp_servers": []}
     for family, name in tables:
@@ -178,14 +178,14 @@ def _provider(
     name: str, values: Mapping[KeyPath, object], base: Settings, tables: Mapping[KeyPath, Origin]
 ) -> ProviderSettings:
     own = leaves(values, "providers", name)
-    network = {one.name: own.pop(one.name) for one in fields(Network) if one.name in own}
+    network = {member.name: own.pop(member.name) for member in fields(Network) if member.name in own}
     if "type" not in own:
         if name not in PROVIDER_TYPES:
-            kinds = ", ".join(f'"{one}"' for one in PROVIDER_TYPES)
+            kinds = ", ".join(f'"{kind}"' for kind in PROVIDER_TYPES)
             place = dotted(("providers", name))
             raise ConfigError(f"{tables['providers', name]}: {place} needs a type: one of {kinds}")
         own["type"] = name
-    vertex = next((one for one in ("project", "location") if one in own), None)
+    vertex = next((key for key in ("project", "location") if key in own), None)
     if vertex is not None and own["type"] not in ("gemini", "anthropic"):
         place = dotted(("providers", name))
         kinds = 'its type must be "gemini" or "anthropic"'
@@ -204,7 +204,7 @@ def _model_output(name: str, values: Mapping[KeyPath, object], base: Settings) -
     own = leaves(values, "models", name, "output")
     return replace(
         base.output,
-        **{one: value for one, value in own.items() if base.origin(f"output.{one}").kind != "flag"},
+        **{key: value for key, value in own.items() if base.origin(f"output.{key}").kind != "flag"},
     )
 
 
@@ -212,7 +212,7 @@ def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price
     found = leaves(values, "models", name, "price")
     if not found:
         return None
-    missing = next((one for one in ("input", "output") if one not in found), None)
+    missing = next((key for key in ("input", "output") if key not in found), None)
     if missing is not None:
         place = ("models", name, "price")
         origin = base.origin(dotted((*place, next(iter(found)))))
@@ -232,7 +232,7 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
     origin, place = tables["mcp_servers", name], dotted(("mcp_servers", name))
     if ("command" in own) == ("url" in own):
         raise ConfigError(f"{origin}: {place} needs either a command or a url")
-    env, headers = (_texts(values, "mcp_servers", name, one) for one in ("env", "headers"))
+    env, headers = (_texts(values, "mcp_servers", name, key) for key in ("env", "headers"))
     for key, found in (("headers", headers["headers"]), ("transport", own.get("transport"))):
         if found and "url" not in own:
             raise ConfigError(f"{origin}: {place} has {key}, which require{'s' if key == 'transport' else ''} a url")
@@ -367,7 +367,7 @@ class _LayerReader:
             path = (*prefix, name)
             key = find_key(canonical(path))
             if key is not None:
-                yield path, self._accepted(key, path, value)
+                yield path, self._accept_value(key, path, value)
             elif not is_table(path):
                 self._fail(path, f"unknown key {dotted(path)}; the nearest is {nearest(path)}")
             elif isinstance(value, Mapping):
@@ -378,7 +378,7 @@ class _LayerReader:
             else:
                 self._fail(path, f"{dotted(path)} must be a table, not {type_words(value)}")
 
-    def _accepted(self, key: Key, path: KeyPath, value: object) -> object:
+    def _accept_value(self, key: Key, path: KeyPath, value: object) -> object:
         if self._scope == "project" and not key.meta.is_project_allowed:
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
         try:

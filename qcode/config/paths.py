@@ -40,7 +40,7 @@ class ConfigPaths:
         """
         home = env.get("QCODE_HOME", "").strip()
         if home:
-            return cls._under(home)
+            return cls._below_home(home)
         from platformdirs import PlatformDirs
 
         dirs = PlatformDirs("qcode", appauthor=False)
@@ -50,7 +50,7 @@ class ConfigPaths:
             raise ConfigError("this user has no home folder; set HOME or QCODE_HOME to a folder for qcode") from None
 
     @classmethod
-    def _under(cls, home: str) -> ConfigPaths:
+    def _below_home(cls, home: str) -> ConfigPaths:
         try:
             root = Path(home).expanduser().absolute()
         except RuntimeError:

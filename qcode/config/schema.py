@@ -74,18 +74,20 @@ class Key:
     @property
     def choices(self) -> tuple[str, ...]:
         """The only texts that a file may set, if it is a text with few values. The mode `bypass` is for a flag."""
-        return tuple(one for one in self.kind.choices if (self.path, one) != (("permissions", "mode"), "bypass"))
+        return tuple(
+            choice for choice in self.kind.choices if (self.path, choice) != (("permissions", "mode"), "bypass")
+        )
 
 
 def _keys_of(owner: type[Any], prefix: Path) -> Iterator[Key]:
     """Yield a key for each key field of a dataclass; a mapping is a table with user-chosen names."""
-    for one in fields(owner):
-        meta = one.metadata.get("key")
+    for field in fields(owner):
+        meta = field.metadata.get("key")
         if meta is None:
             continue
-        is_table = str(one.type).startswith("Mapping")
-        path = (*prefix, one.name, "*") if is_table else (*prefix, one.name)
-        yield Key(path, meta, None if is_table else one.default)
+        is_table = str(field.type).startswith("Mapping")
+        path = (*prefix, field.name, "*") if is_table else (*prefix, field.name)
+        yield Key(path, meta, None if is_table else field.default)
 
 
 def _all_keys() -> Iterator[Key]:
@@ -102,20 +104,20 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(SkillSettings, ("skills",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)
-    for one in _keys_of(Network, ()):
-        yield _inherited(one, provider, "as in [network], for this provider", is_project_allowed=False)
+    for key in _keys_of(Network, ()):
+        yield _inherited(key, provider, "as in [network], for this provider", is_project_allowed=False)
     yield from _keys_of(ModelSettings, ("models", "*"))
-    for one in _keys_of(Output, ()):
-        yield _inherited(one, ("models", "*", "output"), "as in [output], for this model")
+    for key in _keys_of(Output, ()):
+        yield _inherited(key, ("models", "*", "output"), "as in [output], for this model")
     for name, meaning in _PRICES.items():
         # A project that sets a price could make any budget last forever.
         yield Key(("models", "*", "price", name), KeySchema(kinds.price(), meaning, is_project_allowed=False), None)
     yield from _keys_of(McpServer, ("mcp_servers", "*"))
 
 
-def _inherited(one: Key, prefix: Path, meaning: str, *, is_project_allowed: bool = True) -> Key:
+def _inherited(key: Key, prefix: Path, meaning: str, *, is_project_allowed: bool = True) -> Key:
     """Return a global key as a key of one provider or model, without flag and default, because it falls back."""
-    return Key((*prefix, *one.path), KeySchema(one.kind, meaning, is_project_allowed=is_project_allowed), None)
+    return Key((*prefix, *key.path), KeySchema(key.kind, meaning, is_project_allowed=is_project_allowed), None)
 
 
 KEYS: tuple[Key, ...] = tuple(_all_keys())
@@ -123,14 +125,14 @@ KEYS: tuple[Key, ...] = tuple(_all_keys())
 
 def find_key(path: Path) -> Key | None:
     """Return the key at `path`, or None."""
-    return next((one for one in KEYS if len(one.path) == len(path) and _starts(one.path, path)), None)
+    return next((key for key in KEYS if len(key.path) == len(path) and _starts(key.path, path)), None)
 
 
 def is_table(path: Path) -> bool:
     """Return whether `path` is a table with keys."""
     if len(path) == 3 and path[0] == "providers" and path[2] == "network":
         return True
-    return any(len(one.path) > len(path) and _starts(one.path, path) for one in KEYS)
+    return any(len(key.path) > len(path) and _starts(key.path, path) for key in KEYS)
 
 
 def canonical(path: Path) -> Path:
@@ -156,10 +158,10 @@ def nearest(path: Path) -> str:
 
 def _candidates(path: Path) -> Iterator[Path]:
     """Yield every key and table, with `*` replaced by the names in `path`."""
-    for one in KEYS:
-        filled = _filled(one.path, path)
+    for key in KEYS:
+        filled = _fill_wildcards(key.path, path)
         for size in range(1, len(filled) + 1):
-            if one.path[size - 1] != "*" and filled[:size] != path[:size]:
+            if key.path[size - 1] != "*" and filled[:size] != path[:size]:
                 yield filled[:size]
 
 
@@ -178,7 +180,7 @@ def _starts(pattern: Path, path: Path) -> bool:
     return all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
 
 
-def _filled(pattern: Path, path: Path) -> Path:
+def _fill_wildcards(pattern: Path, path: Path) -> Path:
     """Replace each `*` in `pattern` with the name in `path`, as far as `path` is inside that table."""
     filled: Path = ()
     for at, part in enumerate(pattern):

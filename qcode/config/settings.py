@@ -263,7 +263,7 @@ class HookSettings:
     @property
     def has_any(self) -> bool:
         """Whether a hook may be configured."""
-        values = (getattr(self, one.name) for one in fields(self))
+        values = (getattr(self, item.name) for item in fields(self))
         return self.enabled and (self.claude != "off" or any(value for value in values if isinstance(value, tuple)))
 
 

@@ -37,13 +37,15 @@ class SettingRow:
 
 def show(settings: Settings) -> tuple[SettingRow, ...]:
     """Return all global keys, set or not, and then the settings of providers, models and servers."""
-    rows = [SettingRow(one.name, value_text(one, _read(settings, one)), settings.origin(one.name)) for one in _single()]
-    rows.extend(_named(settings))
+    rows = [
+        SettingRow(key.name, value_text(key, _read(settings, key)), settings.origin(key.name)) for key in _plain_keys()
+    ]
+    rows.extend(_table_rows(settings))
     return tuple(rows)
 
 
-def _single() -> Iterator[Key]:
-    return (one for one in KEYS if "*" not in one.path)
+def _plain_keys() -> Iterator[Key]:
+    return (key for key in KEYS if "*" not in key.path)
 
 
 def _read(settings: Settings, key: Key) -> object:
@@ -53,7 +55,7 @@ def _read(settings: Settings, key: Key) -> object:
     return value
 
 
-def _named(settings: Settings) -> Iterator[SettingRow]:
+def _table_rows(settings: Settings) -> Iterator[SettingRow]:
     for name in sorted(settings.given):
         key = find_key(parse_key(name))
         if key is not None and "*" in key.path:
@@ -69,7 +71,7 @@ def value_text(key: Key, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return "[" + ", ".join(_text(str(one)) for one in value) + "]"
+        return "[" + ", ".join(_text(str(item)) for item in value) + "]"
     if isinstance(value, str):
         return _text(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -104,6 +106,6 @@ def project_command_rows(root: Path) -> list[tuple[str, str]]:
             found = commands().accept(table.get(step, ()))
         except ValueError:
             continue
-        shown = [visible(one_line(str(one), 400)) for one in (found if isinstance(found, tuple) else ())]
-        rows += [(f"after an edit: {step}", f"runs {one}") for one in shown]
+        shown = [visible(one_line(str(item), 400)) for item in (found if isinstance(found, tuple) else ())]
+        rows += [(f"after an edit: {step}", f"runs {command}") for command in shown]
     return rows

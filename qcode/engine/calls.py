@@ -136,13 +136,13 @@ class CallLimits:
         if count > MAX_SAME_CALLS:
             self.end = "impossible" if is_repeated else "denied"
             what = "kept repeating a call that changes nothing" if is_repeated else "repeated a denied call"
-            self.note = f"The model {what} (`{_short(call.name)}`), so qcode stopped the turn."
+            self.note = f"The model {what} (`{_short_name(call.name)}`), so qcode stopped the turn."
         return count
 
     def fail_on_impossible(self, name: str, obstacle: str) -> None:
         """End the turn because of a call that cannot run."""
         self.end = "impossible"
-        self.note = f"The model's `{_short(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
+        self.note = f"The model's `{_short_name(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
 
     def ran(self, *, wrote: bool) -> None:
         """Reset the counts of calls that did not run, after a call ran; of rejected writes if it wrote a file."""
@@ -191,8 +191,8 @@ class CallRound:
     @property
     def runs_together(self) -> bool:
         """Whether the calls may run in parallel: all of them only read."""
-        ids = {judged.call.call_id for judged in self.calls}
-        return len(ids) == len(self.calls) and all(self._only_reads(judged.call) for judged in self.calls)
+        ids = {pending.call.call_id for pending in self.calls}
+        return len(ids) == len(self.calls) and all(self._only_reads(pending.call) for pending in self.calls)
 
     def _only_reads(self, call: ToolCall) -> bool:
         spec = self.tools.get(call.name)
@@ -210,15 +210,15 @@ class CallRound:
 
     def answered(self, answer: ApprovalAnswered, elapsed: float) -> list[Effect]:
         """Apply the verdict on a pending call. An unknown id or a second verdict is ignored."""
-        index = self._at(answer.call_id, ("asked", "repeating", "impossible"))
+        index = self._index_of(answer.call_id, ("asked", "repeating", "impossible"))
         if index is None:
             return []
-        judged, state = self.calls[index], self._open[index]
+        pending, state = self.calls[index], self._open[index]
         if state == "impossible":
             return [*self._try_again(index, answer), *self.advance(elapsed)]
         if answer.text:
             if state == "repeating":
-                self.limits.deny(judged.call, is_repeated=True)
+                self.limits.deny(pending.call, is_repeated=True)
             summary = answer.summary or answer.text.split("\n", 1)[0]
             settled = self._settle(index, ToolOutcome(answer.text, summary=summary), "done")
             return [*settled, *self.advance(elapsed)]
@@ -226,7 +226,7 @@ class CallRound:
             if state == "repeating":
                 self.limits.same.forget()
             self._open[index] = "running"
-            call, arguments = judged.call, answer.revised
+            call, arguments = pending.call, answer.revised
             if arguments is None:
                 arguments = parse_object(call.arguments) or {}
             else:
@@ -235,16 +235,16 @@ class CallRound:
             spec = self.tools.get(call.name)
             is_backgroundable = spec is not None and spec.is_backgroundable
             return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
-        self.denials.append(Denial(judged.call, answer.reason))
+        self.denials.append(Denial(pending.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
-        if self.limits.deny(judged.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
+        if self.limits.deny(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
             text += f" This same call was denied {MAX_SAME_CALLS} times; the next time ends the turn. Do without it."
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
         return [*settled, *self.advance(elapsed)]
 
     def ended(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
         """Store the outcome of a running call."""
-        index = self._at(call_id, ("running",))
+        index = self._index_of(call_id, ("running",))
         if index is None:
             return []
         name = self.calls[index].call.name
@@ -261,20 +261,20 @@ class CallRound:
                 effects += self._settle(index, ToolOutcome(text, is_error=True, summary="cancelled"), "cancelled")
         return effects
 
-    def _at(self, call_id: str, states: tuple[OpenState, ...]) -> int | None:
+    def _index_of(self, call_id: str, states: tuple[OpenState, ...]) -> int | None:
         found = (index for index, state in self._open.items() if state in states)
         return next((index for index in found if self.calls[index].call.call_id == call_id), None)
 
     def _begin(self, index: int, elapsed: float) -> list[Effect]:
-        judged = self.calls[index]
-        call, spec = judged.call, self.tools.get(judged.call.name)
+        pending = self.calls[index]
+        call, spec = pending.call, self.tools.get(pending.call.name)
         if self.limits.end in ("impossible", "denied", "stopped"):
             return self._reject(index, "Not run: the turn ends.")
-        if judged.state != "complete" and not (judged.state == "malformed" and spec is not None and spec.is_one_way):
+        if pending.state != "complete" and not (pending.state == "malformed" and spec is not None and spec.is_one_way):
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
         arguments = parse_object(call.arguments) or {}
         if spec is not None and spec.is_one_way:
-            sent = arguments if judged.state == "complete" else judged.raw
+            sent = arguments if pending.state == "complete" else pending.raw
             self.signals.append(Signal(call.name, sent, elapsed))
             return self._settle(index, ToolOutcome(RECORDED_TEXT), "done")
         obstacle = self._obstacle(call, arguments)
@@ -287,7 +287,7 @@ class CallRound:
         return [AskApproval(call, arguments, repeats)]
 
     def _fail_on_unknown_tool(self) -> None:
-        unknown = next((judged.call for judged in self.calls if self._is_unknown(judged.call)), None)
+        unknown = next((pending.call for pending in self.calls if self._is_unknown(pending.call)), None)
         if unknown is not None:
             self.limits.fail_on_impossible(unknown.name, f"{_NO_SUCH_TOOL}, --strict-tools")
 
@@ -329,7 +329,7 @@ class CallRound:
 
     def _impossible_text(self, call: ToolCall, obstacle: str, *, is_last: bool) -> str:
         """Return the result of a call that cannot run. `is_last`: the next one ends the turn."""
-        name = _short(call.name)
+        name = _short_name(call.name)
         if is_last:
             tools = "; ".join(f"`{name}`{_with_required(spec)}" for name, spec in sorted(self._callable.items()))
             return (
@@ -346,24 +346,24 @@ class CallRound:
 
     def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:
         """Reject a truncated, malformed or damaged call, and count it against its budget, once per reply."""
-        judged = self.calls[index]
-        name, is_cut = judged.call.name, judged.state == "incomplete"
-        if is_cut and judged.escalates_next:
-            text = synthetic.send_again_text(name, judged.cap)
+        pending = self.calls[index]
+        name, is_cut = pending.call.name, pending.state == "incomplete"
+        if is_cut and pending.escalates_next:
+            text = synthetic.send_again_text(name, pending.cap)
         elif is_cut and writes_files:
-            rejections = self.limits.rejected_write(name, judged.raw)
-            text = synthetic.split_guidance(name, judged.raw, judged.cap, rejections, self._adds_by)
+            rejections = self.limits.rejected_write(name, pending.raw)
+            text = synthetic.split_guidance(name, pending.raw, pending.cap, rejections, self._append_tool)
         else:
             if not self._has_counted_repair:
-                self.limits.needs_repair(name, judged.state)
+                self.limits.needs_repair(name, pending.state)
                 self._has_counted_repair = True
-            text = synthetic.broken_call_text(name, judged.state, judged.raw, judged.cap)
-        issue = f"{_ISSUES[judged.state]}_arguments"
+            text = synthetic.broken_call_text(name, pending.state, pending.raw, pending.cap)
+        issue = f"{_ISSUES[pending.state]}_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        return [repair, *self._reject(index, text, synthetic.rejection_notice(judged.state, judged.cap))]
+        return [repair, *self._reject(index, text, synthetic.rejection_notice(pending.state, pending.cap))]
 
     @property
-    def _adds_by(self) -> str:
+    def _append_tool(self) -> str:
         """The tool with which the model can append to an existing file, named in the split guidance."""
         return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
@@ -398,7 +398,7 @@ class CallRound:
             self._noted += 1
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
 
 

@@ -119,17 +119,17 @@ class Compactor:
             return self._fail("there is too little text before the last turn")
         return self._ask()
 
-    def handle(self, given: Input) -> list[Effect]:
+    def handle(self, incoming: Input) -> list[Effect]:
         """Handle an event of the summary's stream, its failure, or the end of a wait."""
         reply = self._reply
         if reply is None or self.result is not None:
             return []
-        if isinstance(given, ReplyFailed):
-            effects = reply.handle_failure(given)
-        elif isinstance(given, WaitElapsed):
-            effects = reply.handle_wait_elapsed(given.seconds)
-        elif isinstance(given, _STREAMED):
-            effects = reply.handle_event(given)
+        if isinstance(incoming, ReplyFailed):
+            effects = reply.handle_failure(incoming)
+        elif isinstance(incoming, WaitElapsed):
+            effects = reply.handle_wait_elapsed(incoming.seconds)
+        elif isinstance(incoming, _STREAMED):
+            effects = reply.handle_event(incoming)
         else:
             return []
         return self._from_reply(effects)
@@ -147,10 +147,10 @@ class Compactor:
         window = self.writer.window or DEFAULT_CONTEXT_WINDOW
         cap = min(SUMMARY_CAP, window // 4)
         room = window - cap - int(window * _MARGIN_SHARE) - 2_048 - estimate_text(SYSTEM)
-        asked = [f"Pay special attention to: {self._focus}"] if self._focus else []
-        asked += [SHORTER] if self._asked > 1 else []
+        requests = [f"Pay special attention to: {self._focus}"] if self._focus else []
+        requests += [SHORTER] if self._asked > 1 else []
         text = rendered(self._shape.old, max(room, 256))
-        prompt = "\n\n".join([f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *asked])
+        prompt = "\n\n".join([f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *requests])
         plan = ReplyPlan(SYSTEM, (user(prompt),), (), None, OutputSettings(cap, max_continuations=0), self._retries)
         self._reply = Reply(plan, self.writer, PromptCounter(), self.ledger, turn=0, step=0)
         return self._from_reply(self._reply.begin())
@@ -159,11 +159,11 @@ class Compactor:
         """Pass on requests and waits, but no text: a front end does not show the summary being written."""
         reply = self._reply
         assert reply is not None
-        passed = [kept for effect in effects if (kept := self._passed(effect)) is not None]
+        passed = [kept for effect in effects if (kept := self._summary_effect(effect)) is not None]
         self.writer = reply.model
         return passed if reply.result is None else passed + self._decide(reply.result)
 
-    def _passed(self, effect: Effect) -> Effect | None:
+    def _summary_effect(self, effect: Effect) -> Effect | None:
         match effect:
             case SendRequest():
                 return replace(effect, is_summary=True)
@@ -292,14 +292,14 @@ def without_old_output(shape: Shape) -> tuple[Part, ...]:
     for at, message in enumerate(shape.messages):
         limit = SHORT_OUTPUT_CHARS if at < shape.tail else huge
         blocks = tuple(
-            block if _is_skill(block, skills) else _shortened(block, limit, is_old=at < shape.tail)
+            block if _is_skill(block, skills) else _shorten_block(block, limit, is_old=at < shape.tail)
             for block in message.blocks
         )
         parts.append(at if blocks == message.blocks else Message(message.role, blocks))
     return tuple(parts)
 
 
-def _shortened(block: Block, limit: int, *, is_old: bool) -> Block:
+def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
     if not isinstance(block, ToolResult):
         return block
     if is_old and (len(block.content) > limit or block.images):
@@ -400,7 +400,7 @@ def said(messages: Iterable[Message]) -> str:
             if not isinstance(block, Text):
                 continue
             if block.text.startswith(f"<{_SUMMARY}>"):
-                texts += _within(block.text, _SAID)
+                texts += _tagged_texts(block.text, _SAID)
             else:
                 texts.append(f"- {clipped(block.text, _SAID_EACH_CHARS)}")
     kept: list[str] = []
@@ -421,7 +421,7 @@ def files_touched(messages: Iterable[Message], tools: Iterable[ToolSpec]) -> lis
     for message in messages:
         names: list[str] = []
         if is_summary(message):
-            names += [line for text in _within(message.text, _TOUCHED) for line in text.split("\n")]
+            names += [line for text in _tagged_texts(message.text, _TOUCHED) for line in text.split("\n")]
         for call in message.calls:
             if call.name in writers:
                 names += _paths_of(parse_object(call.arguments) or {})
@@ -447,7 +447,7 @@ def open_todos(messages: Sequence[Message]) -> str:
             if "todo" in call.name.lower() and parse_object(call.arguments) is not None:
                 return clipped(call.arguments, _TODO_CHARS)
         if is_summary(message):
-            return "\n".join(_within(message.text, _TODOS))
+            return "\n".join(_tagged_texts(message.text, _TODOS))
     return ""
 
 
@@ -456,11 +456,11 @@ def rendered(messages: Sequence[Message], most_tokens: int) -> str:
     pieces = [piece for message in messages for piece in _pieces(message)]
     if estimate_text("\n".join(pieces)) <= most_tokens:
         return "\n".join(pieces)
-    head, tail = _fitting(pieces, most_tokens // 4), _fitting(pieces[::-1], most_tokens * 3 // 4 - 16)[::-1]
+    head, tail = _fit_pieces(pieces, most_tokens // 4), _fit_pieces(pieces[::-1], most_tokens * 3 // 4 - 16)[::-1]
     return "\n".join([*head, "[... middle omitted ...]", *tail])
 
 
-def _fitting(pieces: Iterable[str], most_tokens: int) -> list[str]:
+def _fit_pieces(pieces: Iterable[str], most_tokens: int) -> list[str]:
     kept: list[str] = []
     for piece in pieces:
         cost = estimate_text(piece) + 1
@@ -493,7 +493,7 @@ def _section(tag: str, heading: str, body: str) -> str:
     return f"{heading}\n<{tag}>\n{body}\n</{tag}>" if body else ""
 
 
-def _within(text: str, tag: str) -> list[str]:
+def _tagged_texts(text: str, tag: str) -> list[str]:
     """Return the texts between the tags. A regular expression would scan to the end again for each opening tag."""
     opening, closing = f"<{tag}>\n", f"\n</{tag}>"
     found: list[str] = []

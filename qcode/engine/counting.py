@@ -93,7 +93,7 @@ class PromptCounter:
         With `enough`, the prompt is counted as exactly as possible, unless it is obvious whether it exceeds that many
         tokens: then it is only estimated.
         """
-        known, messages = self._known(request)
+        known, messages = self._counted_prefix(request)
         is_estimated = enough is None or self.is_obvious(request, enough)
         measure: Measure = estimate_text if is_estimated else self.measure
         tokens = self._sum(request, known, messages, measure)
@@ -102,7 +102,7 @@ class PromptCounter:
 
     def bound_of(self, request: ModelRequest) -> int:
         """Return an upper bound of `size_of` without counting."""
-        known, messages = self._known(request)
+        known, messages = self._counted_prefix(request)
         return self._sum(request, known, messages, bound_text)
 
     def is_obvious(self, request: ModelRequest, enough: int) -> bool:
@@ -141,7 +141,7 @@ class PromptCounter:
         self.context_tokens = input_tokens + output_tokens
         self._counts = [(messages, input_tokens)]
 
-    def _known(self, request: ModelRequest) -> tuple[int | None, tuple[Message, ...]]:
+    def _counted_prefix(self, request: ModelRequest) -> tuple[int | None, tuple[Message, ...]]:
         """Return the provider's count for the longest known prefix of `request`, and the messages after it."""
         for messages, tokens in self._counts:
             if request.messages[: len(messages)] == messages:

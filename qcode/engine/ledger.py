@@ -189,8 +189,8 @@ class Tally:
     def _deny(self, denials: list[Denial]) -> None:
         self._denials += denials
         if self._within is not None:
-            named = (replace(one.call, call_id=inner_id(self._call_id, one.call.call_id)) for one in denials)
-            self._within._deny([Denial(call, one.reason) for call, one in zip(named, denials, strict=True)])
+            named = (replace(denial.call, call_id=inner_id(self._call_id, denial.call.call_id)) for denial in denials)
+            self._within._deny([Denial(call, denial.reason) for call, denial in zip(named, denials, strict=True)])
 
     def usage(self, counter: PromptCounter, model: KnownModel) -> UsageUpdated:
         ledger, window = self.ledger, model.window or DEFAULT_CONTEXT_WINDOW

@@ -203,14 +203,14 @@ def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, edit
     """Return the outcome of a call that was edited before it ran, with a note to the model on what ran."""
     shown = outcome.content if outcome.shown is None else outcome.shown
     before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
-    told = "\n".join(
+    text = "\n".join(
         [
             f"{'A hook' if editor == 'hook' else 'The user'} edited this call before it ran. It ran with:",
             *_revised_arguments(before, after),
             "The result:",
         ]
     )
-    return replace(outcome, content=f"{told}\n{outcome.content}", shown=shown)
+    return replace(outcome, content=f"{text}\n{outcome.content}", shown=shown)
 
 
 def _revised_arguments(before: JsonObject, after: JsonObject) -> Iterator[str]:

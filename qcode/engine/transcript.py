@@ -27,7 +27,7 @@ def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
     history = _joined(_sendable(messages))
     while True:
         # A message with only results of missing calls is dropped; its neighbors then have the same role.
-        repaired = _joined(_answered(_from_the_first_prompt(history)))
+        repaired = _joined(_with_results(_from_the_first_prompt(history)))
         if repaired == history:
             return tuple(repaired)
         history = repaired
@@ -71,20 +71,20 @@ class PreparedHistory:
     """
 
     def __init__(self) -> None:
-        self._given: list[Message] = []
+        self._messages: list[Message] = []
         self._prepared: tuple[Message, ...] = ()
         self._settled = 0
         self._settled_prepared = 0
 
     def of(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the same as `prepared`. The messages so far are compared by identity first, which costs little."""
-        known = len(self._given)
-        if len(messages) == known and _are_same(self._given, messages):
+        known = len(self._messages)
+        if len(messages) == known and _are_same(self._messages, messages):
             return self._prepared
         settled = self._settled
-        if not (settled <= len(messages) and _are_same(self._given[:settled], messages[:settled])):
+        if not (settled <= len(messages) and _are_same(self._messages[:settled], messages[:settled])):
             settled = self._settled = self._settled_prepared = 0
-        self._given = list(messages)
+        self._messages = list(messages)
         before = self._prepared[: self._settled_prepared]
         at = self._next_settled(settled)
         head = prepared(messages[settled:at]) if at > settled else ()
@@ -96,9 +96,9 @@ class PreparedHistory:
 
     def _next_settled(self, start: int) -> int:
         """Return the last place after `start` from which the rest is independent of it; `start` if there is none."""
-        given = self._given
-        places = range(len(given) - 1, start, -1)
-        return next((at for at in places if _is_a_prompt(given[at]) and _is_plain_answer(given[at - 1])), start)
+        messages = self._messages
+        places = range(len(messages) - 1, start, -1)
+        return next((at for at in places if _is_a_prompt(messages[at]) and _is_plain_answer(messages[at - 1])), start)
 
 
 def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:
@@ -169,7 +169,7 @@ def _from_the_first_prompt(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[first:]
 
 
-def _answered(messages: Sequence[Message]) -> list[Message]:
+def _with_results(messages: Sequence[Message]) -> list[Message]:
     result: list[Message] = []
     for index, message in enumerate(messages):
         if message.role == "assistant":
@@ -185,9 +185,9 @@ def _answered(messages: Sequence[Message]) -> list[Message]:
 
 def _results_first(blocks: Sequence[Block], calls: Sequence[ToolCall]) -> tuple[Block, ...]:
     """Return a user message's blocks, starting with exactly one result per call in the order of the calls."""
-    given = {block.call_id: block for block in reversed(blocks) if isinstance(block, ToolResult)}
+    by_id = {block.call_id: block for block in reversed(blocks) if isinstance(block, ToolResult)}
     results = [
-        given.get(call.call_id) or ToolResult(call.call_id, call.name, INTERRUPTED_RESULT, is_error=True)
+        by_id.get(call.call_id) or ToolResult(call.call_id, call.name, INTERRUPTED_RESULT, is_error=True)
         for call in calls
     ]
     others = [block for block in blocks if isinstance(block, (Text, Image))]
@@ -251,15 +251,15 @@ def without_part(messages: Iterable[Message], part: RefusedPart) -> tuple[Messag
 def _without_images(block: Block) -> Block:
     match block:
         case Image():
-            return Text(_stand_in(block))
+            return Text(_image_placeholder(block))
         case ToolResult() if block.images:
-            told = "\n".join((*([block.content] if block.content else []), *map(_stand_in, block.images)))
-            return replace(block, content=told, images=())
+            text = "\n".join((*([block.content] if block.content else []), *map(_image_placeholder, block.images)))
+            return replace(block, content=text, images=())
         case _:
             return block
 
 
-def _stand_in(image: Image) -> str:
+def _image_placeholder(image: Image) -> str:
     return f"[An image ({image.media_type}) was here. This model cannot see images; say so if you need it.]"
 
 

@@ -192,48 +192,48 @@ class Turn:
     def is_over(self) -> bool:
         return isinstance(self.phase, Ended)
 
-    def handle(self, given: Input, now: float = 0.0) -> list[Effect]:
+    def handle(self, incoming: Input, now: float = 0.0) -> list[Effect]:
         """Handle one input; return its effects in the order to perform them. Nothing follows `EndTurn`."""
         self._now = now
         phase = self.phase
-        if isinstance(phase, Replying) and type(given) in _DELTAS:
+        if isinstance(phase, Replying) and type(incoming) in _DELTAS:
             reply = phase.reply
-            effects = reply.handle_event(cast("ReplyEvent", given))
+            effects = reply.handle_event(cast("ReplyEvent", incoming))
             return effects if reply.result is None else self._from_reply(reply, effects)
-        return [] if isinstance(phase, Ended) else self._dispatch(given)
+        return [] if isinstance(phase, Ended) else self._dispatch(incoming)
 
     def withdraw(self, text: str) -> SteerQueued | None:
         """Take back the last queued steering with this text; None if it was sent already, or never queued."""
         return self._steering.withdraw(text)
 
-    def _dispatch(self, given: Input) -> list[Effect]:
+    def _dispatch(self, incoming: Input) -> list[Effect]:
         phase = self.phase
-        if isinstance(phase, Compacting) and not isinstance(given, (SteerQueued, CancelRequested)):
-            return self._from_compaction(phase, phase.compactor.handle(given))
-        match given:
+        if isinstance(phase, Compacting) and not isinstance(incoming, (SteerQueued, CancelRequested)):
+            return self._from_compaction(phase, phase.compactor.handle(incoming))
+        match incoming:
             case UserSubmitted():
-                return self._start(given.message)
+                return self._start(incoming.message)
             case CompactRequested():
-                return self._compact("asked", EndCompaction(), given.focus)
+                return self._compact("asked", EndCompaction(), incoming.focus)
             case ToolEnded() | ApprovalAnswered():
-                return self._to_round(phase, given) if isinstance(phase, Calling) else []
+                return self._to_round(phase, incoming) if isinstance(phase, Calling) else []
             case ModelSwitched() | NoModelLeft():
-                return self._model_chosen(phase.reply, given) if isinstance(phase, Replying) else []
+                return self._model_chosen(phase.reply, incoming) if isinstance(phase, Replying) else []
             case SteerQueued():
-                self._steering.add(given)
+                self._steering.add(incoming)
                 return []
             case Confirmed():
-                return self._confirmed(phase, given) if isinstance(phase, Confirming) else []
+                return self._after_confirmation(phase, incoming) if isinstance(phase, Confirming) else []
             case HookStopped(reason=reason):
                 self.tally.limits.end, self.tally.limits.note = "stopped", reason
                 return []
             case CancelRequested():
-                self.tally.reached = given.limit
-                return self._cancel(is_unsent=given.is_unsent)
+                self.tally.reached = incoming.limit
+                return self._cancel(is_unsent=incoming.is_unsent)
             case TextCallRead(is_first=is_first):
                 return [Emit(Notice("info", synthetic.text_call_notice(self.model.name)))] if is_first else []
             case _:
-                return self._to_reply(phase.reply, given) if isinstance(phase, Replying) else []
+                return self._to_reply(phase.reply, incoming) if isinstance(phase, Replying) else []
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
@@ -286,17 +286,17 @@ class Turn:
 
     # Replies
 
-    def _to_reply(self, reply: Reply, given: ReplyEvent | ReplyFailed | WaitElapsed | LimitAnswered) -> list[Effect]:
-        match given:
+    def _to_reply(self, reply: Reply, incoming: ReplyEvent | ReplyFailed | WaitElapsed | LimitAnswered) -> list[Effect]:
+        match incoming:
             case ReplyFailed():
-                return self._from_reply(reply, reply.handle_failure(given))
+                return self._from_reply(reply, reply.handle_failure(incoming))
             case WaitElapsed(seconds=seconds):
                 return self._from_reply(reply, reply.handle_wait_elapsed(seconds))
             case LimitAnswered(waits=waits):
                 return self._from_reply(reply, reply.handle_limit_answered(waits=waits))
             case _:
-                effects = reply.handle_event(given)
-                is_over = isinstance(given, ReplyEnded) or reply.result is not None
+                effects = reply.handle_event(incoming)
+                is_over = isinstance(incoming, ReplyEnded) or reply.result is not None
                 return self._from_reply(reply, effects) if is_over else effects
 
     def _from_reply(self, reply: Reply, effects: list[Effect]) -> list[Effect]:
@@ -312,17 +312,17 @@ class Turn:
             self._messages.append(result.message)
         return effects + self._reply_decided(result)
 
-    def _model_chosen(self, reply: Reply, given: ModelSwitched | NoModelLeft) -> list[Effect]:
+    def _model_chosen(self, reply: Reply, incoming: ModelSwitched | NoModelLeft) -> list[Effect]:
         """Continue the reply with the next fallback model, or as without one."""
         phase = reply.phase
         if not isinstance(phase, NeedsModel):
             return []
-        skipped: list[Effect] = [Emit(Notice("warning", line)) for line in given.skipped]
-        if isinstance(given, NoModelLeft):
+        skipped: list[Effect] = [Emit(Notice("warning", line)) for line in incoming.skipped]
+        if isinstance(incoming, NoModelLeft):
             self.settings = replace(self.settings, fallback=None)
             return self._from_reply(reply, skipped + reply.resume_without_model())
-        before, self.model, self.settings = self.model, given.model, given.settings
-        self._counter = given.counter
+        before, self.model, self.settings = self.model, incoming.model, incoming.settings
+        self._counter = incoming.counter
         changed = Emit(ModelFellBack(before.title, self.model.title, phase.failure.error.info))
         effects = reply.resume_with_model(self._plan(), self.model, self._counter)
         return self._from_reply(reply, [*skipped, changed, *effects])
@@ -345,13 +345,13 @@ class Turn:
                 self._pauses += 1
                 if self._pauses > MAX_PAUSES:
                     return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TURNS)
-                return self._go_on(result)
+                return self._continue(result)
             case "done" if self._steering:
-                return self._go_on(result)
+                return self._continue(result)
             case "done" if self._review.asks_again(self._text):
                 return self._ask_again(result)
             case "done":
-                return self._done(result)
+                return self._end_reply(result)
             case "cut":
                 outcome = Outcome.MAX_TOKENS if result.limit is None else Outcome.MAX_TURN_REQUESTS
                 return [Emit(Notice("warning", result.note)), *self._end(outcome, result, limit=result.limit)]
@@ -362,7 +362,7 @@ class Turn:
             case "failed":
                 return self._end(Outcome.ERROR, result, error=result.error)
 
-    def _done(self, result: ReplyResult) -> list[Effect]:
+    def _end_reply(self, result: ReplyResult) -> list[Effect]:
         effects: list[Effect] = []
         if not self._is_answered:
             effects.append(Emit(Notice("warning", "The model ended its reply without any text.")))
@@ -374,7 +374,7 @@ class Turn:
         assert complaint is not None
         self._steering.add(SteerQueued(complaint.request))
         notice = Emit(Notice("info", self._review.notice))
-        effects = self._go_on(result)
+        effects = self._continue(result)
         return effects if self.is_over else [notice, *effects]
 
     def _finish(self, result: ReplyResult) -> list[Effect]:
@@ -386,21 +386,21 @@ class Turn:
 
     # Hooks
 
-    def _confirmed(self, phase: Confirming, given: Confirmed) -> list[Effect]:
+    def _after_confirmation(self, phase: Confirming, incoming: Confirmed) -> list[Effect]:
         """Take the step that the hooks were asked about, or do without it."""
         result, then = phase.result, phase.then
         if then is not None:
-            if not given.reason:
+            if not incoming.reason:
                 return self._begin_compaction(phase.cause, then, phase.focus)
             self._compaction.block()
-            notice = Emit(Notice("warning", f"A hook prevented the compaction: {given.reason}"))
+            notice = Emit(Notice("warning", f"A hook prevented the compaction: {incoming.reason}"))
             return [notice, *self._after_compaction(then, is_shorter=False)]
         assert result is not None
-        if given.reason and not given.is_final:
+        if incoming.reason and not incoming.is_final:
             self._held_stops += 1
-            self._steering.add(SteerQueued(given.reason))
-        if self._steering and not given.is_final:
-            return self._go_on(result)
+            self._steering.add(SteerQueued(incoming.reason))
+        if self._steering and not incoming.is_final:
+            return self._continue(result)
         return self._end(Outcome.END_TURN, result)
 
     # Compaction
@@ -467,15 +467,15 @@ class Turn:
         tools = {tool.name: tool for tool in self.settings.tools}
         current = CallRound(result.calls, tools, self.tally.limits, self.settings.has_strict_tools)
         self.phase = phase = Calling(current, result)
-        return self._from_round(phase, current.advance(self._elapsed))
+        return self._after_round(phase, current.advance(self._elapsed))
 
-    def _to_round(self, phase: Calling, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
+    def _to_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
         current = phase.round
-        if isinstance(given, ApprovalAnswered):
-            return self._from_round(phase, current.answered(given, self._elapsed))
-        return self._from_round(phase, current.ended(given.call_id, given.outcome, self._elapsed))
+        if isinstance(incoming, ApprovalAnswered):
+            return self._after_round(phase, current.answered(incoming, self._elapsed))
+        return self._after_round(phase, current.ended(incoming.call_id, incoming.outcome, self._elapsed))
 
-    def _from_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
+    def _after_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
         """Pass on a round's effects, and continue the turn if every call has its result."""
         current, result = phase.round, phase.result
         if not current.is_over:
@@ -490,7 +490,7 @@ class Turn:
             if self._review.asks_again(self._text):
                 return committed + self._ask_again(result)
             return committed + self._finish(result)
-        return committed + self._go_on(result)
+        return committed + self._continue(result)
 
     def _end_on_limits(self, result: ReplyResult) -> list[Effect]:
         limits = self.tally.limits
@@ -509,7 +509,7 @@ class Turn:
 
     # The next step, and the end
 
-    def _go_on(self, result: ReplyResult) -> list[Effect]:
+    def _continue(self, result: ReplyResult) -> list[Effect]:
         """Start the next step unless a limit ends the turn."""
         limit = self.tally.exceeded(self._step)
         if limit is not None:
@@ -584,8 +584,8 @@ class Steering:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, said: SteerQueued) -> None:
-        self._waiting.append(said)
+    def add(self, steering: SteerQueued) -> None:
+        self._waiting.append(steering)
 
     def withdraw(self, text: str) -> SteerQueued | None:
         """Remove and return the last message with this text; None if there is none."""
@@ -597,5 +597,5 @@ class Steering:
     def take(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
         """Empty the queue into one message, after the blocks in `before`; return it with its events."""
         taken, self._waiting = self._waiting, []
-        message = Message("user", (*before, *(block for one in taken for block in one.blocks)))
-        return message, [Emit(SteeringAdded(one.text, one.attached)) for one in taken]
+        message = Message("user", (*before, *(block for queued in taken for block in queued.blocks)))
+        return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in taken]

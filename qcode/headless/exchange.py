@@ -35,7 +35,7 @@ MESSAGE_COST = 1_000
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
-class _Interrupted:
+class _CancelledMessage:
     """A message that was interrupted before its turn began; it is never sent."""
 
     size = 0
@@ -67,7 +67,7 @@ class Exchange:
     def __init__(self, output: RunOutput) -> None:
         self._output = output
         self._is_introduced = False
-        self._waiting: deque[UserMessage | InvalidLine | _Interrupted] = deque()
+        self._waiting: deque[UserMessage | InvalidLine | _CancelledMessage] = deque()
         self._moved = asyncio.Event()
         self._stopped = asyncio.Event()
         self._end: str | None = None
@@ -90,10 +90,10 @@ class Exchange:
         code: int | None = None
         with self._interrupts.watching():
             await self._unless_stopped(self._begin())
-            self._reader = StdinReader(descriptor, line=self._take, end=self._ended, begun=begun)
-            while (given := await self._next()) is not None:
-                await self._unless_stopped(self._introduce())
-                code = await self._turn(given)
+            self._reader = StdinReader(descriptor, line=self._take, end=self._input_ended, begun=begun)
+            while (incoming := await self._next()) is not None:
+                await self._unless_stopped(self._write_init())
+                code = await self._turn(incoming)
         if self._interrupts.number is not None:
             # The last line of the stream must be a result.
             with contextlib.suppress(TimeoutError):
@@ -108,7 +108,7 @@ class Exchange:
     async def _begin(self) -> None:
         """Write what comes before the first message."""
 
-    async def _introduce(self) -> None:
+    async def _write_init(self) -> None:
         """Write the `init` line before the first turn."""
         if not self._is_introduced:
             await self._output.introduce()
@@ -124,26 +124,26 @@ class Exchange:
 
     def _take(self, line: bytes | None) -> None:
         self._lines += 1
-        given = InvalidLine("it is too long") if line is None else self._read(line)
-        match given:
+        incoming = InvalidLine("it is too long") if line is None else self._read(line)
+        match incoming:
             case None:
                 return
             case ControlRequest():
-                self._control(given)
+                self._control(incoming)
             case InvalidLine(reason=reason):
                 self._queue(InvalidLine(f"line {self._lines} of standard input is invalid: {reason}"))
             case UserMessage():
-                self._queue(replace(given, size=len(line or b"")))
+                self._queue(replace(incoming, size=len(line or b"")))
         self._moved.set()
 
-    def _queue(self, given: UserMessage | InvalidLine) -> None:
-        self.hold(given.size + MESSAGE_COST)
-        self._waiting.append(given)
+    def _queue(self, incoming: UserMessage | InvalidLine) -> None:
+        self.hold(incoming.size + MESSAGE_COST)
+        self._waiting.append(incoming)
 
-    def _unqueue(self, given: UserMessage | InvalidLine | _Interrupted) -> None:
+    def _unqueue(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> None:
         """Count an input as handled that has left the queue."""
-        if not isinstance(given, _Interrupted):
-            self.release(given.size + MESSAGE_COST)
+        if not isinstance(incoming, _CancelledMessage):
+            self.release(incoming.size + MESSAGE_COST)
 
     def hold(self, size: int) -> None:
         """Count bytes of input as not yet handled: while there are too many, nothing more is read."""
@@ -159,7 +159,7 @@ class Exchange:
         """Parse a line; return None for one that is done with."""
         return read_line(line)
 
-    def _ended(self, reason: str) -> None:
+    def _input_ended(self, reason: str) -> None:
         self._end = reason
         self._moved.set()
 
@@ -169,7 +169,7 @@ class Exchange:
                 self._run.ask()
             elif self._waiting:
                 self._unqueue(self._waiting[0])
-                self._waiting[0] = _Interrupted()
+                self._waiting[0] = _CancelledMessage()
         if control.request_id is None:
             return
         response: JsonObject = {"subtype": "success", "request_id": control.request_id}
@@ -192,33 +192,33 @@ class Exchange:
 
     # Turns
 
-    async def _next(self) -> UserMessage | InvalidLine | _Interrupted | None:
+    async def _next(self) -> UserMessage | InvalidLine | _CancelledMessage | None:
         """Return the next message; None at the end of the input or after a signal."""
         while self._interrupts.number is None:
             if self._waiting:
-                given = self._waiting.popleft()
-                self._unqueue(given)
-                return given
+                incoming = self._waiting.popleft()
+                self._unqueue(incoming)
+                return incoming
             if self._end is not None:
                 return None
             self._moved.clear()
             await self._moved.wait()
         return None
 
-    async def _turn(self, given: UserMessage | InvalidLine | _Interrupted) -> int:
-        match given:
+    async def _turn(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> int:
+        match incoming:
             case InvalidLine(reason=reason):
                 await self._output.stderr.write_line(reason)
                 await self._put_result(ErrorInfo("bad_input", reason))
                 return ExitCode.BAD_INPUT
-            case _Interrupted():
+            case _CancelledMessage():
                 await self._put_result(None)
                 return ExitCode.INTERRUPTED
             case UserMessage():
-                self._output.agent.conversation.attach(given.attached)
+                self._output.agent.conversation.attach(incoming.attached)
                 self._run = Run(self._output)
                 try:
-                    return await self._run.run_turn(given.prompt, self._interrupts)
+                    return await self._run.run_turn(incoming.prompt, self._interrupts)
                 finally:
                     self._run = None
                     self._has_result = True
@@ -328,14 +328,14 @@ def read_line(line: bytes) -> InputLine | None:
 def handshake_of(begun: bytes) -> ControlRequest | None:
     """Return the `initialize` request if it is the first line of an input that is not blank."""
     first = next((line for line in begun.split(b"\n") if line.strip()), b"")
-    given = read_line(first)
-    return given if isinstance(given, ControlRequest) and given.subtype == "initialize" else None
+    message = read_line(first)
+    return message if isinstance(message, ControlRequest) and message.subtype == "initialize" else None
 
 
 def _read(value: JsonObject) -> InputLine:
     match value:
         case {"type": "user", "message": {"role": "user", "content": content}}:
-            return replace(_asked(content), line=value)
+            return replace(_message_of(content), line=value)
         case {"type": "user"}:
             raise _Invalid('a user line needs "message": {"role": "user", "content": ...}')
         case {"type": "control_request", "request": {"subtype": str(subtype)}}:
@@ -349,7 +349,7 @@ def _read(value: JsonObject) -> InputLine:
             raise _Invalid('it has no "type"')
 
 
-def _asked(content: Json) -> UserMessage:
+def _message_of(content: Json) -> UserMessage:
     if isinstance(content, str):
         blocks: list[Block] = [Text(content)]
     elif isinstance(content, list):

@@ -317,7 +317,7 @@ class Run:
                 self._spent = event
             case _:
                 pass
-        await self._tell(event)
+        await self._write_event(event)
 
     def encode(self, line: JsonObject) -> bytes:
         return encode(line)
@@ -332,7 +332,7 @@ class Run:
             self._denied.append(approval.call)
         self._conversation.answer(approval.id, decision)
 
-    async def _tell(self, event: TurnEvent) -> None:
+    async def _write_event(self, event: TurnEvent) -> None:
         """Write warnings to stderr, and with `-v` also the progress."""
         if text := warning_message(event):
             self._noticed.add(text)
@@ -487,7 +487,7 @@ class Interrupts:
             if previous is signal.SIG_IGN:
                 continue
             try:
-                loop.add_signal_handler(number, self._seen, number)
+                loop.add_signal_handler(number, self._handle_signal, number)
             except (ValueError, RuntimeError, NotImplementedError):
                 # Only the main thread can handle signals; in other threads the caller cancels the task.
                 continue
@@ -502,7 +502,7 @@ class Interrupts:
                 if callable(previous):
                     signal.signal(number, previous)
 
-    def _seen(self, number: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         loop = asyncio.get_running_loop()
         if self.number is None:
             self.number = number

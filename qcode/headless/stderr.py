@@ -128,8 +128,8 @@ def verbose_message(event: TurnEvent) -> str:
     """Return the message of `-v` for an event; empty for most events."""
     match event:
         case ev.AgentEvent(event=inner):
-            said = verbose_message(inner)
-            return f"sub-agent: {said}" if said else ""
+            message = verbose_message(inner)
+            return f"sub-agent: {message}" if message else ""
         case ev.Notice(text=text):
             return text
         case WebSearched():
@@ -156,8 +156,8 @@ def warning_message(event: TurnEvent) -> str:
     """Return the message that is written even without `-v`; empty for most events."""
     match event:
         case ev.AgentEvent(event=ev.LimitReached() | ev.Waiting() as inner):
-            said = warning_message(inner)
-            return f"sub-agent: {said}" if said else ""
+            message = warning_message(inner)
+            return f"sub-agent: {message}" if message else ""
         case ev.LimitReached():
             return limit_wait_text(event)
         case ev.ModelFellBack():
@@ -221,7 +221,7 @@ class Meter:
     @property
     def api_ms(self) -> int:
         running = 0.0 if self._asked_at is None else (self._waits_since or self._clock()) - self._asked_at
-        return round((self._api + running) * 1000) + sum(one.api_ms for one in self._inner.values())
+        return round((self._api + running) * 1000) + sum(item.api_ms for item in self._inner.values())
 
     def _stop(self, now: float) -> None:
         if self._asked_at is not None:

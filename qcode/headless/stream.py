@@ -48,7 +48,7 @@ class StreamLines:
         """Return the lines for an event; most events have one or none."""
         match event:
             case TextDelta() | ReasoningDelta():
-                return self._streamed(self._message.delta(event)) if self._has_deltas else []
+                return self._stream_events(self._message.delta(event)) if self._has_deltas else []
             case ev.ReplyFinished():
                 return self.reply(event)
             case ev.ResultsCommitted(message=message):
@@ -77,7 +77,7 @@ class StreamLines:
         """Return the line with the ids that every line has."""
         return {**line, "session_id": self.session_id, "uuid": line_id()}
 
-    def _streamed(self, events: list[JsonObject]) -> list[JsonObject]:
+    def _stream_events(self, events: list[JsonObject]) -> list[JsonObject]:
         return [
             self.sealed({"type": "stream_event", "event": event, "parent_tool_use_id": self.parent}) for event in events
         ]
@@ -91,7 +91,7 @@ class StreamLines:
         usage = self.usage(usage_json(reply_usage(event.attempts)))
         content: list[Json] = [self.block(block) for block in message.blocks]
         # A truncated call has no arguments to stream, and was never run.
-        whole = [one for one, block in zip(content, message.blocks, strict=True) if not is_truncated(block)]
+        whole = [part for part, block in zip(content, message.blocks, strict=True) if not is_truncated(block)]
         streamed = self._message.end(whole, stop, usage) if self._has_deltas else []
         line = self.sealed(
             {
@@ -101,7 +101,7 @@ class StreamLines:
             }
         )
         self._message.discard()
-        return [*self._streamed(streamed), line]
+        return [*self._stream_events(streamed), line]
 
     def block(self, block: Block) -> JsonObject:
         return content_block(block)

@@ -66,7 +66,7 @@ _TRANSIENT = frozenset(
 _ErrorT = TypeVar("_ErrorT", bound=BaseException)
 
 
-def _restored(kind: type[_ErrorT], args: tuple[object, ...], fields: dict[str, object]) -> _ErrorT:
+def _restore_error(kind: type[_ErrorT], args: tuple[object, ...], fields: dict[str, object]) -> _ErrorT:
     """Return an unpickled error, whatever its constructor takes: programs pass errors between processes."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
@@ -109,7 +109,7 @@ class ProviderError(Exception):
         self.may_retry = may_retry
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
+        return _restore_error, (type(self), self.args, self.__dict__)
 
     @property
     def info(self) -> ErrorInfo:
@@ -174,7 +174,7 @@ class QcodeError(Exception):
             self.exit_code = exit_code
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
+        return _restore_error, (type(self), self.args, self.__dict__)
 
     @property
     def info(self) -> ErrorInfo:

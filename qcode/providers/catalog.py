@@ -131,15 +131,15 @@ def _find(provider: str, model: str) -> ModelFacts | None:
     if name in rows:
         return rows[name]
     plain, spellings = plain_name(provider, name), _table().plain.get(provider, {})
-    found = _agreed(rows, plain, spellings.get(plain, ()))
+    found = _shared_facts(rows, plain, spellings.get(plain, ()))
     if found is None and provider == "bedrock" and (base := without_region(plain)) != plain:
-        found = _agreed(rows, base, spellings.get(base, ()))
+        found = _shared_facts(rows, base, spellings.get(base, ()))
         # Prices differ between regions, limits do not.
         return found and replace(found, price=None)
     return found
 
 
-def _agreed(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, ...]) -> ModelFacts | None:
+def _shared_facts(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, ...]) -> ModelFacts | None:
     """Return the facts of the plain name itself, or those shared by all its spellings; None if they differ."""
     if plain in rows:
         return rows[plain]

@@ -79,7 +79,7 @@ class DirectAnswer:
     def __init__(self, reader: AnswerReader, begun: bytes, wire: Wire) -> None:
         self.reader = reader
         self.wire = wire
-        self._begun = begun
+        self._read_head = begun
 
     @property
     def leaves_wire_free(self) -> bool:
@@ -91,7 +91,7 @@ class DirectAnswer:
         reader = self.reader
         try:
             inflater = Inflater(reader.headers.get("content-encoding", ""))
-            body = self._begun
+            body = self._read_head
             while True:
                 for piece in inflater.feed(body):
                     yield piece
@@ -139,7 +139,7 @@ class DirectClient:
             is_free = answer.leaves_wire_free
         finally:
             if is_free:
-                self._keep(answer.wire, answer.reader.headers.get("keep-alive", ""))
+                self._keep_open(answer.wire, answer.reader.headers.get("keep-alive", ""))
             else:
                 answer.wire.abort()
 
@@ -157,11 +157,11 @@ class DirectClient:
         kept = self._idle_wire()
         if kept is not None:
             try:
-                return await _sent(kept, request)
+                return await _send(kept, request)
             except BrokenOff:
                 if kept.has_spoken:
                     raise
-        return await _sent(await self._connect(url), request)
+        return await _send(await self._connect(url), request)
 
     async def _connect(self, url: str) -> Wire:
         parts = urlsplit(url)
@@ -180,7 +180,7 @@ class DirectClient:
             wire.abort()
         return None
 
-    def _keep(self, wire: Wire, wish: str) -> None:
+    def _keep_open(self, wire: Wire, wish: str) -> None:
         """Keep a connection open, for less time if the host says so, minus a second for the network."""
         wire.idle_since = wire.loop.time()
         wire.idle_limit = IDLE_LIMIT_S
@@ -223,17 +223,17 @@ def _written(post: Post) -> bytes:
         raise BadHeader(str(error)) from error
 
 
-async def _sent(wire: Wire, request: bytes) -> DirectAnswer:
+async def _send(wire: Wire, request: bytes) -> DirectAnswer:
     """Send `request` and return its response with its head read. Close the connection on failure."""
     try:
         wire.send(request)
-        return await _begun(wire)
+        return await _read_head(wire)
     except BaseException:
         wire.abort()
         raise
 
 
-async def _begun(wire: Wire) -> DirectAnswer:
+async def _read_head(wire: Wire) -> DirectAnswer:
     try:
         reader, body = AnswerReader(), b""
         while not reader.status:

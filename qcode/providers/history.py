@@ -23,12 +23,12 @@ from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 
-def _same(call_id: str) -> str:
+def _unchanged(call_id: str) -> str:
     return call_id
 
 
 def alternate(
-    messages: Sequence[Message], fit: Callable[[str], str] = _same, taken: set[str] | None = None
+    messages: Sequence[Message], fit: Callable[[str], str] = _unchanged, taken: set[str] | None = None
 ) -> list[Message]:
     """Merge adjacent messages with the same role, and make call ids unique.
 
@@ -54,7 +54,7 @@ def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], take
         if message.role == "assistant":
             renamed = {}
             for call in message.calls:
-                fitting = _unused(call.call_id, taken, fit)
+                fitting = _unused_id(call.call_id, taken, fit)
                 taken.add(fitting)
                 if fitting != call.call_id:
                     renamed[call.call_id] = fitting
@@ -62,7 +62,7 @@ def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], take
     return result
 
 
-def _unused(call_id: str, taken: set[str], fit: Callable[[str], str]) -> str:
+def _unused_id(call_id: str, taken: set[str], fit: Callable[[str], str]) -> str:
     fitting, number = fit(call_id), 2
     while not fitting or fitting in taken:
         fitting = fit(f"{call_id}_{number}")
@@ -130,7 +130,7 @@ COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 @dataclass(slots=True)
-class _Settled:
+class _SettledPart:
     """The part of a conversation whose encoding cannot change. `written` is its JSON, without the brackets."""
 
     variant: str
@@ -154,8 +154,8 @@ class EncodedMessages:
         self._texts_before: dict[int, tuple[Json, str]] = {}
         self._before: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
         self._current: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
-        self._conversations: dict[int, _Settled] = {}
-        self._settled = _Settled("")
+        self._conversations: dict[int, _SettledPart] = {}
+        self._settled = _SettledPart("")
         self._first: Sequence[Json] = ()
 
     def begin(self, first: Sequence[Json] = ()) -> None:
@@ -180,7 +180,7 @@ class EncodedMessages:
         known = len(settled.messages)
         end = min(len(messages) - _UNSETTLED, len(messages) if limit is None else limit)
         if known > max(end, 0) or not all(map(operator.is_, settled.messages, messages)):
-            settled, known = _Settled(variant), 0
+            settled, known = _SettledPart(variant), 0
         at = _last_independent(messages, known, end)
         begin = known
         while begin < at:
@@ -201,7 +201,7 @@ class EncodedMessages:
         self._settled = settled
         return messages[at:], set(settled.call_ids)
 
-    def _conversation(self, messages: Sequence[Message], variant: str) -> _Settled:
+    def _conversation(self, messages: Sequence[Message], variant: str) -> _SettledPart:
         """Take the conversation that starts with the same message; forget the one that was used least recently.
 
         A sub-agent and its parent take turns with one client.
@@ -209,7 +209,7 @@ class EncodedMessages:
         found = self._conversations.pop(id(messages[0]), None) if messages else None
         while len(self._conversations) >= _CONVERSATIONS:
             del self._conversations[next(iter(self._conversations))]
-        return found if found is not None and found.variant == variant else _Settled(variant)
+        return found if found is not None and found.variant == variant else _SettledPart(variant)
 
     def of(self, message: Message, encode: Callable[[], list[Json]], variant: str) -> list[Json]:
         """Return the encoded message, `encode()` if it is not known in this variant."""
@@ -241,15 +241,17 @@ class EncodedMessages:
         """Return a message in JSON. Each request has new lists of blocks, but the blocks are the same."""
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(message, dict) or not isinstance(content, list):
-            return self._known(message)
+            return self._cached_json(message)
         parts = []
         comma, colon = self._writer.item_separator, self._writer.key_separator
         for name, value in message.items():
-            text = f"[{comma.join(map(self._known, content))}]" if name == "content" else self._writer.encode(value)
+            text = (
+                f"[{comma.join(map(self._cached_json, content))}]" if name == "content" else self._writer.encode(value)
+            )
             parts.append(f"{self._writer.encode(name)}{colon}{text}")
         return f"{{{comma.join(parts)}}}"
 
-    def _known(self, value: Json) -> str:
+    def _cached_json(self, value: Json) -> str:
         found = self._texts_before.get(id(value))
         if found is None or found[0] is not value:
             found = (value, self._writer.encode(value))
@@ -373,22 +375,22 @@ class OwnOpaque:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self._known: dict[int, tuple[tuple[Message, ...], tuple[Message, ...]]] = {}
+        self._cached_json: dict[int, tuple[tuple[Message, ...], tuple[Message, ...]]] = {}
 
     def of(self, request: ModelRequest) -> ModelRequest:
         """Return the request with only the opaque data that the host made."""
         messages = request.messages
         if not self.place or not messages:
             return request
-        given, found = self._known.pop(id(messages[0]), ((), ()))
-        count = min(len(given), len(messages))
-        if not all(map(operator.is_, given[:count], messages)):
-            count = next(at for at in range(count) if given[at] is not messages[at])
+        previous, found = self._cached_json.pop(id(messages[0]), ((), ()))
+        count = min(len(previous), len(messages))
+        if not all(map(operator.is_, previous[:count], messages)):
+            count = next(at for at in range(count) if previous[at] is not messages[at])
         added = (_message_for(message, f"@{self.place}") for message in messages[count:])
         found = (*found[:count], *added)
-        while len(self._known) >= _CONVERSATIONS:
-            del self._known[next(iter(self._known))]
-        self._known[id(messages[0])] = messages, found
+        while len(self._cached_json) >= _CONVERSATIONS:
+            del self._cached_json[next(iter(self._cached_json))]
+        self._cached_json[id(messages[0])] = messages, found
         return replace(request, messages=found)
 
 

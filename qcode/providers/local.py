@@ -199,7 +199,7 @@ class WindowQuestion:
             return None
         try:
             async with asyncio.timeout(timeout):
-                found = await self._asked()
+                found = await self._read_window()
         except (TimeoutError, OSError, ValueError):
             # A server that is starting or busy may answer later.
             return None
@@ -207,7 +207,7 @@ class WindowQuestion:
             self.is_settled = True
         return found
 
-    async def _asked(self) -> LocalWindow | None:
+    async def _read_window(self) -> LocalWindow | None:
         kind, listed = self._provider, None
         if kind not in ("ollama", "lmstudio"):
             kind, listed = await self._kind()

@@ -63,17 +63,17 @@ def read_reset(
     is_per_day = period == "day" and bool(quota_ids)
     candidates = iter([_until_midnight_pacific(served)]) if is_per_day else _candidates(headers, error, message, served)
     after = next((wait for wait in candidates if wait >= 0), None)
-    return Reset(after, _moment(now, after), period)
+    return Reset(after, _unix_time(now, after), period)
 
 
 def read_retry_after(headers: Mapping[str, str], error: JsonObject, *, now: datetime) -> Reset:
     """Return the wait that a server asks for after a failure that is not a rate limit."""
     served = _date(headers.get("date", "")) or now
-    waits = (*_explicit(headers, served), *_of_details(error))
+    waits = (*_header_waits(headers, served), *_detail_waits(error))
     return Reset(next((wait for wait in waits if wait >= 0), None))
 
 
-def _moment(now: datetime, after: float | None) -> int | None:
+def _unix_time(now: datetime, after: float | None) -> int | None:
     if after is None or after > MAX_RESET.total_seconds():
         return None
     return math.ceil(now.timestamp() + after)
@@ -84,10 +84,10 @@ def _candidates(headers: Mapping[str, str], error: JsonObject, message: str, ser
     metadata = object_in(error.get("metadata"))
     named = {key.lower(): str(value) for key, value in object_in(metadata.get("headers")).items()}
     for fields in (headers, named):
-        yield from _explicit(fields, served)
-    yield from _of_details(error)
+        yield from _header_waits(fields, served)
+    yield from _detail_waits(error)
     for key in ("resets_in_seconds", "retry_after_seconds"):
-        yield from _positive(_seconds(error.get(key)) or _seconds(metadata.get(key)))
+        yield from _if_positive(_seconds(error.get(key)) or _seconds(metadata.get(key)))
     yield from _since_1970(error.get("resets_at"), served)
     for fields in (headers, named):
         for name in ("anthropic-ratelimit-unified-reset", "x-codex-primary-reset-at", "x-codex-secondary-reset-at"):
@@ -95,10 +95,10 @@ def _candidates(headers: Mapping[str, str], error: JsonObject, message: str, ser
         yield from _exhausted_budgets(fields, served)
         yield from _since_1970(fields.get("x-ratelimit-reset"), served)
     if (found := _NAMED_WAIT.search(message)) is not None:
-        yield from _positive(_named_wait(found))
+        yield from _if_positive(_wait_seconds(found))
 
 
-def _explicit(headers: Mapping[str, str], served: datetime) -> Iterator[float]:
+def _header_waits(headers: Mapping[str, str], served: datetime) -> Iterator[float]:
     """Yield the wait of `retry-after-ms` or `Retry-After`, which is a number of seconds or a date."""
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -111,7 +111,7 @@ def _explicit(headers: Mapping[str, str], served: datetime) -> Iterator[float]:
         yield max(0.0, (date - served).total_seconds())
 
 
-def _of_details(error: JsonObject) -> Iterator[float]:
+def _detail_waits(error: JsonObject) -> Iterator[float]:
     """Yield the `retryDelay` of a google.rpc.RetryInfo, such as `34.07s`."""
     details = error.get("details")
     for detail in details if isinstance(details, list) else []:
@@ -152,7 +152,7 @@ def _period(headers: Mapping[str, str], error: JsonObject, message: str, quota_i
     return "minute" if _MINUTE.search(words) else ""
 
 
-def _named_wait(found: re.Match[str]) -> float | None:
+def _wait_seconds(found: re.Match[str]) -> float | None:
     if found["short"]:
         return _duration(found["short"])
     return float(found["number"]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found["unit"][0].lower()]
@@ -179,12 +179,12 @@ def _since_1970(value: Json, served: datetime) -> Iterator[float]:
     """Yield the seconds until a time in seconds or milliseconds since 1970, or an RFC 3339 time."""
     number = _seconds(value)
     if number is not None:
-        yield from _positive((number / 1000 if number > 1e11 else number) - served.timestamp())
+        yield from _if_positive((number / 1000 if number > 1e11 else number) - served.timestamp())
     elif isinstance(value, str) and (date := _date(value)) is not None:
-        yield from _positive((date - served).total_seconds())
+        yield from _if_positive((date - served).total_seconds())
 
 
-def _positive(seconds: float | None) -> Iterator[float]:
+def _if_positive(seconds: float | None) -> Iterator[float]:
     if seconds is not None and seconds > 0:
         yield seconds
 

@@ -163,7 +163,7 @@ def custom(
 
 def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the key and the name of the variable that supplied it, both empty if none is set."""
-    return _first(spec.key_variables, environ)
+    return _first_set(spec.key_variables, environ)
 
 
 def key_name(spec: ProviderSpec) -> str:
@@ -171,7 +171,9 @@ def key_name(spec: ProviderSpec) -> str:
     known = PROVIDERS.get(spec.name)
     if known is None or known.key_variables != spec.key_variables or not spec.key_variables:
         return spec.name
-    return next(one.name for one in PROVIDERS.values() if one.key_variables == spec.key_variables)
+    return next(
+        provider_spec.name for provider_spec in PROVIDERS.values() if provider_spec.key_variables == spec.key_variables
+    )
 
 
 def takes_key(spec: ProviderSpec) -> bool:
@@ -190,17 +192,17 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
     Also empty if the provider's package is not installed: an AWS profile set for other work must not choose a model.
     """
     if spec.is_vertex:
-        return _first((*spec.key_variables, *_GOOGLE_CHAIN), environ)[1]
+        return _first_set((*spec.key_variables, *_GOOGLE_CHAIN), environ)[1]
     if spec.protocol != "bedrock":
         return key_of(spec, environ)[1]
     if importlib.util.find_spec("botocore") is None:
         return ""
-    return _first(spec.key_variables if spec.needs_key else (*spec.key_variables, *_AWS_CHAIN), environ)[1]
+    return _first_set(spec.key_variables if spec.needs_key else (*spec.key_variables, *_AWS_CHAIN), environ)[1]
 
 
 def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the address and the variable that supplied it, which is empty for the built-in address."""
-    value, variable = _first(spec.base_url_variables, environ)
+    value, variable = _first_set(spec.base_url_variables, environ)
     if spec.name == "azure" and value:
         value = azure.versioned(value, environ)
     return (value, variable) if value else (spec.base_url, "")
@@ -229,7 +231,7 @@ def connect(
     address = base_url or spec.base_url
     # Amazon's address depends on the region, which its SDK determines.
     if address or spec.protocol != "bedrock":
-        address = check_address(spec.name, _given(spec, address))
+        address = check_address(spec.name, _complete_address(spec, address))
     connection = Connection(
         name=spec.name,
         base_url=strip_version(address) if spec.protocol in ("anthropic", "gemini") else address,
@@ -243,7 +245,7 @@ def connect(
     return _client(connection, spec)
 
 
-def _given(spec: ProviderSpec, address: str) -> str:
+def _complete_address(spec: ProviderSpec, address: str) -> str:
     if not address and spec.is_vertex:
         how = f"set GOOGLE_CLOUD_PROJECT, or project under [providers.{spec.name}]"
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a Google Cloud project: {how}")
@@ -320,7 +322,7 @@ def login_command(spec: ProviderSpec) -> str:
     return f"qcode auth login {key_name(spec)}"
 
 
-def _first(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
+def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
     for variable in variables:
         if value := environ.get(variable, "").strip():
             return value, variable

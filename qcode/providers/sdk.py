@@ -116,17 +116,17 @@ def failure(connection: Connection, error: Exception) -> ProviderError:
         return error
     response = getattr(error, "response", None)
     if isinstance(response, httpx2.Response):
-        return _of_answer(connection, response)
+        return _response_error(connection, response)
     for cause in _chain(error):
         if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError):
-            return _of_transport(connection, cause)
+            return _transport_error(connection, cause)
     if isinstance(error, OSError):
         return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.base_url} was lost: {error}")
     text = redact(str(error).partition("\n")[0], connection.api_key)[:300]
     return ProviderError(ErrorKind.INTERNAL, f"{connection.name}: {type(error).__name__}: {text}")
 
 
-def _of_answer(connection: Connection, response: httpx2.Response) -> ProviderError:
+def _response_error(connection: Connection, response: httpx2.Response) -> ProviderError:
     """Convert a response of httpx2 with a status other than 2xx."""
     import httpx2
 
@@ -150,7 +150,7 @@ def refusal(connection: Connection, status: int, headers: Mapping[str, str], con
     return from_answer(connection.origin, status, headers, content, now=datetime.now(UTC))
 
 
-def _of_transport(connection: Connection, error: Exception) -> ProviderError:
+def _transport_error(connection: Connection, error: Exception) -> ProviderError:
     import httpx2
 
     address = connection.base_url
@@ -232,7 +232,7 @@ T = TypeVar("T")
 
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a daemon thread and return its result or raise its exception. Cancelling does not stop the work."""
-    waiting = _Waiting[T]()
+    waiting = _ThreadResult[T]()
 
     def run() -> None:
         with waiting:
@@ -243,7 +243,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     return waiting.result[0]
 
 
-class _Waiting(Generic[T]):
+class _ThreadResult(Generic[T]):
     """Passes the result or exception of the work from its thread to the waiting event loop."""
 
     def __init__(self) -> None:

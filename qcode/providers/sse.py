@@ -48,7 +48,7 @@ class SseParser:
         if not chunk:
             return []
         if b"\n" not in chunk and b"\r" not in chunk:
-            self._hold(chunk)
+            self._append_partial(chunk)
             return []
         self._had_cr = chunk.endswith(b"\r")
         # bytes.splitlines, unlike str.splitlines, splits only at the three line ends of the format.
@@ -57,7 +57,7 @@ class SseParser:
         if self._partial:
             lines[0] = self._take_partial(lines[0])
         if tail:
-            self._hold(tail)
+            self._append_partial(tail)
         found: list[SseEvent] = []
         for line in lines:
             self._read_line(line, found)
@@ -95,7 +95,7 @@ class SseParser:
             self._data_size = 0
         self._event = b""
 
-    def _hold(self, piece: bytes) -> None:
+    def _append_partial(self, piece: bytes) -> None:
         self._partial_size += len(piece)
         self._check(self._partial_size)
         self._partial.append(piece)

@@ -294,9 +294,9 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def model_names(self) -> tuple[str, ...]:
         """Return the sorted names of the models that the host serves. Raise `ProviderError`."""
-        return tuple(sorted(set(await self._listed(self._list_models))))
+        return tuple(sorted(set(await self._list_safely(self._list_models))))
 
-    async def _listed(self, ask: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
+    async def _list_safely(self, ask: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
         """Return the result of a small request; its failures are converted like those of a reply."""
         try:
             async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
@@ -374,20 +374,20 @@ class TextCallWatch:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `Provider.stream`."""
         if not request.tools or not request.allows_calls:
-            async with aclosing(self._sent(request)) as plain:
+            async with aclosing(self._send(request)) as plain:
                 async for event in plain:
                     yield event
             return
         reader = _WatchedReply(request, self._habits)
         # If the stream breaks, text that was held back counts as never received: it is continued or requested again.
-        async with aclosing(self._sent(request)) as events:
+        async with aclosing(self._send(request)) as events:
             async for event in events:
                 for changed in reader.feed(event):
                     if reader.is_reading and type(changed) is ToolCallStarted:
                         self._read.add(changed.call_id)
                     yield changed
 
-    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
+    async def _send(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
         """Send the request; if the host refuses the calls that came as text, send them as text."""
         has_read = bool(self._read) and any(
             call.call_id in self._read for message in request.messages for call in message.calls
@@ -460,7 +460,7 @@ class _WatchedReply:
             return [event]
         if type(event) is TextDelta:
             return self._take_text(event)
-        events = self._rest()
+        events = self._held_text()
         if isinstance(event, ToolCallStarted):
             self._is_off = True
             self._habits.note_native()
@@ -469,14 +469,14 @@ class _WatchedReply:
             self._blocks.add(block)
         return [*events, event]
 
-    def _rest(self) -> list[ReplyEvent]:
+    def _held_text(self) -> list[ReplyEvent]:
         """Return the text that is held back."""
         rest = self._search.flush()
         return [TextDelta(self._text or 0, rest)] if rest else []
 
     def _take_text(self, event: TextDelta) -> list[ReplyEvent]:
         block = event.block
-        events = self._rest() if self._text not in (None, block) else []
+        events = self._held_text() if self._text not in (None, block) else []
         passed, found = self._search.feed(event.text)
         is_open = self._text == block and block in self._blocks
         self._text = block

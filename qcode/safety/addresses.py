@@ -121,7 +121,7 @@ def is_global(address: Address) -> bool:
     Addresses of 6to4, Teredo and RFC 2765 are not, because any host may be their relay, nor is cloud metadata.
     """
     if isinstance(address, IPv6Address):
-        inner = _carried(address)
+        inner = _embedded_ipv4(address)
         if inner is not None:
             return is_global(inner)
     return address.is_global and not any(
@@ -129,7 +129,7 @@ def is_global(address: Address) -> bool:
     )
 
 
-def _carried(address: IPv6Address) -> IPv4Address | None:
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     """Return the IPv4 address embedded in a mapped or translated one."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -137,5 +137,5 @@ def _carried(address: IPv6Address) -> IPv4Address | None:
 
 
 def _is_loopback(address: Address) -> bool:
-    inner = _carried(address) if isinstance(address, IPv6Address) else None
+    inner = _embedded_ipv4(address) if isinstance(address, IPv6Address) else None
     return (inner or address).is_loopback

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from qcode.safety import protected_paths
 from qcode.safety.launcher import Unavailable, find_program, run, safe_parts
-from qcode.safety.probes import Repository, Tracked
+from qcode.safety.probes import Repository, TrackedFiles
 from qcode.values import dataclass
 
 OVERRIDES = (
@@ -169,7 +169,7 @@ class GitConfig:
             self._watched, self._seen = self._probe()
             self._identity = identity_of(self._watched)
         if self._place is not None and not self._seen.complaint:
-            strayed = next(self._strayed(self._place), "")
+            strayed = next(self._outside_paths(self._place), "")
             if strayed:
                 return Repository(f"the repository uses {strayed}, which is outside the workspace")
         return self._seen
@@ -192,7 +192,7 @@ class GitConfig:
         watched += tuple(self._origins(fields))
         if before != identity_of(watched[: len(before)]):
             return watched, Repository("the configuration changed while it was checked")
-        return watched, self._judged(fields, place if found == 0 else b"")
+        return watched, self._repository_of(fields, place if found == 0 else b"")
 
     def _origins(self, fields: Sequence[bytes]) -> Iterator[str]:
         """Yield the files of the configuration and those that it includes, whether they exist or not."""
@@ -207,7 +207,7 @@ class GitConfig:
                 home = self._env.get("HOME", "")
                 yield f"{home}{target[1:]}" if target.startswith("~/") else str(file.parent / target)
 
-    def _judged(self, fields: Sequence[bytes], place: bytes) -> Repository:
+    def _repository_of(self, fields: Sequence[bytes], place: bytes) -> Repository:
         if not any(scope == b"command" and entry == b"core.fsmonitor\nfalse" for scope, _, entry in _settings(fields)):
             return Repository("this version of git cannot read settings from its environment; update to 2.31 or later")
         lines = place.removesuffix(b"\n").split(b"\n")
@@ -243,7 +243,7 @@ class GitConfig:
                 return f"its repository is {folder}, outside the workspace"
         return ""
 
-    def _strayed(self, place: _Place) -> Iterator[str]:
+    def _outside_paths(self, place: _Place) -> Iterator[str]:
         """Yield paths outside the workspace that the repository uses, through a link or as borrowed objects."""
         for target in git_folder_links(place.git, place.common):
             if not self._is_inside(Path(target)):
@@ -298,7 +298,7 @@ def _places(root: Path, env: Mapping[str, str]) -> Iterator[str]:
         yield str(folder / ".gitmodules")
         git = _git_folder(folder)
         if git is not None:
-            common = _pointed(git / "commondir", git) or git
+            common = _pointer_target(git / "commondir", git) or git
             yield str(git / "commondir")
             for place in (git, common):
                 yield from (str(place / name) for name in ("config", "config.worktree", "HEAD", "index"))
@@ -312,10 +312,10 @@ def _git_folder(folder: Path) -> Path | None:
     place = folder / ".git"
     if (place / "HEAD").exists():
         return place
-    return _pointed(place, folder, "gitdir:")
+    return _pointer_target(place, folder, "gitdir:")
 
 
-def _pointed(file: Path, base: Path, prefix: str = "") -> Path | None:
+def _pointer_target(file: Path, base: Path, prefix: str = "") -> Path | None:
     try:
         with file.open("rb") as opened:
             text = opened.read(_SMALL).decode("utf-8", "replace").strip()
@@ -365,14 +365,14 @@ class RepositoryContents:
     def __init__(self, run: RunGit, top: Path, git: Path, common: Path) -> None:
         self._run, self._top, self._git, self._common = run, top, git, common
         self._index: Identity | None = None
-        self._tracked: Tracked | None = None
+        self._tracked: TrackedFiles | None = None
         self._folders: tuple[str, ...] = ()
         self._refs: Identity | None = None
         self._history: tuple[str, ...] | None = ()
         self._checked: tuple[str, ...] = ()
         self._is_too_long = False
 
-    def tracked(self) -> Tracked | None:
+    def tracked(self) -> TrackedFiles | None:
         """Return the files in the index, or None if they could not be listed in time."""
         identity = identity_of((f"{self._git}/index",))
         if self._tracked is None or identity != self._index:
@@ -406,13 +406,13 @@ class RepositoryContents:
             self._refs = identity
         return self._history
 
-    def _list_index(self) -> Tracked | None:
+    def _list_index(self) -> TrackedFiles | None:
         listed = self._run(_TIMEOUT_S, "ls-files", "--full-name", "-z", "--", ":/")
         if listed is None:
             return None
         files = frozenset(os.fsdecode(name) for name in listed.split(b"\0") if name)
         self._folders = tuple(sorted(_folders_of(files)))
-        return Tracked(files, tuple(sorted(file for file in files if _is_secret(file))))
+        return TrackedFiles(files, tuple(sorted(file for file in files if _is_secret(file))))
 
     def _search_history(self) -> tuple[str, ...] | None:
         """Return protected names among all objects. After the first search only new objects are listed.

@@ -28,7 +28,9 @@ def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | 
     folders = [outside] if isinstance(outside, Path) else list(outside)
     for part in safe_parts(path, *folders):
         found = shutil.which(name, path=part)
-        if found is not None and not any(Path(found).resolve().is_relative_to(one.resolve()) for one in folders):
+        if found is not None and not any(
+            Path(found).resolve().is_relative_to(candidate.resolve()) for candidate in folders
+        ):
             return found
     return None
 
@@ -36,8 +38,10 @@ def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | 
 def safe_parts(path: str, *outside: Path) -> list[str]:
     """Return the parts of PATH that are absolute and, links resolved, not in a folder of `outside`."""
     parts = [part for part in path.split(os.pathsep) if Path(part).is_absolute()]
-    forbidden = [one.resolve() for one in outside]
-    return [part for part in parts if not any(Path(part).resolve().is_relative_to(one) for one in forbidden)]
+    forbidden = [candidate.resolve() for candidate in outside]
+    return [
+        part for part in parts if not any(Path(part).resolve().is_relative_to(candidate) for candidate in forbidden)
+    ]
 
 
 def run(
@@ -66,9 +70,9 @@ def run(
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "its arguments"
         raise Unavailable(f"could not be started: {why}") from None
     try:
-        output, said = process.communicate(timeout=max(0.0, timeout))
+        output, stderr = process.communicate(timeout=max(0.0, timeout))
         if errors is not None:
-            errors.append(said)
+            errors.append(stderr)
     except subprocess.TimeoutExpired:
         raise Unavailable("took too long") from None
     finally:

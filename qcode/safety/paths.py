@@ -27,15 +27,15 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = re.compile(r"[\x1b\x80-\x9f]")
 _KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
 _HEAD = 128
-_identity = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_mtime_ns", "st_ctime_ns")
+_identity = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_ctime_ns")
 _known_without_key: set[tuple[int, ...]] = set()
 """Identities of files with one hard link that do not start like a key.
 
 A ctime cannot be set back, so a changed file has another identity.
 """
 _MAX_KNOWN = 10_000
-_CTIME_GRAIN_NS = 20_000_000
-"""A file that changed this shortly before it was read may change again without a new ctime."""
+_TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
+"""Longest ticks of the clocks of file systems with fractions of a second, and with whole seconds."""
 _UNUSED_NAME = "qcode-unused-name"
 _MIN_NAMES = 4
 """Names in one folder from which on judging the folder first is faster."""
@@ -119,10 +119,10 @@ class PathJudge:
         homes, locked = _spellings((Path(self.home),)), _spellings(ground.read_only)
         self._homes, self._locked = homes, locked
         self.root_spellings = _spellings((ground.root,))
-        self._roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(ground.added))))
+        self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(ground.added))))
         self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
         self._folders: dict[str, Trail] = {}
-        special = (*homes, *locked, *self._roots, *self._own)
+        special = (*homes, *locked, *self.roots, *self._own)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
     def judge(self, path: str, access: Access) -> Verdict:
@@ -159,11 +159,11 @@ class PathJudge:
         except OSError:
             return names
         ordinary = list(filter(protected_paths.is_ordinary_name, names))
-        if not self._special_names.isdisjoint("\n".join(ordinary).casefold().split("\n")):
+        if not self._special_names.isdisjoint(map(str.casefold, ordinary)):
             ordinary = [name for name in ordinary if name.casefold() not in self._special_names]
         try:
             found, infos = _statuses(ordinary, descriptor)
-            if found == names and _known_without_key.issuperset(map(_identity, infos)):
+            if len(found) == len(names) and _known_without_key.issuperset(map(_identity, infos)):
                 return []
             readable = {name for name, info in zip(found, infos, strict=True) if _is_readable(name, info, descriptor)}
         finally:
@@ -190,25 +190,25 @@ class PathJudge:
         is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
         for point in trail.points:
             yield from self._at_point(point, access, is_folder=is_folder)
-        yield from _of_kind(trail, access)
-        yield from _of_existing(trail)
+        yield from _judge_file_kind(trail, access)
+        yield from _judge_existing(trail)
 
     def _at_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-        located = list(self._located(point))
-        inside = [folder for folder in (*self._roots, *self._locked) if protected_paths.is_within(point, folder)]
+        located = list(self._protected_locations(point))
+        inside = [folder for folder in (*self.roots, *self._locked) if protected_paths.is_within(point, folder)]
         if not located and not inside:
             located = [protected_paths.outside(point, self._homes)]
         for place in located:
             yield _pick(place, access)
         folder = max(inside, key=len, default="")
         parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
-        yield from _of_names(parts, access, is_folder=is_folder)
+        yield from _judge_names(parts, access, is_folder=is_folder)
         if access == "write" and inside and not parts:
             yield Verdict("deny", "the workspace folder itself", "path:root")
-        if access == "write" and folder in self._locked and folder not in self._roots:
+        if access == "write" and folder in self._locked and folder not in self.roots:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
-    def _located(self, point: str) -> Iterator[protected_paths.Located]:
+    def _protected_locations(self, point: str) -> Iterator[protected_paths.Located]:
         found = [protected_paths.in_kernel(point)]
         found += [
             protected_paths.in_home(point.removeprefix(home).strip("/"))
@@ -241,7 +241,7 @@ def _refuse_text(path: str) -> str:
     return ""
 
 
-def _of_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
+def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
     """Judge the names of the components below a root, or of a path outside."""
     spelled = [piece.partition(":")[0] for part in parts for piece in part.split("\\")]
     folded = [protected_paths.fold(name) for name in spelled]
@@ -260,7 +260,7 @@ def _of_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Ite
         yield Verdict("ask", "an installed dependency", "path:dependency")
 
 
-def _of_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
+def _judge_file_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
     if trail.info is None or stat.S_ISDIR(trail.info.st_mode):
         return
     if not stat.S_ISREG(trail.info.st_mode):
@@ -271,7 +271,7 @@ def _of_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
         yield Verdict("ask", "the file is read-only", "path:read-only")
 
 
-def _of_existing(trail: Trail) -> Iterator[Verdict]:
+def _judge_existing(trail: Trail) -> Iterator[Verdict]:
     """Judge names that matter only for existing files, or for new files in existing folders."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     called = [point.rsplit("/", 1)[-1] for point in trail.points]
@@ -298,12 +298,18 @@ def _starts_like_a_key(path: str, info: os.stat_result, folder: int | None = Non
         return False
     finally:
         os.close(descriptor)
-    if stat.S_ISREG(opened.st_mode) and opened.st_ctime_ns < begun_ns - _CTIME_GRAIN_NS:
+    if stat.S_ISREG(opened.st_mode) and has_settled(opened, begun_ns):
         if len(_known_without_key) >= _MAX_KNOWN:
             _known_without_key.clear()
         if opened.st_nlink == 1:
             _known_without_key.add(_identity(opened))
     return False
+
+
+def has_settled(info: os.stat_result, now_ns: int) -> bool:
+    """Return whether a change of a file or folder after `now_ns` would give it another ctime."""
+    tick_ns = _COARSE_TICK_NS if info.st_ctime_ns % 1_000_000_000 == 0 else _TICK_NS
+    return info.st_ctime_ns < now_ns - tick_ns
 
 
 def _statuses(names: list[str], folder: int) -> tuple[list[str], list[os.stat_result]]:

@@ -124,7 +124,7 @@ class Policy:
         if isinstance(safety, Runs) and safety.command:
             command = arguments.get(safety.command)
             verdict = self._judge_text(command, "command", self._judge_shell)
-            return self._confined(verdict, command, wants_out=arguments.get(safety.unconfined) is True)
+            return self._with_confinement(verdict, command, wants_out=arguments.get(safety.unconfined) is True)
         if isinstance(safety, Files):
             verdict = self._judge_files(safety, arguments)
         elif isinstance(safety, Fetches) and (safety.url or self.search_url):
@@ -139,7 +139,7 @@ class Policy:
                 verdict = replace(verdict, proposed_rule="")
         return _without_sandbox(verdict) if self.mode == "auto" and not self._holds_workspace else verdict
 
-    def _confined(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
+    def _with_confinement(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
         """Return the verdict on a shell command with the sandbox it runs in.
 
         A command that only reads runs in the read-only sandbox. If it also writes to permitted files, or in auto mode
@@ -232,7 +232,7 @@ class Policy:
             return Verdict("ask", paths, "call:malformed")
         verdicts = [self.judge_file(path, files.access) for path in paths]
         verdict = strictest(verdicts[0], *verdicts[1:])
-        asking = [one for one in verdicts if not one.is_allowed]
+        asking = [found for found in verdicts if not found.is_allowed]
         return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
     def _judge_write(self, points: tuple[str, ...], paths: PathJudge) -> Verdict:
@@ -267,17 +267,21 @@ class Policy:
         commands = [part.command for part in flow.parts]
         if any(word.is_open for command in commands for word in command.words):
             return self._judge_open(command, flow)
-        denied = first_rule(self.rules.deny, "shell", lambda rule: any(reaches(rule, one) for one in commands))
+        denied = first_rule(
+            self.rules.deny, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
+        )
         if denied is not None:
             return ruled(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
-            return self._bypassed(command, flow)
-        asked = first_rule(self.rules.ask, "shell", lambda rule: any(reaches(rule, one) for one in commands))
+            return self._judge_bypassed(command, flow)
+        asked = first_rule(
+            self.rules.ask, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
+        )
         if asked is not None:
             return _PLAN if self.mode == "plan" else ruled(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(flow))
 
-    def _bypassed(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
+    def _judge_bypassed(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
         """Allow a command in bypass mode unless it may write a protected name.
 
         Without a sandbox that protects them, a command that is not known to only read is refused if its text names one
@@ -304,11 +308,11 @@ class Policy:
             if asked.is_allowed:
                 continue
             is_undecided = unclear.rule in ("shell:not-plain", "rule:unclear")
-            rule = self._allowing(part, asked, judge) if is_undecided else None
+            rule = self._allowing_rule(part, asked, judge) if is_undecided else None
             if rule is None or any(word.is_open for word in part.command.words):
                 return replace(unclear, reason=asked.reason, rule=asked.rule) if is_undecided else unclear
             verdict = ruled(rule, "allow")
-        exposed = self._exposed(flow) if verdict != _READS else []
+        exposed = self._sandbox_dependent(flow) if verdict != _READS else []
         return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
 
     def _judge_parts(self, flow: Flow) -> Verdict:
@@ -320,12 +324,12 @@ class Policy:
             verdict = judge.part(part)
             if verdict.is_allowed:
                 continue
-            rule = self._allowing(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
+            rule = self._allowing_rule(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
             if rule is None:
                 left.append((part, verdict))
             used = rule or used
         if used is not None and used.body and not left:
-            left = self._exposed(flow)
+            left = self._sandbox_dependent(flow)
         if not left:
             verdict = _READS if used is None else ruled(used, "allow")
             covers_all = used is not None and not used.body
@@ -341,7 +345,7 @@ class Policy:
         prefix = propose_prefix(parts[0].command) if is_alone else ""
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
         # A secret is the most important reason to ask.
-        verdict = next((one for _, one in left if one.rule == SHELL_PATH), left[0][1])
+        verdict = next((item for _, item in left if item.rule == SHELL_PATH), left[0][1])
         return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
     @property
@@ -358,7 +362,7 @@ class Policy:
             return False
         return any(covers_command(rule, parts[0].command.words) for rule in self.sandboxed)
 
-    def _exposed(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
+    def _sandbox_dependent(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
         """Return the parts that only read as long as a sandbox holds them.
 
         A rule that allows one part of a command lets all of it run without a sandbox.
@@ -368,7 +372,7 @@ class Policy:
         return [
             (part, verdict)
             for part, verdict in verdicts
-            if not verdict.is_allowed and self._allowing(part, verdict, judge) is None
+            if not verdict.is_allowed and self._allowing_rule(part, verdict, judge) is None
         ]
 
     def _judge_of(self, flow: Flow) -> Judge:
@@ -391,18 +395,22 @@ class Policy:
         """Return the strictest of `verdict` and those on the output files. A path that denies a tool may ask here."""
         found = [verdict]
         for word, path in self._outputs(parts):
-            one = self.judge_file(path, "write")
-            is_layer = one.verdict == "deny" and one.rule.startswith("path:") and one.rule not in _PROTECTED
-            decision = "ask" if is_layer or (word.has_glob and one.is_allowed) else one.verdict
-            found.append(Verdict(decision, f"it writes to {word.text}: {one.reason}", one.rule))
+            output_verdict = self.judge_file(path, "write")
+            is_layer = (
+                output_verdict.verdict == "deny"
+                and output_verdict.rule.startswith("path:")
+                and output_verdict.rule not in _PROTECTED
+            )
+            decision = "ask" if is_layer or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
+            found.append(Verdict(decision, f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule))
         return strictest(*found)
 
     def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return `verdict`, or a denial if a part writes to a protected name, in every mode and for every rule."""
         for word, path in self._outputs(parts):
-            one = judge_on(self._ground, path, "write")
-            if one.verdict == "deny" and one.rule in _PROTECTED:
-                return Verdict("deny", f"it writes to {word.text}: {one.reason}", one.rule)
+            output_verdict = judge_on(self._ground, path, "write")
+            if output_verdict.verdict == "deny" and output_verdict.rule in _PROTECTED:
+                return Verdict("deny", f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule)
         return verdict
 
     def _outputs(self, parts: tuple[FlowPart, ...]) -> list[tuple[Word, str]]:
@@ -416,7 +424,7 @@ class Policy:
         complaint = self.probes.syntax(command) if verdict.is_allowed else ""
         return Verdict("ask", complaint, "shell:syntax") if complaint else verdict
 
-    def _allowing(self, part: FlowPart, verdict: Verdict, judge: Judge) -> Rule | None:
+    def _allowing_rule(self, part: FlowPart, verdict: Verdict, judge: Judge) -> Rule | None:
         # A rule is about the workspace folder: the same words below it may run something else.
         if part.folders != {str(self.root)}:
             return None
@@ -444,7 +452,7 @@ class Policy:
             return _RESTRICTED
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
-            return self._bypassed(command, None, why)
+            return self._judge_bypassed(command, None, why)
         every = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         if has_rules or any(rule.kind == "shell" for rule in self.rules.ask):
             # No sandbox holds a rule, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.

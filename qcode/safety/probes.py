@@ -18,7 +18,7 @@ def _unchecked(_: str) -> str:
     return "bash was not asked whether it accepts the command"
 
 
-def _unseen() -> Repository:
+def _unchecked_repository() -> Repository:
     return Repository("the configuration of the repository was not checked")
 
 
@@ -34,13 +34,13 @@ class Probes:
     """
 
     syntax: Callable[[str], str] = _unchecked
-    repository: Callable[[], Repository] = _unseen
+    repository: Callable[[], Repository] = _unchecked_repository
     sandbox: Callable[[], SandboxSupport] = SandboxSupport
     contents: Callable[[], WorkspaceContents] = _unwalked
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class TrackedFiles:
     """The files in the index of git, relative to the top of the work tree."""
 
     files: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class Tracked:
     """Files whose names are protected."""
 
 
-_NO_FILES = Tracked()
+_NO_FILES = TrackedFiles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Repository:
     """Whether git finds a repository. Without one, some commands compare files outside any repository."""
     top: str = ""
     """The absolute path of the work tree, empty if it is not known."""
-    find_tracked: Callable[[], Tracked | None] = lambda: _NO_FILES
+    find_tracked: Callable[[], TrackedFiles | None] = lambda: _NO_FILES
     find_history_secrets: Callable[[], tuple[str, ...] | None] = tuple
     """Files with protected names in commits, the stash and the reflogs. Equal files are listed once."""
     find_linked_folder: Callable[[], str] = str
@@ -100,10 +100,10 @@ class WorkspaceContents:
 
     def secrets_below(self, folder: str) -> tuple[str, ...]:
         """Return the secrets in `folder` and its subfolders."""
-        return _below(self.secrets, folder)
+        return _paths_below(self.secrets, folder)
 
 
-def _below(paths: tuple[str, ...], folder: str) -> tuple[str, ...]:
+def _paths_below(paths: tuple[str, ...], folder: str) -> tuple[str, ...]:
     """Return the part of sorted `paths` that is `folder` or below it."""
     base = folder.rstrip("/")
     first = bisect_left(paths, f"{base}/")

@@ -57,13 +57,13 @@ class Rule:
         is_open = self.words[-1] == _ANY
         wanted = self.words[:-1] if is_open else self.words
         is_long_enough = len(words) >= len(wanted) if is_open else len(words) == len(wanted)
-        return is_long_enough and all(_is_like(want, word) for want, word in zip(wanted, words, strict=False))
+        return is_long_enough and all(_matches_word(want, word) for want, word in zip(wanted, words, strict=False))
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
         """Return whether a path rule covers the absolute, normal `path`; `folds` also compares without case."""
         if not self.body:
             return True
-        pattern, base = self._based(root, home)
+        pattern, base = self._pattern_and_root(root, home)
         if not path.startswith(f"{base.rstrip('/')}/"):
             return False
         below = path[len(base.rstrip("/")) + 1 :]
@@ -80,7 +80,7 @@ class Rule:
         # A tool is called by a name that every provider accepts; a rule may use the name that the server gave it.
         return _NOT_IN_NAMES.sub("_", self.body) == name
 
-    def _based(self, root: str, home: str) -> tuple[str, str]:
+    def _pattern_and_root(self, root: str, home: str) -> tuple[str, str]:
         if self.body.startswith("~/"):
             return self.body[1:], home
         if self.body.startswith("/"):
@@ -111,14 +111,14 @@ def parse_rule(text: str) -> Rule:
     kind, bracket, rest = rule.partition("(")
     if kind not in KINDS:
         hint = "edit(...) covers every tool that changes files" if kind in ("write", "apply_patch") else _names()
-        raise _bad(text, 0, f"{kind!r} is not a kind of rule; {hint}")
+        raise _invalid_rule(text, 0, f"{kind!r} is not a kind of rule; {hint}")
     if not bracket:
         return Rule(kind, "", rule)
     if not rest.endswith(")"):
-        raise _bad(text, len(text.rstrip()), "the closing bracket is missing")
+        raise _invalid_rule(text, len(text.rstrip()), "the closing bracket is missing")
     body, at = rest[:-1].strip(), text.index("(") + 1
     if not body:
-        raise _bad(text, at, f"the brackets are empty; {kind} alone covers everything")
+        raise _invalid_rule(text, at, f"the brackets are empty; {kind} alone covers everything")
     if body == "*" or (body == "**" and kind in ("edit", "read")):
         return Rule(kind, "", rule)
     if kind == "shell":
@@ -133,29 +133,31 @@ def _words_of(text: str, body: str, at: int) -> tuple[Word, ...]:
     try:
         words = split_words(body)
     except NotPlain as found:
-        raise _bad(text, at, f"{found}; a shell rule is one plain command, with special characters quoted") from None
+        raise _invalid_rule(
+            text, at, f"{found}; a shell rule is one plain command, with special characters quoted"
+        ) from None
     if words[0].has_glob:
-        raise _bad(text, at, "the name of the program must be written out")
+        raise _invalid_rule(text, at, "the name of the program must be written out")
     return words
 
 
 def _check_body(text: str, kind: str, body: str, at: int) -> None:
     if kind == "fetch" and _HOST.fullmatch(body) is None:
-        raise _bad(text, at, "a host such as docs.python.org, *.python.org or localhost:8000 is expected")
+        raise _invalid_rule(text, at, "a host such as docs.python.org, *.python.org or localhost:8000 is expected")
     if kind == "mcp" and _TOOL.fullmatch(body) is None:
-        raise _bad(text, at, "server/tool or server/* is expected")
+        raise _invalid_rule(text, at, "server/tool or server/* is expected")
     if kind in ("edit", "read"):
         if body.startswith(("!", "#")):
-            raise _bad(text, at, f"a pattern cannot start with {body[0]!r}")
+            raise _invalid_rule(text, at, f"a pattern cannot start with {body[0]!r}")
         if ".." in body.split("/"):
-            raise _bad(text, at + body.index(".."), "a pattern cannot contain '..'")
+            raise _invalid_rule(text, at + body.index(".."), "a pattern cannot contain '..'")
         try:
             _is_covered(body, "x")
         except ValueError:
-            raise _bad(text, at, "the pattern is not valid") from None
+            raise _invalid_rule(text, at, "the pattern is not valid") from None
 
 
-def _bad(text: str, position: int, what: str) -> ValueError:
+def _invalid_rule(text: str, position: int, what: str) -> ValueError:
     return ValueError(f"invalid rule {text!r} at position {position + 1}: {what}")
 
 
@@ -163,7 +165,7 @@ def _names() -> str:
     return f"there are {', '.join(KINDS)}"
 
 
-def _is_like(want: Word, word: Word) -> bool:
+def _matches_word(want: Word, word: Word) -> bool:
     if not want.has_glob:
         return want.text == word.text and want.is_home == word.is_home
     pattern = re.escape(want.text).replace(r"\*", ".*").replace(r"\?", ".")
@@ -367,8 +369,8 @@ def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) ->
 
     A rule is also invalid if one of its examples does not match it.
     """
-    allowing = tuple(_read_rule(one, allows=True) for one in allow)
-    return Rules(allowing, *(tuple(_read_rule(one, allows=False) for one in written) for written in (ask, deny)))
+    allowing = tuple(_read_rule(rule, allows=True) for rule in allow)
+    return Rules(allowing, *(tuple(_read_rule(rule, allows=False) for rule in rules) for rules in (ask, deny)))
 
 
 def _read_rule(written: str | WrittenRule, *, allows: bool) -> Rule:
@@ -478,7 +480,7 @@ def propose_prefix(command: SimpleCommand) -> str:
     if command.inputs or command.outputs or any(word.has_glob or word.is_home for word in command.words):
         return ""
     words = tuple(word.text for word in command.words)
-    runner = next((one for one in _TEST_RUNNERS if words[: len(one)] == one), None)
+    runner = next((known for known in _TEST_RUNNERS if words[: len(known)] == known), None)
     return f"shell({' '.join(runner)} *)" if runner is not None else ""
 
 

@@ -53,10 +53,10 @@ class BoundedMatcher(SequenceMatcher[_T]):
     def get_matching_blocks(self) -> list[Match]:
         """Return the ranges that are equal in both sequences, in order, followed by an empty one."""
         if self._blocks is None:
-            self._blocks = [*self._found(), Match(len(self._a), len(self._b), 0)]
+            self._blocks = [*self._matching_blocks(), Match(len(self._a), len(self._b), 0)]
         return self._blocks
 
-    def _found(self) -> list[Match]:
+    def _matching_blocks(self) -> list[Match]:
         places: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
         costs = [0, *accumulate(1 + len(places.get(element, ())) for element in self._a)]
         pending: list[_Range] = [(0, len(self._a), 0, len(self._b))]
@@ -322,7 +322,7 @@ def parse_patch(text: str) -> tuple[Section, ...]:
 
 def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
     """Return the sections of a patch with the lines of each as text. Raise `PatchError` if `text` is not a patch."""
-    lines = _inside(text)
+    lines = _patch_body(text)
     sections: list[tuple[Section, str]] = []
     at = 0
     while at < len(lines):
@@ -343,7 +343,7 @@ def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
     return tuple(sections)
 
 
-def _inside(text: str) -> list[str]:
+def _patch_body(text: str) -> list[str]:
     """Return the lines between the first and last line of a patch, without a code fence or shell command around it."""
     text = text.replace("\r\n", "\n").strip()
     text = (unfenced(text) or text).strip()
@@ -452,19 +452,19 @@ def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
 
     The lines of each hunk are counted, so no line of a file can pass for a header.
     """
-    return "\n".join(_masked(diff.split("\n"), is_secret))
+    return "\n".join(_mask_lines(diff.split("\n"), is_secret))
 
 
-def _masked(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[str]:
+def _mask_lines(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[str]:
     hides = False
     for line in diff_lines(lines):
         file = _FILE.match(line.text) if line.kind == "outside" else None
         if file is not None:
             hides = (hides and line.text.startswith("+++")) or is_secret(file[1])
-        yield _hidden(line.text) if hides and line.kind in ("remove", "same") else line.text
+        yield _mask_line(line.text) if hides and line.kind in ("remove", "same") else line.text
 
 
-def _hidden(line: str) -> str:
+def _mask_line(line: str) -> str:
     if not line[1:].strip():
         return line
     named = _NAMED.fullmatch(line[1:])

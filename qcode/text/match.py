@@ -129,7 +129,7 @@ class FuzzySearch:
             if rank is not None:
                 ranked[at] = rank - _RECENT_BONUS
         wanted = limit + len(ranked) + 1
-        for rank, hits in self._tiers(words):
+        for rank, hits in self._matches_by_rank(words):
             if len(ranked) >= wanted:
                 break
             for at in islice(hits, wanted):
@@ -146,7 +146,7 @@ class FuzzySearch:
         # A letter whose lower case is longer would shift the marks.
         return FileMatch(path, _marks(lower, words) if len(lower) == len(path) else ())
 
-    def _tiers(self, words: str) -> Iterator[tuple[int, Iterable[int]]]:
+    def _matches_by_rank(self, words: str) -> Iterator[tuple[int, Iterable[int]]]:
         """Yield the matches of each rank, best first; a match of an earlier rank may appear again."""
         catalog = self._catalog
         names, lower = catalog.names, catalog.lower
@@ -159,12 +159,12 @@ class FuzzySearch:
             yield 1, (at for at, place in inside if _is_start(names.texts[at], place))
             yield 2, (at for at, _ in names.having(words))
         yield 3, (at for at, _ in lower.having(words))
-        pool, scattered = self._narrowed(words), _scattered(words).search
+        pool, scattered = self._narrow(words), _scattered_pattern(words).search
         if "/" not in words:
             yield 4, (at for at in pool if scattered(names.texts[at]))
         yield 5, (at for at in pool if scattered(lower.texts[at]))
 
-    def _narrowed(self, words: str) -> Sequence[int]:
+    def _narrow(self, words: str) -> Sequence[int]:
         """Return the paths that have every letter of `words`; a longer query narrows the result of the shorter one."""
         if not (self._query and words.startswith(self._query)):
             self._pool = range(len(self._catalog.paths))
@@ -179,7 +179,7 @@ class FuzzySearch:
 
 def _rank(name: str, path: str, words: str) -> int | None:
     """Return the rank of one path, as used by `FuzzySearch`; None if it does not match."""
-    has_folder, scattered = "/" in words, _scattered(words).search
+    has_folder, scattered = "/" in words, _scattered_pattern(words).search
     tests: tuple[Callable[[], object], ...] = (
         lambda: path.startswith(words) if has_folder else name.startswith(words),
         lambda: f"/{words}" in path if has_folder else words in name and _is_start(name, name.find(words)),
@@ -207,9 +207,9 @@ def _mask(text: str, known: dict[str, int]) -> int:
     return found
 
 
-def _scattered(words: str) -> re.Pattern[str]:
+def _scattered_pattern(words: str) -> re.Pattern[str]:
     """Return a pattern for the letters of `words` in order, with anything between them; it never backtracks."""
-    rest = "".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in words[1:])
+    rest = "".join(f"[^{re.escape(word)}]*{re.escape(word)}" for word in words[1:])
     return re.compile(re.escape(words[0]) + rest)
 
 
@@ -253,7 +253,7 @@ def match(query: str, text: str) -> Match | None:
     places: set[int] = set()
     folded = fold(text)
     for word in fold(query).split():
-        found = _in_one_piece(word, folded) or _in_order(word, folded)
+        found = _in_one_piece(word, folded) or _match_in_order(word, folded)
         if found is None:
             return None
         score += found.score
@@ -277,7 +277,9 @@ def rank(query: str, texts: Iterable[Sequence[str]]) -> list[int]:
 def fold(text: str) -> str:
     """Return `text` in lower case with the same length, so that indexes stay valid."""
     lower = text.lower()
-    return lower if len(lower) == len(text) else "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
+    return (
+        lower if len(lower) == len(text) else "".join(char if len(char.lower()) != 1 else char.lower() for char in text)
+    )
 
 
 def _score(query: str, parts: Sequence[str]) -> int | None:
@@ -304,7 +306,7 @@ def _in_one_piece(word: str, text: str) -> Match | None:
     return Match(score, tuple(range(best, best + len(word))))
 
 
-def _in_order(word: str, text: str) -> Match | None:
+def _match_in_order(word: str, text: str) -> Match | None:
     """Match the letters in order, preferring a letter at the start of a word if the rest still fits after it."""
     latest = _latest_places(word, text)
     if latest is None:
@@ -364,4 +366,4 @@ def most_alike(name: str, names: Iterable[str]) -> str:
     """Return the one of `names`, of which there is at least one, that is most like `name`, however little that is."""
     from difflib import SequenceMatcher
 
-    return max(names, key=lambda one: SequenceMatcher(None, name, one).ratio())
+    return max(names, key=lambda text: SequenceMatcher(None, name, text).ratio())

@@ -69,27 +69,27 @@ def check(spec: ToolSpec, arguments: JsonObject) -> Arguments:
     return Arguments(_object(spec.name, "", arguments, spec.parameters))
 
 
-def _object(tool: str, inside: str, given: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
+def _object(tool: str, inside: str, arguments: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
     """Check an object; `inside` is its path in the arguments, empty for the arguments themselves."""
     properties = schema.get("properties")
     assert isinstance(properties, dict)
     names = schema.get("required", [])
     required = [str(name) for name in names] if isinstance(names, list) else []
     values: JsonObject = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         described = properties.get(name)
         if not isinstance(described, dict):
             from qcode.text.match import nearest
 
             near = nearest(name, properties)
             hint = f"; did you mean {near!r}?" if near else ""
-            raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected(required, properties)}")
+            raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected_text(required, properties)}")
         if value is None and name not in required:
             continue
         values[name] = _checked(tool, inside + name, value, described)
     missing = [name for name in required if name not in values]
     if missing:
-        raise Refused(f"{tool}: missing argument {inside + missing[0]!r} {_expected(required, properties)}")
+        raise Refused(f"{tool}: missing argument {inside + missing[0]!r} {_expected_text(required, properties)}")
     return values
 
 
@@ -144,7 +144,7 @@ def _decoded(text: str) -> Json:
     return value
 
 
-def _expected(required: list[str], properties: JsonObject) -> str:
+def _expected_text(required: list[str], properties: JsonObject) -> str:
     parts = []
     for name, schema in properties.items():
         kind = schema.get("type", "string") if isinstance(schema, dict) else "string"

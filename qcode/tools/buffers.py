@@ -57,7 +57,7 @@ class Buffers:
         except Refused:
             return loaded
         text = self._source.text_of(path)
-        known = self._known(path)
+        known = self._known_file(path)
         on_disk, is_changed = _digest(document.text), known.disk not in (b"", loaded.snapshot.digest)
         known.disk = loaded.snapshot.digest
         if on_disk not in known.stale:
@@ -80,7 +80,7 @@ class Buffers:
 
     def note_write(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
         """Record what qcode wrote: the editor may show the text before it for a while."""
-        known = self._known(path)
+        known = self._known_file(path)
         known.disk = snapshot.digest
         try:
             known.stale.append(_digest(text_file.decode(data, path.name).text))
@@ -95,7 +95,7 @@ class Buffers:
                 "Nothing was changed"
             )
 
-    def _known(self, path: Path) -> _File:
+    def _known_file(self, path: Path) -> _File:
         known = self._files.setdefault(path, _File())
         self._files.move_to_end(path)
         while len(self._files) > _MAX_FILES:

@@ -64,7 +64,7 @@ class AskUser:
             checked = check(self.spec, arguments)
             question = checked.text("question").strip()
             choices = tuple(
-                Choice(one.text("label").strip(), one.text("detail").strip()) for one in checked.objects("choices")
+                Choice(item.text("label").strip(), item.text("detail").strip()) for item in checked.objects("choices")
             )
             labels = [choice.label for choice in choices]
             if not question or not all(labels):
@@ -210,8 +210,8 @@ class Todo:
 def todo_items(arguments: JsonObject) -> tuple[TodoItem, ...]:
     """Return the to-do list in the arguments of a call. Raise `Refused` if it is invalid."""
     items = tuple(
-        TodoItem(" ".join(one.text("task").split()), cast("State", one.text("state")))
-        for one in check(Todo.spec, arguments).objects("items")
+        TodoItem(" ".join(item.text("task").split()), cast("State", item.text("state")))
+        for item in check(Todo.spec, arguments).objects("items")
     )
     if not all(item.task for item in items):
         raise Refused("todo: the task of an item is empty")

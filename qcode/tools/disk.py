@@ -61,7 +61,7 @@ def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) ->
     If the body raises, folders that were made are removed again as far as they are empty.
     """
     with contextlib.ExitStack() as opened:
-        descriptor = _opened(opened, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        descriptor = _close_later(opened, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         made: list[tuple[int, str]] = []
         try:
             for part in parts:
@@ -70,7 +70,7 @@ def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) ->
                         os.mkdir(part, dir_fd=descriptor)
                         made.append((descriptor, part))
                 flags = os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW
-                descriptor = _opened(opened, os.open(part, flags, dir_fd=descriptor))
+                descriptor = _close_later(opened, os.open(part, flags, dir_fd=descriptor))
             yield descriptor
         except BaseException:
             for above, part in reversed(made):
@@ -79,7 +79,7 @@ def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) ->
             raise
 
 
-def _opened(stack: contextlib.ExitStack, descriptor: int) -> int:
+def _close_later(stack: contextlib.ExitStack, descriptor: int) -> int:
     stack.callback(os.close, descriptor)
     return descriptor
 

@@ -64,7 +64,7 @@ class Job:
     def take(self, data: bytes) -> None:
         """Add output: the latest is kept in memory, and all of it in the file, up to a limit."""
         text = self._decoder.decode(data)
-        self._remember(text)
+        self._append_output(text)
         self.unread += text
         self.changed.set()
         excess = len(self.unread) - self.limit
@@ -94,7 +94,7 @@ class Job:
         where = f"; all of it is in {self.path}" if self.path is not None else ""
         return f"[... {dropped:,} characters omitted{where} ...]\n{text}" if dropped else text
 
-    def _remember(self, text: str) -> None:
+    def _append_output(self, text: str) -> None:
         self.recent = (self.recent + text)[-self.limit :]
         self.total += len(text)
 
@@ -106,7 +106,7 @@ class Job:
             except OSError:
                 self.close()
         self._stored = len(whole)
-        self._remember(whole.decode("utf-8", "replace"))
+        self._append_output(whole.decode("utf-8", "replace"))
         self._decoder.decode(half)
 
     def open(self) -> None:

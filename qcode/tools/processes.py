@@ -104,13 +104,13 @@ async def start_program(
         finally:
             # After any failure nothing runs, and the caller must not wait.
             if process is None:
-                _tell(loop, started.set_exception, failure)
+                _set_result(loop, started.set_exception, failure)
         if process is None:
             return
-        _tell(loop, started.set_result, process.pid)
+        _set_result(loop, started.set_result, process.pid)
         code = process.wait()
         with _collection.paused():
-            _tell(loop, exit_code.set_result, code)
+            _set_result(loop, exit_code.set_result, code)
 
     try:
         threading.Thread(target=run, name="qcode-program", daemon=True).start()
@@ -208,7 +208,7 @@ def _keep_from_programs() -> None:
                 os.set_inheritable(int(name), False)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[[ValueT], object], value: ValueT) -> None:
+def _set_result(loop: asyncio.AbstractEventLoop, settle: Callable[[ValueT], object], value: ValueT) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed already
         loop.call_soon_threadsafe(settle, value)
 
@@ -278,10 +278,10 @@ async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -
         await asyncio.wait_for(is_drained.wait(), _OUTPUT_GRACE_S)
     except TimeoutError:
         had_leftovers = True
-    return ProcessExit(exit_code, had_leftovers=had_leftovers or await _stays(process.pid))
+    return ProcessExit(exit_code, had_leftovers=had_leftovers or await _still_runs(process.pid))
 
 
-async def _stays(group: int) -> bool:
+async def _still_runs(group: int) -> bool:
     """Return whether a group still has members after a grace period, in which bwrap's own processes exit."""
     waited = 0.0
     while _has_members(group):
@@ -399,7 +399,7 @@ class SideProcess:
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
-    def run(self, program: Path, arguments: Sequence[str], given: bytes, limit_s: float) -> Printed:
+    def run(self, program: Path, arguments: Sequence[str], stdin_data: bytes, limit_s: float) -> Printed:
         """Run the Python program `program` and return the complete lines that it prints."""
         with self._lock:
             if self._is_stopped:
@@ -414,12 +414,12 @@ class SideProcess:
         failure = ""
         with process:
             try:
-                printed, errors = process.communicate(given, limit_s)
+                printed, errors = process.communicate(stdin_data, limit_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 printed, errors = process.communicate()
                 failure = f"it took longer than {limit_s:g} s"
         if process.returncode != 0 and not failure:
-            said = errors.decode("utf-8", "replace").strip().split("\n")[-1]
-            failure = said or f"it was ended by signal {-process.returncode}"
+            last_error = errors.decode("utf-8", "replace").strip().split("\n")[-1]
+            failure = last_error or f"it was ended by signal {-process.returncode}"
         return Printed(printed.decode("utf-8", "replace").split("\n")[:-1], failure)

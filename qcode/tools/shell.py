@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -92,7 +92,7 @@ class Shell:
             command = _command_of(checked)
         except Refused as refused:
             return Preview("Run a command?", "", str(refused))
-        how = ", ".join(_ways(checked))
+        how = ", ".join(_run_options(checked))
         return Preview(f"Run this command {how}".rstrip() + "?", visible_lines(command), how=how)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
@@ -115,7 +115,7 @@ class Shell:
             return failed(str(refused))
 
 
-def _ways(arguments: Arguments) -> Iterator[str]:
+def _run_options(arguments: Arguments) -> Iterator[str]:
     """Yield a description of each argument, other than the command, that changes how the call runs."""
     if arguments.flag("unconfined"):
         yield "outside the sandbox"
@@ -152,7 +152,7 @@ def _start(
         scratch=workspace.scratch,
         limit=context.max_output_chars,
     )
-    return started(job, context.output)
+    return started(job)
 
 
 async def _run(
@@ -222,7 +222,7 @@ _LIVE_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
+class WaitResult:
     """The result of waiting. `text` is the output for the model; `ended` is None if `job` continues the command."""
 
     text: str
@@ -239,7 +239,7 @@ async def wait_for(
     environment: Mapping[str, str],
     scratch: Path,
     context: ToolContext,
-) -> Waited:
+) -> WaitResult:
     """Run a command and wait for it. Cancelling ends it and all its processes. Raise `OSError` if it cannot start.
 
     A command that moves to the background has no time limit any more, and all its output is in the job's file.
@@ -264,8 +264,8 @@ async def wait_for(
             limit.move(MAX_JOB_S)
             whole, half = collector.so_far()
             job = context.jobs.adopt(command, program, whole, half, scratch=scratch, limit=context.max_output_chars)
-            return Waited(collector.close(), job=job)
-        return Waited(text=collector.close(), ended=program.result())
+            return WaitResult(collector.close(), job=job)
+        return WaitResult(text=collector.close(), ended=program.result())
     finally:
         showing.cancel()
         collector.close()
@@ -274,7 +274,7 @@ async def wait_for(
 
 async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> bool:
     """Wait until the program has ended; return False if the user moves it to the background before that."""
-    asked = asyncio.ensure_future(_asked(context))
+    asked = asyncio.ensure_future(_background_requested(context))
     try:
         await asyncio.wait({program, asked}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
@@ -290,7 +290,7 @@ async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> 
     return program.done()
 
 
-async def _asked(context: ToolContext) -> None:
+async def _background_requested(context: ToolContext) -> None:
     """Return when the user asks for the background; never return if there is no background."""
     if context.background_requested is None or context.jobs is None:
         await asyncio.Event().wait()
@@ -352,18 +352,18 @@ class JobsTool:
                 case "list":
                     return ToolOutcome("\n".join(map(_line, jobs.all)), summary=_count(jobs))
                 case "stop":
-                    job = _named(jobs, checked)
+                    job = _named_job(jobs, checked)
                     await jobs.stop(job)
                     return ToolOutcome(
                         f"{job.read()}\n[{_line(job)}]".lstrip("\n"), summary=f"job {job.number} {job.state}"
                     )
                 case _:
-                    return await _read(_named(jobs, checked), checked.number("wait_s", 0))
+                    return await _read(_named_job(jobs, checked), checked.number("wait_s", 0))
         except Refused as refused:
             return failed(f"jobs: {refused}")
 
 
-def _named(jobs: Jobs, arguments: Arguments) -> Job:
+def _named_job(jobs: Jobs, arguments: Arguments) -> Job:
     if not arguments.has("job"):
         raise Refused("name the job by its number")
     return jobs.find(arguments.integer("job", 0))
@@ -385,13 +385,15 @@ def _count(jobs: Jobs) -> str:
     return f"{len(jobs.running)} of {len(jobs.all)} running"
 
 
-def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:
+def started(job: Job) -> ToolOutcome:
     """Return the result of a call that started a background command."""
     where = f" Its output is kept in {job.path}." if job.path is not None else ""
     text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{where}"
-    shown = f"job {job.number} runs in the background\n"
-    output(shown)
-    return ToolOutcome(text, summary=f"job {job.number}", shown=shown)
+    return ToolOutcome(text, summary=_in_background(job), shown="")
+
+
+def _in_background(job: Job) -> str:
+    return f"running in the background (job {job.number})"
 
 
 def left_behind(job: Job, text: str) -> ToolOutcome:
@@ -402,4 +404,4 @@ def left_behind(job: Job, text: str) -> ToolOutcome:
         f"(read, {job.number}).{where}]"
     )
     body = text.removesuffix("\n") if text.strip() else "[no output so far]"
-    return ToolOutcome(f"{body}\n{note}", summary=f"running in the background (job {job.number})", shown=text)
+    return ToolOutcome(f"{body}\n{note}", summary=_in_background(job), shown=text)

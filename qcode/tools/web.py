@@ -250,8 +250,8 @@ def _proxy(target: RequestTarget) -> str | None:
     proxies = getproxies()
     if target.host in ("localhost", "127.0.0.1", "[::1]") or proxy_bypass(target.host):
         return None
-    given = proxies.get(target.scheme) or proxies.get("all")
-    return given if not given or "://" in given else f"http://{given}"
+    proxy = proxies.get(target.scheme) or proxies.get("all")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 def _reason(error: Exception) -> str:

@@ -74,12 +74,12 @@ class ChangeRecorder(Protocol):
         ...
 
 
-class _Unrecorded:
+class _NoRecorder:
     def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
         return nullcontext()
 
 
-UNRECORDED: ChangeRecorder = _Unrecorded()
+UNRECORDED: ChangeRecorder = _NoRecorder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Workspace:
         real = Path(os.path.realpath(self._anchored(path)))
         place = self._place(real)
         if place is None or (access == "write" and place.base in (self._scratch, *self._shown)):
-            raise Refused(f"{shown} is outside the workspace; only files below {self._bases()} can be used")
+            raise Refused(f"{shown} is outside the workspace; only files below {self._folder_names()} can be used")
         if access == "write":
             _refuse_write(place, shown, path)
         self._check(path, access, real, shown)
@@ -309,10 +309,10 @@ class Workspace:
                     self._perform(step)
                     done.append(step)
             except BaseException as failure:
-                left = [one.place.shown for one in reversed(done) if not self._take_back(one)]
+                left = [change.place.shown for change in reversed(done) if not self._take_back(change)]
                 if isinstance(failure, OSError):
-                    told = "Nothing was changed" if not left else f"Not undone: {', '.join(left)}"
-                    raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {told}") from None
+                    outcome = "Nothing was changed" if not left else f"Not undone: {', '.join(left)}"
+                    raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {outcome}") from None
                 raise
 
     def _perform(self, step: FileChange) -> None:
@@ -381,7 +381,7 @@ class Workspace:
                 return WorkspacePath(base, real.relative_to(base).parts, self._name(real), self.show(real))
         return None
 
-    def _bases(self) -> str:
+    def _folder_names(self) -> str:
         return " or ".join(str(folder) for folder in (self.root, *self.added))
 
 
@@ -398,7 +398,7 @@ _SHOWN_DIFF = 40
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
+class _SeenFile:
     snapshot: Snapshot
     packed: bytes | None
 
@@ -407,7 +407,7 @@ class SeenFiles:
     """The files as the model last saw or wrote them. The latest texts are kept to show differences."""
 
     def __init__(self) -> None:
-        self._sights: dict[Path, _Sight] = {}
+        self._sights: dict[Path, _SeenFile] = {}
         self._kept = 0
 
     def knows(self, path: Path) -> bool:
@@ -416,12 +416,12 @@ class SeenFiles:
     def put(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
         self.forget(path)
         packed = zlib.compress(data, 1) if len(data) <= _MAX_KEPT_BYTES else None
-        self._sights[path] = _Sight(snapshot, packed)
+        self._sights[path] = _SeenFile(snapshot, packed)
         self._kept += len(packed or b"")
         for old, sight in tuple(self._sights.items()):
             if self._kept <= _KEPT_IN_ALL:
                 break
-            self._sights[old] = _Sight(sight.snapshot, None)
+            self._sights[old] = _SeenFile(sight.snapshot, None)
             self._kept -= len(sight.packed or b"")
 
     def forget(self, path: Path) -> None:
@@ -482,11 +482,11 @@ def sweep_scratch(now: float | None = None) -> int:
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(SCRATCH_PREFIX):
-                count += _swept(entry, now)
+                count += _remove_if_stale(entry, now)
     return count
 
 
-def _swept(entry: os.DirEntry[str], now: float) -> bool:
+def _remove_if_stale(entry: os.DirEntry[str], now: float) -> bool:
     try:
         info = entry.stat(follow_symlinks=False)
         is_ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o077

@@ -237,7 +237,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             clock=clock,
             leave=self._begin_leaving,
             copy=self._copy,
-            lend=self._lend,
+            lend=self._suspend_terminal,
             apply=self._apply,
             try_theme=self.apply_theme,
         )
@@ -322,8 +322,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         conversation, totals = self.agent.conversation if self.is_ready else None, self.parts.status.status
         if conversation is None or not conversation.messages:
             return ""
-        replies = (said.text for said in reversed(conversation.messages) if said.role == "assistant" and said.text)
-        reply = next(replies, "") if self.context.settings.ui.keep_last_reply else ""
+        replies = (stored.text for stored in reversed(conversation.messages) if stored.role == "assistant")
+        reply = next(filter(None, replies), "") if self.context.settings.ui.keep_last_reply else ""
         seconds = self.options.clock() - self._started
         return farewell(seconds, totals.tokens, cost_total_text(totals), reply, can_resume=bool(self._kept_session()))
 
@@ -335,7 +335,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         if not self.is_headless:
-            driver.on_signals(self._leave_at)
+            driver.on_signals(self._leave_on_signal)
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
@@ -528,7 +528,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if is_mounted(self) and not is_closing(self):
             self.call_later(work)
 
-    def _leave_at(self, number: int) -> None:
+    def _leave_on_signal(self, number: int) -> None:
         """Leave on a signal, except on Ctrl+C while another program has the terminal."""
         if not (self._is_lent and number == signal.SIGINT):
             from qcode.agent.outcomes import signal_code

@@ -36,10 +36,10 @@ def unwrapped(failure: Exception) -> Exception:
     return inner if isinstance(inner, Exception) else failure
 
 
-def crash_text(said: str, session_id: str) -> str:
+def crash_text(text: str, session_id: str) -> str:
     """Return the text for the terminal after a crash of the app. `session_id` is empty if no session was stored."""
     going_on = f"To resume this session: qcode -r {session_id}\n" if session_id else ""
-    return f"qcode stopped: {said}\n{going_on}"
+    return f"qcode stopped: {text}\n{going_on}"
 
 
 class Failures:
@@ -91,8 +91,8 @@ class Failures:
         loop = asyncio.get_running_loop()
         before, before_loop = threading.excepthook, loop.get_exception_handler()
 
-        def thread_failed(given: threading.ExceptHookArgs) -> None:
-            failure = given.exc_value
+        def thread_failed(args: threading.ExceptHookArgs) -> None:
+            failure = args.exc_value
             if failure is not None:
                 in_app(lambda: self.show(failure))
 

@@ -183,7 +183,7 @@ class LinearApp:
 
     async def run(self) -> int:
         """Run until the user quits; return the exit code."""
-        self._greet()
+        self._show_start()
         first_prompt = self.agent.context.options.prompt or ""
         if first_prompt.strip():
             self.view.add_user(first_prompt)
@@ -247,10 +247,10 @@ class LinearApp:
     def take_steering(self, text: str) -> None:
         self.view.add_user(text)
 
-    def _greet(self) -> None:
+    def _show_start(self) -> None:
         first, *rest = self._welcome.lines()
-        told = [line for line in rest if line and not line.startswith("·")]
-        self.say("\n".join([first, *told, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
+        lines = [line for line in rest if line and not line.startswith("·")]
+        self.say("\n".join([first, *lines, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
         if self.agent.conversation.mode == "bypass":
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
         for notice in self._notices:
@@ -335,8 +335,8 @@ class LinearApp:
         """Print the changes to the model's list; its card only shows that there was a call."""
         items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
         if items is not None:
-            if told := changes(self.todos, items):
-                self.say(f"Todos: {told}")
+            if text := changes(self.todos, items):
+                self.say(f"Todos: {text}")
             self.todos = items
 
     async def _answer(self, approval: TurnApproval) -> None:
@@ -354,10 +354,10 @@ class LinearApp:
             is_of_model = isinstance(approval, Question) and not approval.server
             question = question_line(approval) if is_of_model else asked_by(approval)
             risk = risk_line(detail) if form.format == "command" else ""
-            told = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
+            context = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
             draft = approval.draft if isinstance(approval, ToolApproval) else None
             choices += [_EDIT_LINE] if draft is not None else []
-            self.say("\n".join([f"Question: {question}", detail, *told, *choices]))
+            self.say("\n".join([f"Question: {question}", detail, *context, *choices]))
             decision = await self._decide(form, draft)
         self.withdraw(approval.id)
         if decision == Allow("trust"):
@@ -376,11 +376,11 @@ class LinearApp:
             option = option_of(typed, options)
             if option is not None:
                 return option
-            if typed == EDIT_LETTER and draft is not None and (revised := await self._edited(draft)) is not None:
+            if typed == EDIT_LETTER and draft is not None and (revised := await self._edit_call(draft)) is not None:
                 return revised
         return None
 
-    async def _edited(self, draft: Draft) -> Revise | None:
+    async def _edit_call(self, draft: Draft) -> Revise | None:
         """Let the user edit a call in their editor; None if it stays as it is."""
         from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
 
@@ -398,13 +398,13 @@ class LinearApp:
         option = await self._choose(form.options, draft)
         if isinstance(option, Option) and option.warning:
             confirmation = confirming(option, form)
-            choices = [choice_line(number, one) for number, one in enumerate(confirmation.options, 1)]
+            choices = [choice_line(number, choice) for number, choice in enumerate(confirmation.options, 1)]
             self.say("\n".join([confirmation.why, *choices]))
             option = await self._choose(confirmation.options)
         if isinstance(option, Revise):
             return option
         if option is BACK:
-            choices = [choice_line(number, one) for number, one in enumerate(form.options, 1)]
+            choices = [choice_line(number, choice) for number, choice in enumerate(form.options, 1)]
             self.say("\n".join(choices))
             return await self._decide(form, draft)
         if option is None:
@@ -496,7 +496,7 @@ class LineTerminal:
     def watching(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
         """End `run_until_signal` with 143 when one of the signals arrives."""
         for number in numbers:
-            self._loop.add_signal_handler(number, self._end_with, ExitCode.TERMINATED)
+            self._loop.add_signal_handler(number, self._set_exit_code, ExitCode.TERMINATED)
         try:
             yield
         finally:
@@ -514,7 +514,7 @@ class LineTerminal:
             await task
         return self._told.result()
 
-    def _end_with(self, code: int) -> None:
+    def _set_exit_code(self, code: int) -> None:
         if not self._told.done():
             self._told.set_result(code)
 
@@ -524,7 +524,7 @@ class LineTerminal:
             return
         now = self._loop.time()
         if now - self._pressed <= _AGAIN_SECONDS:
-            self._end_with(0)
+            self._set_exit_code(0)
         self._pressed = now
         self.say(self._leaving_note())
 

@@ -79,7 +79,7 @@ class ModelUse:
         """
         talk = self._conversation
         if effort != self._wanted:
-            self._keep(effort)
+            self._save_effort(effort)
             if name == talk.model:
                 talk.effort = effort if talk.thinks else None
                 self._shown()
@@ -88,7 +88,7 @@ class ModelUse:
         if name != talk.model:
             self.use(name)
 
-    def _keep(self, effort: Effort | None) -> None:
+    def _save_effort(self, effort: Effort | None) -> None:
         self._wanted = effort
         self._models.keep_effort(effort)
 
@@ -96,7 +96,7 @@ class ModelUse:
         """Set the effort from the next turn on; None restores the model's default."""
         talk = self._conversation
         talk.effort = effort
-        self._keep(effort)
+        self._save_effort(effort)
         self._shown()
         if effort is not None and not talk.thinks:
             self._say(

@@ -275,7 +275,7 @@ class Presenter:
             self._open_cards[event.call_id] = None
         self._writing_cards[event.call_id] = None
         self._transcript.update_card(event.call_id, CardUpdate(state="writing", argument=size))
-        self._set_activity(f"preparing {one_line(event.name, 40)}")
+        self._set_activity(f"preparing {_call_name(event.name)}")
 
     def _show_retry(self, event: Retry) -> None:
         if event.is_continuation:
@@ -344,7 +344,7 @@ class Presenter:
         self._card(event.call, "running")
         if event.is_backgroundable and self.background_key:
             self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
-        self._set_activity(f"running {one_line(event.call.name, 40)}")
+        self._set_activity(f"running {_call_name(event.call.name)}")
 
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
@@ -394,7 +394,6 @@ class Presenter:
         self._status.show_activity(None)
         if is_cancelled:
             self._note = ""
-            self._transcript.add_mark("interrupted")
         else:
             self._say_note()
             notice = ending_notice(event, has_said_why=self._has_said_why)
@@ -403,8 +402,9 @@ class Presenter:
         if note := requests_note(event.api_calls, event.discarded_output_tokens):
             self._transcript.add_notice("info", note)
         self._status.add_turn(event.usage, event.cost)
-        if closing := closing_text(event, self._changes):
-            self._transcript.add_mark(closing)
+        closing = ["interrupted" if is_cancelled else "", closing_text(event, self._changes)]
+        if any(closing):
+            self._transcript.add_mark(" · ".join(filter(None, closing)))
         self._doing = ""
 
     def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:
@@ -478,7 +478,7 @@ class AgentCards:
                 return "a sub-agent is waiting for the model"
             case ToolStarted(call=call):
                 agent.began[call.call_id] = self._clock()
-                return f"a sub-agent is running {one_line(call.name, 40)}"
+                return f"a sub-agent is running {_call_name(call.name)}"
             case ToolFinished(call=call):
                 self._finish(call_id, agent, inner, call)
             case UsageUpdated(usage=usage):
@@ -502,7 +502,7 @@ class AgentCards:
 
     def ask(self, call: ToolCall) -> None:
         """Show that a sub-agent's call is waiting for an answer."""
-        owner = next((one for one in self._agents if call.call_id.startswith(f"{one}/")), None)
+        owner = next((agent for agent in self._agents if call.call_id.startswith(f"{agent}/")), None)
         if owner is not None:
             self._agents[owner].asked.add(call.call_id)
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
@@ -523,6 +523,24 @@ class AgentCards:
         ]
         line = "  ".join([f"{_AGENT_CALL_ICONS[finished.state]} {_call_line(call)}", *(note for note in notes if note)])
         self._cards.update_card(call_id, CardUpdate(append=f"{line}\n"))
+
+
+_CALL_NAMES = {
+    "shell": "a command",
+    "edit": "an edit",
+    "multi_edit": "an edit",
+    "apply_patch": "an edit",
+    "notebook_edit": "an edit",
+    "write": "a file",
+    "agent": "a task",
+    "exit_plan_mode": "a plan",
+    "ask_person": "a question",
+}
+
+
+def _call_name(name: str) -> str:
+    """Return a call in words, for the activity: `running a command`, `preparing an edit`."""
+    return _CALL_NAMES.get(name) or one_line(name, 40)
 
 
 def _call_line(call: ToolCall) -> str:

@@ -157,10 +157,10 @@ def _layouts(status: Status, now: float) -> Iterator[tuple[Content, list[Content
         else:
             parts.pop(dropped, None)
             left.discard(dropped)
-        yield _left(status, now, left), [part for part in parts.values() if part]
+        yield _left_side(status, now, left), [part for part in parts.values() if part]
 
 
-def _left(status: Status, now: float, parts: Collection[str]) -> Content:
+def _left_side(status: Status, now: float, parts: Collection[str]) -> Content:
     """Return the mode, then the activity, or without one the key that switches the mode."""
     mode = _mode(status, is_long="mode" in parts)
     activity = _activity(status, now, "hint" in parts, _WHY_CELLS)

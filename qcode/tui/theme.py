@@ -153,8 +153,8 @@ def parse_theme(data: Mapping[str, Any], source: str, text: str = "") -> Theme:
 class _WrongKeyError(ValueError):
     """The value at `key` is invalid. The message is the reason."""
 
-    def __init__(self, key: str, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
         self.key = key
 
 
@@ -185,7 +185,7 @@ def _theme(data: Mapping[str, Any]) -> Theme:
         _refuse_unknown(variables, _known_variables(), "variables.", is_listed=False)
     for variable, value in variables.items():
         _check_color(value, f"variables.{variable}")
-    muted = colors.pop("muted", "") or _muted(colors, has_terminal_colors)
+    muted = colors.pop("muted", "") or _muted_style(colors, has_terminal_colors)
     variables = {**(_TERMINAL_VARIABLES if has_terminal_colors else {"text-muted": muted}), "muted": muted, **variables}
     theme = Theme(name=name, primary=colors["primary"], dark=dark, ansi=has_terminal_colors, variables=variables)
     for color, value in colors.items():
@@ -193,7 +193,7 @@ def _theme(data: Mapping[str, Any]) -> Theme:
     return theme
 
 
-def _muted(colors: Mapping[str, str], has_terminal_colors: bool) -> str:
+def _muted_style(colors: Mapping[str, str], has_terminal_colors: bool) -> str:
     """Return the style of less important text: a blend, or with terminal colors the terminal's own dim attribute."""
     if has_terminal_colors:
         return "dim"

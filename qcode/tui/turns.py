@@ -76,6 +76,7 @@ class Turns:
             if submission.is_steering:
                 self._conversation.steer(submission.text, submission.images)
             return
+        self._widgets.status.change(hint="")
         self._widgets.transcript.add_user(submission.shown)
         self._widgets.transcript.scroll_end(animate=False)
         self._idle = asyncio.Event()
@@ -211,7 +212,7 @@ class Turns:
         After an interrupt or an error, return them to the prompt instead.
         """
         if outcome in (Outcome.CANCELLED, Outcome.ERROR):
-            waiting = "\n\n".join(one.shown for one in self._widgets.queued.take_all())
+            waiting = "\n\n".join(queued.shown for queued in self._widgets.queued.take_all())
             if waiting:
                 self._widgets.prompt.put_back(waiting)
             return

@@ -30,7 +30,6 @@ from qcode.tools.dialog import TodoItem
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.aside import AsideTalk
-from qcode.tui.panels.choices import asked_by
 from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
@@ -217,7 +216,7 @@ class AppView:
 
     @property
     def todos(self) -> tuple[TodoItem, ...]:
-        return self._widgets.todos.items
+        return self._widgets.todos.items or todos_in(self._agent.conversation.messages)
 
     def toggle_todos(self) -> bool:
         return self._widgets.todos.toggle()
@@ -364,8 +363,10 @@ class AppView:
         self.open_screen(CopyPicker(items), picked)
 
     def suspend(self) -> None:
-        """Stop the process and return to the shell; `fg` there resumes it."""
-        self._app.action_suspend_process()
+        if driver.has_job_control():
+            self._app.action_suspend_process()
+        else:
+            self.hint("no shell to return to")
 
     def copy_text(self, text: str) -> str:
         return self._copy(text)
@@ -421,7 +422,7 @@ class AppView:
             return
         from qcode.tui.screens.pager import PagerScreen
 
-        self.open_screen(PagerScreen(asked_by(approval.request), approval.preview.lines), lambda _: None)
+        self.open_screen(PagerScreen(approval.heading, approval.preview.lines), lambda _: None)
 
     def choose_card(self) -> None:
         """Let the user choose a card by key, to unfold it."""
@@ -447,7 +448,7 @@ class AppView:
             self.run_later(self._external.edit())
 
     async def _revise(self, approval_id: str, draft: Draft) -> None:
-        written = await self._external.written(draft.text, draft.file_name, "the call is unchanged")
+        written = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
         if written is not None and written != draft.text:
             self._widgets.approval.revise(approval_id, written)
 

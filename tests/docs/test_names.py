@@ -15,12 +15,12 @@ from tests.docs.blocks import PAGES, ROOT
 OWN = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 FOREIGN_FLAGS: dict[str, set[str]] = {
     "CONTRIBUTING.md": {"-k", "-n"},
-    "ci.md": {"--build-arg", "--privileged"},
+    "containers.md": {"--build-arg", "--privileged", "--user"},
     "comparison.md": {"-s"},
     "mcp.md": {"--require"},
     "from-claude-code.md": {"--flag", "--resume-session-at", "--resume-drops-turn", "--session-mirror"},
     "permissions.md": {"--force"},
-    "providers.md": {"--context-length", "--max-model-len", "--parallel"},
+    "local-models.md": {"--context-length", "--max-model-len", "--parallel", "--jinja"},
 }
 """Flags of other programs that a page names, and flags of Claude Code that qcode does not have."""
 FOREIGN_VARIABLES = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS", "GEMINI_SANDBOX", "QWEN_SANDBOX", "HTTP_PROXY"}

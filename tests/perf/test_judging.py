@@ -31,7 +31,7 @@ def cpu_ms(action: Callable[[], object], rounds: int = 40) -> float:
 
 
 def test_verdict_takes_less_than_a_millisecond(bars: Bars, tmp_path: Path) -> None:
-    policy = policy_for(tmp_path)
+    policy = policy_for(tmp_path, search_path=os.environ["PATH"])
     judge_shell("ls", tmp_path)
 
     def judge(command: str) -> None:
@@ -75,8 +75,8 @@ def test_wildcard_with_250_matches_costs_little_more_than_their_stat_calls(
     (tmp_path / "src").mkdir()
     for name in names:
         (tmp_path / "src" / name).write_text("x = 1\n" * 40)
-    time.sleep(0.05)  # a file that changed just now is read each time
-    policy = policy_for(tmp_path)
+    time.sleep(0.05)  # a file or folder that changed just now is read each time
+    policy = policy_for(tmp_path, search_path=os.environ["PATH"])
 
     def judge() -> None:
         read_flow.cache_clear()
@@ -93,7 +93,7 @@ def test_wildcard_with_250_matches_costs_little_more_than_their_stat_calls(
     status = cpu_ms(look)
     bars.hold(f"the verdict on {command}, against the status of its 250 files", cpu_ms(judge) / status, 2.5)
     bars.hold(f"the first verdict on {command}, which reads their first bytes", cpu_ms(judge_first) / status, 6)
-    bars.hold(f"the verdict on {command} with 250 files", cpu_ms(judge), 1, "ms", known=1.6)
+    bars.hold(f"the verdict on {command} with 250 files", cpu_ms(judge), 1, "ms")
 
 
 def test_read_rules_cost_little_for_each_of_250_files(bars: Bars, tmp_path: Path) -> None:

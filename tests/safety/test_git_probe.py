@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from qcode.safety import git_repository, protected_paths
 from qcode.safety.git_repository import GitConfig
-from qcode.safety.probes import Repository, Tracked
+from qcode.safety.probes import Repository, TrackedFiles
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_complaint, secrets_complaint
 from tests.safety.shell.git_scratch import HARMLESS_SETTINGS, PATH, make_scratch, run_git
@@ -76,7 +76,7 @@ def commit(root: Path, *files: str, text: str = "text") -> None:
 
 def secrets_of(found: GitConfig) -> tuple[str, ...]:
     tracked = found().find_tracked()
-    assert isinstance(tracked, Tracked)
+    assert isinstance(tracked, TrackedFiles)
     return tracked.secrets
 
 

@@ -7,6 +7,8 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from qcode.safety import paths
 from qcode.safety.paths import Ground, PathJudge
 from qcode.safety.protected_paths import CREDENTIALS, STARTUP, is_ordinary_name
+from tests.safety.judging import judge_shell
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n"
 NAMES = (
@@ -209,3 +212,24 @@ def test_recently_written_file_is_not_cached(home: Path, monkeypatch: pytest.Mon
     paths.forget_files()
     assert PathJudge(ground_for(home, "repo")).undecided_in("src/", names) == []
     assert not paths._known_without_key
+
+
+def test_names_added_to_a_listed_folder_are_in_the_next_verdict(home: Path) -> None:
+    src = home / "repo/src"
+    make_file(src / "a.txt")
+    time.sleep(0.03)  # within one tick the listing is not kept
+    assert judge_shell("cat src/*.txt", home / "repo").is_allowed
+    (src / "b.txt").symlink_to("/etc/passwd")
+    assert not judge_shell("cat src/*.txt", home / "repo").is_allowed
+    (src / "b.txt").unlink()
+    make_key(src / ".c.txt")
+    assert judge_shell("cat src/*.txt", home / "repo").is_allowed
+    (src / ".c.txt").rename(src / "c.txt")
+    assert not judge_shell("cat src/*.txt", home / "repo").is_allowed
+
+
+@pytest.mark.parametrize(("ctime_ns", "waits_ns"), [(5_000_000_001, 20_000_000), (5_000_000_000, 2_000_000_000)])
+def test_folder_is_settled_after_a_tick_of_its_file_system(home: Path, ctime_ns: int, waits_ns: int) -> None:
+    info = SimpleNamespace(st_ctime_ns=ctime_ns)
+    settled = [paths.has_settled(cast("os.stat_result", info), ctime_ns + waits_ns + more) for more in (0, 1)]
+    assert settled == [False, True]

@@ -652,6 +652,7 @@ def test_pager_shows_all_of_a_change_that_does_not_fit() -> None:
         assert "more rows (Ctrl+O)" in "\n".join(_screen(run))
         await run.pilot.press("ctrl+o")
         await run.until(lambda: isinstance(run.app.screen, PagerScreen))
+        await run.until(lambda: "Edit src/cart.py  +4 -4  Esc close" in "\n".join(_screen(run)))
         await run.pilot.press("end")
         await run.until(lambda: "# the end" in "\n".join(_screen(run)))
         await run.pilot.press("ctrl+o")
@@ -913,5 +914,20 @@ def test_cursor_of_the_terminal_is_in_the_reason_from_the_start_and_after_a_resi
         await run.pilot.resize_terminal(60, 20)
         await run.until(lambda: run.app.cursor_position == field.content_region.offset)
         await run.pilot.press("escape", "escape")
+
+    drive(test, ScriptedConversation(_asking(_request())))
+
+
+def test_draft_typed_while_a_question_opens_shows_no_menu_over_it() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"/di")
+        await run.pilot.pause()
+        assert run.app.parts.prompt.text == "/di"
+        assert "Show the file changes" not in "\n".join(_screen(run))
+        await run.pilot.press("escape")
+        await run.until_idle()
+        await run.pilot.press("f")
+        await run.until(lambda: "Show the file changes" in "\n".join(_screen(run)))
 
     drive(test, ScriptedConversation(_asking(_request())))

@@ -9,6 +9,7 @@ from qcode.text.match import nearest
 from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.screens.copying import CopyPicker, copyable
+from qcode.tui.terminal import driver
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
@@ -204,7 +205,11 @@ def test_copied_code_block_has_no_fence() -> None:
 
 
 @pytest.mark.parametrize(("typed", "suspensions", "left"), [("", 1, ""), ("ab", 0, "")])
-def test_ctrl_z_suspends_on_an_empty_prompt_and_undoes_otherwise(typed: str, suspensions: int, left: str) -> None:
+def test_ctrl_z_suspends_on_an_empty_prompt_and_undoes_otherwise(
+    typed: str, suspensions: int, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "has_job_control", lambda: True)
+
     async def test(run: Running) -> None:
         seen: list[None] = []
         run.app.action_suspend_process = lambda: seen.append(None)  # type: ignore[method-assign]

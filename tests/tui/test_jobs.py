@@ -97,6 +97,12 @@ def test_full_output_view_follows_the_end_and_closes_with_escape(pipe: Path) -> 
         assert " 12\n" not in run.screen
         pipe.write_text("\n")
         await run.until(lambda: "130" in run.screen and "exit 0" in run.screen)
+        # A page up holds at once, also if output arrives before the next frame.
+        run.app.screen.query_one("#pager-scroll").scroll_page_up()
+        job.take(b"more\n")
+        await run.until(lambda: run.app.screen.query_one("#pager-text").size.height == job.recent.count("\n"))
+        await run.pilot.pause()
+        assert "more" not in run.screen
         await pressed(run, "home")
         await run.until(lambda: run.screen.split("\n")[1].strip() == "1")
         job.take(b"late\n")
@@ -178,7 +184,8 @@ def test_quit_asks_while_jobs_run_and_can_be_declined(pipe: Path, keys: tuple[st
         job = await begun(run, WAITING, pipe.parent)
         await pressed(run, *keys)
         await run.until(lambda: isinstance(run.app.screen, QuitPicker))
-        assert "Quit and stop 1 background job?" in run.screen
+        assert "Quit and stop 1 background job?\n" in run.screen
+        assert "Type to filter" not in run.screen
         assert "echo begun" in run.screen
         await pressed(run, "escape")
         assert run.app.return_value is None

@@ -80,6 +80,20 @@ def test_escape_interrupts_at_once_and_keeps_the_shown_text() -> None:
     drive(test, conversation)
 
 
+def test_hint_for_a_second_press_ends_with_the_prompt_that_is_sent() -> None:
+    gate, conversation = _long_turn()
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("escape")
+        assert "press Esc again to rewind" in run.status
+        await run.send("go")
+        await gate.reached.wait()
+        await run.until(lambda: "Esc to interrupt" in run.status)
+        assert "press Esc again" not in run.status
+
+    drive(test, conversation)
+
+
 def test_double_escape_clears_the_prompt_and_up_restores_it() -> None:
     async def test(run: Running) -> None:
         await run.type("draft")

@@ -1,7 +1,8 @@
-"""Pastes are separated from the terminal input, with any content and any split."""
+"""Pastes and Alt keys are separated from the terminal input, with any content and any split."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
@@ -43,6 +44,31 @@ def test_escape_sequence_in_a_paste_does_not_become_keys() -> None:
 
 def test_keys_without_a_paste_are_unchanged() -> None:
     assert read("a\r\x1b[1;5D\x1b[13;2u", [1]) == ["a", "enter", "ctrl+left", "shift+enter"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "keys"),
+    [
+        (["\x1bq\x1b"], ["alt+q", "escape"]),
+        (["\x1bq", "\x1b"], ["alt+q", "escape"]),
+        (["\x1bQ\x1bq"], ["alt+shift+q", "alt+q"]),
+        (["\x1bi hello"], ["alt+i", "space", *"hello"]),
+        (["\x1b!\x1b$"], ["alt+exclamation_mark", "alt+dollar_sign"]),
+        (["\x1bf\x1bb"], ["ctrl+right", "ctrl+left"]),
+        (["\x1b", "dd"], ["escape", "d", "d"]),
+        (["\x1b", "\x1b", "x"], ["escape", "escape", "x"]),
+        (["\x1b", "[A"], ["up"]),
+        (["\x1b[1;", "5D"], ["ctrl+left"]),
+        (["\x1bO", "P"], ["f1"]),
+        ([f"\x1bq{START}\x1bq{END}\x1bq"], ["alt+q", "paste \x1bq", "alt+q"]),
+    ],
+)
+def test_alt_is_one_piece_of_input_and_escape_another(chunks: list[str], keys: list[str]) -> None:
+    parser = PasteParser()
+    seen = [message for chunk in chunks for message in parser.feed(chunk)]
+    seen += parser.give_up()
+    said = [one.key if isinstance(one, events.Key) else f"paste {getattr(one, 'text', '')}" for one in seen]
+    assert said == keys
 
 
 def test_nul_is_left_out() -> None:

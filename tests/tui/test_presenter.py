@@ -268,6 +268,8 @@ def test_open_cards_are_cancelled_with_the_turn() -> None:
     assert ("update", "c1", {"state": "cancelled"}) in shown.calls
     assert shown.of("mark") == [("mark", "interrupted")]
     assert shown.of("notice") == []
+    long = replace(ended(Outcome.CANCELLED), seconds=49.0)
+    assert present(long).of("mark") == [("mark", "interrupted · 49 s · $0.0021")]
     assert shown.activity is None
 
 

@@ -297,6 +297,7 @@ def test_huge_paste_is_collapsed_at_once_and_not_expanded_by_tab() -> None:
     async def test(run: Running) -> None:
         await paste(run, huge)
         assert await keys(run, "tab") == "[Pasted text #1 +5,000,000 chars]"
+        assert "too long to show here; Ctrl+G opens it" in run.status
         await run.pilot.press("enter")
         await run.until_idle()
         assert run.conversation.prompts == [huge]

@@ -238,6 +238,20 @@ def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     talked.conversation.release()
 
 
+def test_call_that_a_crash_interrupted_is_shown_without_the_text_for_the_model(tmp_path: Path) -> None:
+    talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
+    session = talked.conversation.session
+    running, waiting = ToolCall("c1", "shell", '{"command": "make"}'), ToolCall("c2", "read", '{"path": "a"}')
+    session.append(user("build"))
+    session.append(assistant(running, waiting))
+    session.intend(running)
+    text = "\n".join(resumed_rows(tmp_path, talked))
+    assert "✗ Run    make  failed · interrupted, outcome unknown" in text
+    assert "✗ Read   a  not run" in text
+    assert "look before you run it again" not in text
+    assert "qcode ended before this call" not in text
+
+
 def test_resumed_session_fills_the_status_line() -> None:
     conversation = ScriptedConversation(messages=said("Hello."))
     conversation.used = (TurnUsage("hello", "demo/scripted", Usage(1_200, 300), Decimal("0.42"), ApiCalls(1)),)

@@ -164,7 +164,7 @@ def test_timer_runs_only_while_something_changes() -> None:
         seen.append((line.is_ticking, run.status.strip().split("  ")[1]))
         assert seen == [
             (False, ""),
-            (True, "⠋ running shell · Esc to interrupt"),
+            (True, "⠋ running a command · Esc to interrupt"),
             (False, "waiting for your answer"),
             (False, ""),
         ]

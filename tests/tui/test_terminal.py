@@ -67,13 +67,17 @@ def test_title_cannot_end_its_escape_sequence_early() -> None:
 class Terminal:
     """The app in a pseudo terminal, with an emulator that reads its output."""
 
-    def __init__(self, folder: Path, script: str = SCRIPT) -> None:
+    def __init__(self, folder: Path, script: str = SCRIPT, shell: str = "") -> None:
+        """Run `script`, or the command lines `shell` of bash with job control, where `qcode` runs it."""
         path = folder / "start.py"
         path.write_text(textwrap.dedent(script), encoding="utf-8")
         env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
         for name in ("TMUX", "COLUMNS", "LINES"):
             env.pop(name, None)
-        self.child = pexpect.spawn(sys.executable, [str(path)], dimensions=(24, 80), env=env, cwd=str(ROOT), timeout=30)
+        program, *arguments = [sys.executable, str(path)]
+        if shell:
+            program, arguments = "bash", ["--norc", "-mc", f'qcode() {{ "{program}" "{path}"; }}; {shell}']
+        self.child = pexpect.spawn(program, arguments, dimensions=(24, 80), env=env, cwd=str(ROOT), timeout=30)
         self.screen = pyte.Screen(80, 24)
         self._stream = pyte.ByteStream(self.screen)
         self.written = b""
@@ -225,18 +229,29 @@ def test_whole_frames_are_written_if_partial_ones_are_switched_off(tmp_path: Pat
     assert has_whole_row == {True: False, False: True}
 
 
-def test_suspended_app_stops_and_repaints_when_continued(tmp_path: Path) -> None:
-    session = Terminal(tmp_path)
+def test_suspended_app_returns_to_the_shell_and_repaints_when_continued(tmp_path: Path) -> None:
+    session = Terminal(tmp_path, shell="qcode; echo back in the shell; read line; fg")
     session.until("qcode 0.1.0")
     session.child.send("one\r")
     session.until("a reply")
     session.child.send("\x1a")
-    os.waitid(os.P_PID, session.child.pid, os.WSTOPPED | os.WNOWAIT)
-    session.drain()
+    session.until("back in the shell")
     assert session.written.rstrip().rfind(b"\x1b[?1049l") > session.written.rfind(b"a reply")
     session.screen.reset()
-    session.child.kill(signal.SIGCONT)
+    session.child.send("\r")
     session.until("a reply")
+    session.child.send("\x04")
+    session.finish()
+    assert session.child.exitstatus == 0
+
+
+def test_app_without_a_shell_is_not_suspended(tmp_path: Path) -> None:
+    """No one could continue it: `docker run`, or a terminal that runs qcode alone."""
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.settle()
+    session.child.send("\x1a")
+    session.until("no shell to return to")
     session.child.send("\x04")
     session.finish()
     assert session.child.exitstatus == 0

@@ -58,19 +58,31 @@ def test_textual_has_the_version_whose_private_members_were_checked() -> None:
 def test_added_sequence_is_read_as_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ANSI_SEQUENCES_KEYS, "\x1b\x0e", ())  # removed after the test
     internals.add_key_sequence("\x1b\x0e", "alt+backspace")
-    assert keys(internals.XTermParser().feed("\x1b\x0e")) == ["alt+backspace"]
+    assert keys(internals.KeyParser().feed("\x1b\x0e")) == ["alt+backspace"]
 
 
 def test_parser_is_fed_text_and_ticks() -> None:
-    parser = internals.XTermParser()
+    parser = internals.KeyParser()
     assert keys([*parser.feed("a\x1b[A"), *parser.tick()]) == ["a", "up"]
 
 
+def test_parser_says_whether_it_waits_and_gives_up() -> None:
+    parser = internals.KeyParser()
+    waited = []
+    assert keys(parser.feed("\x1b[1;")) == []
+    waited.append(parser.is_waiting)
+    assert keys(parser.give_up()) == ["left_square_bracket", "1", "semicolon"]
+    assert [*waited, parser.is_waiting] == [True, False]
+    assert keys(parser.alt_keys("!")) == ["alt+exclamation_mark"]
+    assert parser.is_known("\x1bf")
+    assert not parser.is_known("\x1bq")
+
+
 def test_driver_uses_the_given_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Parser(internals.XTermParser):
+    class Parser(internals.KeyParser):
         pass
 
-    monkeypatch.setattr(linux_driver, "XTermParser", internals.XTermParser)
+    monkeypatch.setattr(linux_driver, "XTermParser", internals.KeyParser)
     internals.use_parser(Parser)
     assert vars(linux_driver)["XTermParser"] is Parser
     assert "XTermParser" in LinuxDriver.run_input_thread.__code__.co_names

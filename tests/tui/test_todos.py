@@ -194,3 +194,16 @@ def test_hint_names_the_users_own_key() -> None:
         assert len(panel(run)) == 4
 
     drive(test, ScriptedConversation(messages=stored(todo(*ITEMS))), keys={"todos": "f6"})
+
+
+def test_finished_list_leaves_the_screen_and_can_still_be_shown() -> None:
+    messages = stored(todo(("read the code", "done"), ("fix it", "done")))
+
+    async def test(run: Running) -> None:
+        assert panel(run) == []
+        await run.pilot.press("ctrl+t")
+        await run.until(lambda: "To-do list: 2/2 · all done. /todos all shows it." in run.text)
+        await run.send("/todos all")
+        await run.until(lambda: "done: fix it" in run.screen)
+
+    drive(test, ScriptedConversation(messages=messages))

@@ -194,5 +194,5 @@ class TextCheckers:
     def _is_configured(self, checker: TextChecker, path: Path) -> bool:
         if not checker.linter:
             return True
-        linter = next(one for one in CHECKERS if one.name == checker.linter)
+        linter = next(candidate for candidate in CHECKERS if candidate.name == checker.linter)
         return nearest_folder(self._workspace.root, path, linter) is not None

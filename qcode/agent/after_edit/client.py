@@ -230,8 +230,8 @@ class LanguageServer:
         """Note why the server cannot be used any more, and wake everything that waits for it."""
         if self.failure:
             return
-        said = single_spaced(self._log.decode("utf-8", "replace"), 200)
-        self.failure = f"{why}: {said}" if said and why != "it was ended" else why
+        log_text = single_spaced(self._log.decode("utf-8", "replace"), 200)
+        self.failure = f"{why}: {log_text}" if log_text and why != "it was ended" else why
         for handle in self._outputs:
             self._loop.remove_reader(handle)
             os.close(handle)
@@ -398,10 +398,10 @@ class LanguageServer:
 
     async def _diagnostics(self, uri: str, version: int) -> object:
         if self._capabilities.get("diagnosticProvider"):
-            return await self._pulled(uri)
-        return await self._pushed(version)
+            return await self._pull_diagnostics(uri)
+        return await self._published_diagnostics(version)
 
-    async def _pulled(self, uri: str) -> object:
+    async def _pull_diagnostics(self, uri: str) -> object:
         """Request diagnostics, again if the server was still busy with the project."""
         while True:
             self._news.clear()
@@ -419,7 +419,7 @@ class LanguageServer:
                 self._news.clear()
                 await self._news.wait()
 
-    async def _pushed(self, version: int) -> object:
+    async def _published_diagnostics(self, version: int) -> object:
         """Wait for published diagnostics of this version that stay unchanged, from a server that is not busy."""
         while True:
             if self.failure:

@@ -85,6 +85,10 @@ class EditCommands:
                 answer = await scope.ask(question, visible_lines(command.line), choices)
                 self._answers[step, command.line] = answer == YES
 
+    def has(self, step: Step, path: str) -> bool:
+        """Return whether there is a command of a step for a file."""
+        return self._command(step, path) is not None
+
     async def run(self, step: Step, path: str, scope: CommandScope) -> CommandRun | None:
         """Run the command of a step for a file; None if there is none, or it may not run."""
         command = self._command(step, path)
@@ -111,7 +115,7 @@ class EditCommands:
         commands: tuple[WrittenCommand, ...] = getattr(self._settings.after_edit, step)
         name = self._name(path)
         # As in .gitignore, a pattern without a slash matches a name in any folder.
-        return next((one for one in commands if step == "test" or _matches(one.pattern, name)), None)
+        return next((command for command in commands if step == "test" or _matches(command.pattern, name)), None)
 
     def _line(self, command: WrittenCommand, path: str) -> str:
         name = self._name(path)

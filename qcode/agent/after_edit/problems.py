@@ -50,23 +50,23 @@ def problem(severity: Severity, line: int, column: int, message: str, source: st
 def problems_of(diagnostics: object, text: str, server: str) -> tuple[Problem, ...]:
     """Return the problems in a list of diagnostics of the protocol about `text`; malformed ones are left out."""
     lines = text.split("\n")
-    given = diagnostics[:MAX_READ] if isinstance(diagnostics, list) else []
-    read = (_problem_of(one, lines, server) for one in given if isinstance(one, dict))
-    return tuple(one for one in read if one is not None)
+    items = diagnostics[:MAX_READ] if isinstance(diagnostics, list) else []
+    read = (_problem_of(entry, lines, server) for entry in items if isinstance(entry, dict))
+    return tuple(problem for problem in read if problem is not None)
 
 
-def _problem_of(one: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
+def _problem_of(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
     # Without a severity the client decides.
-    severity = _SEVERITIES.get(one.get("severity", 1))
-    extent = one.get("range")
+    severity = _SEVERITIES.get(entry.get("severity", 1))
+    extent = entry.get("range")
     start = extent.get("start") if isinstance(extent, dict) else None
-    message = one.get("message")
+    message = entry.get("message")
     if severity is None or not isinstance(start, dict) or not isinstance(message, str):
         return None
     line, character = start.get("line"), start.get("character")
     if not isinstance(line, int) or not isinstance(character, int):
         return None
-    source, code = one.get("source"), one.get("code")
+    source, code = entry.get("source"), entry.get("code")
     parts = [source if isinstance(source, str) and source else server, code if isinstance(code, str | int) else ""]
     return problem(severity, line + 1, _column(lines, line, character), message, " ".join(map(str, parts)).strip())
 
@@ -90,31 +90,31 @@ def new_problems(
     shift = _Shift((old_text or "").split("\n"), new_text.split("\n"))
     unmoved: Counter[tuple[int, tuple[str, str, str]]] = Counter()
     elsewhere: Counter[tuple[str, str, str]] = Counter()
-    for one in before:
-        line = shift.moved(one.line)
+    for problem in before:
+        line = shift.moved(problem.line)
         if line is None:
-            elsewhere[one.key] += 1
+            elsewhere[problem.key] += 1
         else:
-            unmoved[line, one.key] += 1
+            unmoved[line, problem.key] += 1
     left: list[Problem] = []
-    for one in sorted(set(after), key=_order):
-        if unmoved[one.line, one.key]:
-            unmoved[one.line, one.key] -= 1
+    for problem in sorted(set(after), key=_order):
+        if unmoved[problem.line, problem.key]:
+            unmoved[problem.line, problem.key] -= 1
         else:
-            left.append(one)
+            left.append(problem)
     for (_, key), count in unmoved.items():
         elsewhere[key] += count
     found: list[Problem] = []
-    for one in left:
-        if elsewhere[one.key]:
-            elsewhere[one.key] -= 1
+    for problem in left:
+        if elsewhere[problem.key]:
+            elsewhere[problem.key] -= 1
         else:
-            found.append(one)
+            found.append(problem)
     return tuple(found)
 
 
-def _order(one: Problem) -> tuple[bool, int, int, str]:
-    return one.severity != "error", one.line, one.column, one.message
+def _order(problem: Problem) -> tuple[bool, int, int, str]:
+    return problem.severity != "error", problem.line, problem.column, problem.message
 
 
 class _Shift:
@@ -143,14 +143,14 @@ def counted(found: Sequence[Problem]) -> str:
 
 def problem_lines(shown: str, found: Sequence[Problem]) -> list[str]:
     """Return a line for each problem, at most `MAX_SHOWN`; `shown` is the printable name of the file."""
-    lines = [_line(shown, one) for one in found[:MAX_SHOWN]]
+    lines = [_line(shown, problem) for problem in found[:MAX_SHOWN]]
     left = len(found) - MAX_SHOWN
     return [*lines, f"[{left} more]"] if left > 0 else lines
 
 
-def _line(shown: str, one: Problem) -> str:
-    source = f" ({one.source})" if one.source else ""
-    return f"{shown}:{one.line}:{one.column}: {one.severity}: {one.message}{source}"
+def _line(shown: str, problem: Problem) -> str:
+    source = f" ({problem.source})" if problem.source else ""
+    return f"{shown}:{problem.line}:{problem.column}: {problem.severity}: {problem.message}{source}"
 
 
 def marked(shown: str, title: str, lines: Sequence[str]) -> str:

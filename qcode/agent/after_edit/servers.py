@@ -89,7 +89,7 @@ def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> La
     if not ending:
         return None
     own = configured.get(ending, configured.get(f".{ending}"))
-    known = next((one for one in LANGUAGES if ending in one.endings), None)
+    known = next((language for language in LANGUAGES if ending in language.endings), None)
     if own is not None and (known is None or ending != known.name):
         identifier = ending if known is None else known.endings[ending]
         return Language(f".{ending}", {ending: identifier}, (own,) if own else ())
@@ -136,12 +136,12 @@ def server_rows(
     configured: Mapping[str, tuple[str, ...]], environment: Mapping[str, str], workspace: Workspace
 ) -> list[FoundServer]:
     """Return the server of every language, those with a configured file ending last."""
-    named = {one.name for one in LANGUAGES}
+    named = {language.name for language in LANGUAGES}
     extra = [
         language_of(PurePath(f"x.{name.removeprefix('.')}"), configured) for name in configured if name not in named
     ]
-    languages = [*LANGUAGES, *(one for one in extra if one is not None)]
-    return [find_server(one, configured, environment, workspace) for one in languages]
+    languages = [*LANGUAGES, *(language for language in extra if language is not None)]
+    return [find_server(language, configured, environment, workspace) for language in languages]
 
 
 class ServerPool:
@@ -180,7 +180,9 @@ class ServerPool:
 
     def pids(self) -> tuple[int, ...]:
         """Return the process groups of the running servers."""
-        return tuple(one.server.pid for one in self._entries.values() if one.server is not None and one.server.pid)
+        return tuple(
+            entry.server.pid for entry in self._entries.values() if entry.server is not None and entry.server.pid
+        )
 
     async def check(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
         """Return the problems of each text of the file; None if its server failed, for good if it failed twice."""

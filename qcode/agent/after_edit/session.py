@@ -64,7 +64,7 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        return bool(self.output) or any(one.severity == "error" for one in self.problems)
+        return bool(self.output) or any(problem.severity == "error" for problem in self.problems)
 
 
 class _Check:
@@ -130,18 +130,18 @@ class AfterEdit:
 
     def _with_findings(self, outcome: ToolOutcome, paths: set[str]) -> ToolOutcome:
         """Add the findings of all checks that are done; those of other files are from earlier edits."""
-        now = [one for path, one in self._done() if str(path) in paths]
-        late = [one for path, one in self._done() if str(path) not in paths]
+        now = [finding for path, finding in self._finished_checks() if str(path) in paths]
+        late = [finding for path, finding in self._finished_checks() if str(path) not in paths]
         for path in [path for path, check in self._checks.items() if check.task.done()]:
             del self._checks[path]
         self._warnings += self._servers.problems()
         if not now and not late:
             return outcome
-        blocks = [marked(one.shown, one.title, one.lines) for one in now]
-        blocks += [marked(one.shown, f"From an earlier edit, {one.title}", one.lines) for one in late]
-        found = [problem for one in (*now, *late) for problem in one.problems]
+        blocks = [marked(finding.shown, finding.title, finding.lines) for finding in now]
+        blocks += [marked(finding.shown, f"From an earlier edit, {finding.title}", finding.lines) for finding in late]
+        found = [problem for finding in (*now, *late) for problem in finding.problems]
         summary = [outcome.summary, counted(found) if found else "", "" if found else "check failed"]
-        lines = [line for one in (*now, *late) for line in one.lines]
+        lines = [line for finding in (*now, *late) for line in finding.lines]
         return replace(
             outcome,
             content="\n\n".join([outcome.content, *blocks]),
@@ -150,18 +150,19 @@ class AfterEdit:
             problems=clean("\n".join(lines)),
         )
 
-    def _done(self) -> Iterator[tuple[Path, Finding]]:
+    def _finished_checks(self) -> Iterator[tuple[Path, Finding]]:
         for path, check in self._checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
 
     async def _formatted(self, edit: EditedFile, scope: CommandScope, notes: list[str]) -> EditedFile:
         """Run the formatter; return the resulting file, and add a note for the model if that changed it."""
-        if edit.after is None:
+        if edit.after is None or not self._commands.has("format", edit.path):
             return edit
+        load = scope.workspace.load  # in a thread: it may ask an editor, whose answer comes over this event loop
         try:
             place = scope.workspace.resolve(edit.path)
-            written = scope.workspace.load(place)
+            written = await asyncio.to_thread(load, place)
         except Refused:
             return edit
         run = await self._commands.run("format", edit.path, scope)
@@ -171,7 +172,7 @@ class AfterEdit:
             notes.append(f"The formatter failed and left the file as written: {run.failure}")
             return edit
         try:
-            now = scope.workspace.load(place)
+            now = await asyncio.to_thread(load, place)
         except Refused as refused:
             notes.append(f"After the formatter ran, the file cannot be read: {refused}")
             return edit
@@ -242,7 +243,7 @@ class AfterEdit:
         if before is not None:
             old = known[1] if known is not None and known[0] == _digest(before) else None
         texts = (after,) if before is None or old is not None else (before, after)
-        found = await self._found(path, texts)
+        found = await self._problems_by_text(path, texts)
         if found is None:
             return (), ()
         self._known.pop(path, None)
@@ -251,7 +252,7 @@ class AfterEdit:
             del self._known[next(iter(self._known))]
         return (found[0] if old is None else old), found[-1]
 
-    async def _found(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
+    async def _problems_by_text(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
         if await asyncio.to_thread(self._servers.has_server, path):
             found = await self._servers.check(path, texts)
             if found is not None:
@@ -262,7 +263,7 @@ class AfterEdit:
         if checker is None:
             return None
         checked = [await self._checkers.check(checker, path, text) for text in texts]
-        return [one for one in checked if one is not None] if None not in checked else None
+        return [item for item in checked if item is not None] if None not in checked else None
 
     def _may_check(self) -> bool:
         """Whether checkers run here: in a sandbox, or without one if the user said so. The first call detects it."""
@@ -287,14 +288,14 @@ class AfterEdit:
         scope, self._warnings = self._scope, [*self._warnings, *self._servers.problems()]
         if scope is None or not scope.policy.is_trusted:
             return ""
-        late = [one for _, one in self._done() if one.is_error]
+        late = [finding for _, finding in self._finished_checks() if finding.is_error]
         is_last = self._rounds >= self._settings.max_rounds
         blocks = []
         if late and not is_last:
             done = [path for path, check in self._checks.items() if check.task.done()]
             for path in done:
                 del self._checks[path]
-            blocks = [marked(one.shown, f"Found late: {one.title}", one.lines) for one in late]
+            blocks = [marked(finding.shown, f"Found late: {finding.title}", finding.lines) for finding in late]
         if not self._is_tested:
             self._is_tested = True
             run = await self._commands.run("test", "", scope)
@@ -376,7 +377,9 @@ def _with_formatted(
         diffs.append(text_file.diff_of(name, old, new))
         texts[edit.path] = "" if new is None else new.text
     diff = "".join(diffs)
-    changes = tuple(ChangedFile(one.path, one.old_text, texts.get(one.path, one.new_text)) for one in outcome.changes)
+    changes = tuple(
+        ChangedFile(file.path, file.old_text, texts.get(file.path, file.new_text)) for file in outcome.changes
+    )
     is_changed = diff != outcome.diff
     return replace(
         outcome,

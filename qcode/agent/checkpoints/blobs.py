@@ -41,12 +41,12 @@ class Blobs:
         if len(data) > self._largest:
             return False
         try:
-            folder = self._made()
+            folder = self._create_folder()
             path = folder / digest_of(data)
             if path.exists() and path.stat().st_size == len(data):
                 return True
             if self._room is None:
-                self._room = self._largest_sum - sum(one.stat().st_size for one in folder.iterdir())
+                self._room = self._largest_sum - sum(candidate.stat().st_size for candidate in folder.iterdir())
             if len(data) > (self._room // 2 if is_spare else self._room):
                 return False
             state_file.replace(path, data, is_synced=True)
@@ -71,7 +71,7 @@ class Blobs:
             self._scratch.close()
             self._scratch = self._folder = None
 
-    def _made(self) -> Path:
+    def _create_folder(self) -> Path:
         if self._folder is None:
             self._scratch = Scratch()
             self._folder = self._scratch.path

@@ -156,8 +156,8 @@ class Checkpoints:
 
 def _record(watch: Watch, recorder: Recorder) -> int:
     found = watch.differences()
-    for one in found:
-        recorder.saw(one.path, one.before, one.content, one.after)
+    for difference in found:
+        recorder.saw(difference.path, difference.before, difference.content, difference.after)
     return len(found)
 
 
@@ -195,7 +195,7 @@ class Recorder:
     def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> Iterator[None]:
         from qcode.agent.checkpoints.blobs import digest_of
 
-        before = None if old is None else self._kept(old.data, old.mode, path)
+        before = None if old is None else self._store_state(old.data, old.mode, path)
         mode = _NEW_FILE_MODE if old is None else old.mode
         after = None if data is None else FileState(digest_of(data), len(data), mode, is_kept=False)
         at = self._session.record_change(RecordedChange(self._session.history.latest, str(path), before, after))
@@ -219,7 +219,7 @@ class Recorder:
         found, self._warnings = tuple(self._warnings), []
         return found
 
-    def _kept(self, data: bytes, mode: int, path: Path) -> FileState:
+    def _store_state(self, data: bytes, mode: int, path: Path) -> FileState:
         from qcode.agent.checkpoints.blobs import digest_of
 
         is_kept = self.blobs.put(data)

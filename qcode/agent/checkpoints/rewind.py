@@ -142,7 +142,9 @@ class Rewinder:
         for prompt, following in zip_longest(prompts, prompts[1:]):
             end = None if following is None else following.number
             paths = [
-                one.path for _, one in changes if prompt.number <= one.number and (end is None or one.number < end)
+                change.path
+                for _, change in changes
+                if prompt.number <= change.number and (end is None or change.number < end)
             ]
             entry = self._history.stored[prompt.number].entry
             files = tuple(dict.fromkeys(self._shown(path) for path in paths))
@@ -151,7 +153,7 @@ class Rewinder:
 
     def plan_rewind(self, number: int, what: What) -> RewindPlan:
         """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
-        prompt = next((one for one in self._history.prompts() if one.number == number), None)
+        prompt = next((user_prompt for user_prompt in self._history.prompts() if user_prompt.number == number), None)
         if prompt is None:
             raise NothingToDo("That message is no longer in this conversation.")
         changes = self._history.live_changes(number)
@@ -178,11 +180,11 @@ class Rewinder:
 
         Raise `NothingToDo` with the reason if later changes are in the way.
         """
-        file = next((one for one in files_of_turn(self._history, number) if one.path == path), None)
+        file = next((turn for turn in files_of_turn(self._history, number) if turn.path == path), None)
         if file is None:
             raise NothingToDo("That change was already undone.")
         step = self._part_step(file, hunk)
-        if _is_there(step):
+        if _is_done(step):
             raise NothingToDo("That change was already undone.")
         return self._plan("undo", self._history.head, [step], None)
 
@@ -223,13 +225,13 @@ class Rewinder:
         planned, self._planned = self._planned, None
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
             raise NothingToDo("The conversation has changed since. Try again.")
-        problems = [f"{self._shown(one.path)} {one.refusal}" for one in planned.steps if one.refusal]
-        ready = self._prepared(planned, frozenset(overwrite), problems)
+        problems = [f"{self._shown(step.path)} {step.refusal}" for step in planned.steps if step.refusal]
+        ready = self._prepare(planned, frozenset(overwrite), problems)
         move = self._written(planned, ready)
         done = 0
-        for one in ready:
+        for step in ready:
             try:
-                self._restorer.perform(one)
+                self._restorer.perform(step)
                 done += 1
             except Refused as refused:
                 problems.append(str(refused))
@@ -242,10 +244,10 @@ class Rewinder:
         )
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
-    def _prepared(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
+    def _prepare(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
         ready = []
         for step in planned.steps:
-            if step.refusal or (step.doubt and self._shown(step.path) not in overwrite) or _is_there(step):
+            if step.refusal or (step.doubt and self._shown(step.path) not in overwrite) or _is_done(step):
                 continue
             try:
                 ready.append(self._restorer.prepare(step))
@@ -255,13 +257,13 @@ class Rewinder:
 
     def _written(self, planned: _PendingStep, ready: Sequence[Ready]) -> Move:
         """Write the step to the session; from now on it counts and can be undone."""
-        history, files = self._history, tuple(one.move for one in ready)
-        paths = {one.path for one in files}
+        history, files = self._history, tuple(step.move for step in ready)
+        paths = {file.path for file in files}
         if planned.why == "redo":
             changes = history.redoable[-1].changes
         else:
-            taken = (one for one in planned.steps if one.path in paths or (_is_there(one) and not one.refusal))
-            changes = tuple(at for one in taken for at in one.changes)
+            taken = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
+            changes = tuple(at for step in taken for at in step.changes)
         move = Move(history.moves, planned.why, history.head, planned.after, files, changes)
         if planned.finishes is None:
             self._session.move(move)
@@ -278,7 +280,7 @@ class Rewinder:
         finishes: Move | None = None,
     ) -> RewindPlan:
         self._plans += 1
-        shown = tuple(self._file_plan(step) for step in steps if not _is_there(step))
+        shown = tuple(self._file_plan(step) for step in steps if not _is_done(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         plan = RewindPlan(self._plans, _summary(why, messages, shown, finishes), shown, messages)
         self._planned = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, self._state())
@@ -299,9 +301,9 @@ class Rewinder:
         return path[len(root) + 1 :] if path.startswith(root.rstrip(os.sep) + os.sep) else path
 
 
-def _is_there(step: FileStep) -> bool:
+def _is_done(step: FileStep) -> bool:
     """Return whether the file already has its target state."""
-    return not step.refusal and _is_at(step.current, step.target)
+    return not step.refusal and _is_same_file(step.current, step.target)
 
 
 def _summary(why: Why, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
@@ -388,13 +390,13 @@ def steps_back(
 
 def steps_again(files: Iterable[FileMove]) -> list[FileStep]:
     """Return the file steps that undo a move."""
-    steps = (_step(one.path, (one.target,), one.source, "", ()) for one in files)
+    steps = (_step(file.path, (file.target,), file.source, "", ()) for file in files)
     return [step for step in steps if step is not None]
 
 
 def steps_to_finish(files: Iterable[FileMove]) -> list[FileStep]:
     """Return the remaining file steps of an interrupted move."""
-    steps = (_step(one.path, (one.source,), one.target, "", ()) for one in files)
+    steps = (_step(file.path, (file.source,), file.target, "", ()) for file in files)
     return [step for step in steps if step is not None]
 
 
@@ -432,13 +434,13 @@ def _step(
         current = look(path)
     except NotRestorable as refused:
         return FileStep(path, None, target, refusal=str(refused), changes=changes)
-    if _is_at(current, target) or (_is_same(current, target) and not has_modes):
+    if _is_same_file(current, target) or (_is_same(current, target) and not has_modes):
         return FileStep(path, current, current, changes=changes) if changes else None
-    if current is not None and current.is_link and not any(one and one.is_link for one in (*expected, target)):
+    if current is not None and current.is_link and not any(state and state.is_link for state in (*expected, target)):
         return FileStep(path, None, target, refusal="is no longer a regular file", changes=changes)
     if target is not None and not target.is_kept and not _is_same(current, target):
         return FileStep(path, current, target, refusal="was not saved, so it cannot be restored", changes=changes)
-    if not any(_is_same(current, one) for one in expected):
+    if not any(_is_same(current, state) for state in expected):
         doubt = "has been deleted since" if current is None else "has been changed since"
     return FileStep(path, current, target, doubt, changes=changes)
 
@@ -447,7 +449,7 @@ def _is_same(left: FileState | None, right: FileState | None) -> bool:
     return left is right if left is None or right is None else left.digest == right.digest
 
 
-def _is_at(left: FileState | None, right: FileState | None) -> bool:
+def _is_same_file(left: FileState | None, right: FileState | None) -> bool:
     """Return whether both are the same content with the same mode; the mode of a link means nothing."""
     if left is None or right is None:
         return left is right
@@ -500,11 +502,11 @@ class Restorer:
         base, parts = self._place(path)
         try:
             with disk.open_folder(base, parts[:-1], creates=target is not None) as folder:
-                self._put(folder, parts[-1], ready, target)
+                self._put_file(folder, parts[-1], ready, target)
         except OSError as error:
             raise Refused(explain(error, path)) from None
 
-    def _put(self, folder: int, name: str, ready: Ready, target: FileState | None) -> None:
+    def _put_file(self, folder: int, name: str, ready: Ready, target: FileState | None) -> None:
         path, loaded, content = ready.step.path, ready.loaded, ready.content
         if isinstance(loaded, bytes) or (target is not None and target.is_link):
             link = content if target is not None and target.is_link else None
@@ -549,7 +551,7 @@ def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -
     for _, change in session.history.live_changes(0):
         first.setdefault(change.path, change.before)
     found = (_diff(path, before, blobs, show(Path(path))) for path, before in first.items())
-    return tuple(one for one in found if one is not None)
+    return tuple(diff for diff in found if diff is not None)
 
 
 def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> FileDiff | None:
@@ -557,7 +559,7 @@ def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> File
         now = look(path)
     except NotRestorable as refused:
         return FileDiff(shown, "", str(refused))
-    if _is_at(now, before):
+    if _is_same_file(now, before):
         return None
     if now is not None and before is not None and now.is_same(before):
         return FileDiff(shown, "", f"mode changed from {before.mode:o} to {now.mode:o}")

@@ -67,7 +67,7 @@ class FileOfTurn:
 
 def files_of_turn(history: SessionHistory, number: int) -> tuple[FileOfTurn, ...]:
     """Return the files that the turn of prompt `number` changed, in the order of their first change."""
-    following = next((one.number for one in history.prompts() if one.number > number), None)
+    following = next((prompt.number for prompt in history.prompts() if prompt.number > number), None)
     found: dict[str, list[tuple[int, RecordedChange]]] = {}
     later: set[str] = set()
     for at, change in history.live_changes(number):
@@ -86,7 +86,7 @@ def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], s
     found = []
     for prompt in history.prompts():
         entry = history.stored[prompt.number].entry
-        files = tuple(_turn_file(one, blobs, show(Path(one.path))) for one in files_of_turn(history, prompt.number))
+        files = tuple(_turn_file(turn, blobs, show(Path(turn.path))) for turn in files_of_turn(history, prompt.number))
         if files:
             found.append(TurnChanges(prompt.number, typed_text(entry.message), entry.at, files))
     return tuple(found)
@@ -173,7 +173,9 @@ def without(before: str, after: str, current: str, hunk: int | None, count: int)
     # From the end, so that the lines before keep their numbers.
     for _, start, end, first, last in reversed(parts):
         low, high = max(0, first - 1), min(len(new), last + 1)
-        block = next((one for one in blocks if one.a <= low and high <= one.a + one.size), None)
+        block = next(
+            (candidate for candidate in blocks if candidate.a <= low and high <= candidate.a + candidate.size), None
+        )
         if block is None:
             is_one = last <= first + 1
             lines = f"line {first + 1}" if is_one else f"lines {first + 1} to {last}"
@@ -191,11 +193,11 @@ def changes_text(turns: Sequence[TurnChanges]) -> str:
         for file in turn.files:
             lines.append(f"   {file.path}  {size_text(file)}".rstrip())
             if len(file.hunks) > 1:
-                lines += [f"     line {one.line}  +{one.added} -{one.removed}" for one in file.hunks]
+                lines += [f"     line {hunk.line}  +{hunk.added} -{hunk.removed}" for hunk in file.hunks]
     return "\n".join(lines)
 
 
 def size_text(file: TurnFile) -> str:
     """Return the number of changed lines and the note of a file, such as `+3 -1, new`."""
-    added, removed = sum(one.added for one in file.hunks), sum(one.removed for one in file.hunks)
+    added, removed = sum(hunk.added for hunk in file.hunks), sum(hunk.removed for hunk in file.hunks)
     return ", ".join(filter(None, (f"+{added} -{removed}" if file.hunks else "", file.note)))

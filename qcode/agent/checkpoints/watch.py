@@ -52,21 +52,21 @@ class Watch:
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-        self._seen: dict[str, ObservedFile] | None = None
+        self._observe: dict[str, ObservedFile] | None = None
         self._is_too_large = False
         self._warnings: list[str] = []
 
     def look(self) -> None:
         """Record the state of every file."""
-        self._seen = self._look(self._seen or {}) if not self._is_too_large else None
+        self._observe = self._look(self._observe or {}) if not self._is_too_large else None
 
     def differences(self) -> tuple[Difference, ...]:
         """Return the changes since `look`; none if the tree is too large to compare."""
-        before = self._seen
+        before = self._observe
         if before is None:
             return ()
         after = self._look(before)
-        self._seen = after
+        self._observe = after
         if after is None:
             return ()
         return tuple(self._compared(before, after))
@@ -88,11 +88,11 @@ class Watch:
         room = MAX_TOTAL_BYTES
         try:
             for entry in walk.files(self._root, self._root, is_stopped):
-                one = _seen(entry.entry, known.get(entry.relative), room)
-                if one is None:
+                file = _observe(entry.entry, known.get(entry.relative), room)
+                if file is None:
                     continue
-                seen[entry.relative] = one
-                room -= len(one.content or b"")
+                seen[entry.relative] = file
+                room -= len(file.content or b"")
                 if len(seen) > MAX_FILES:
                     is_late = True
         except walk.TooMany:
@@ -119,7 +119,7 @@ class Watch:
             yield Difference(path, was, old.content if old is not None else None, now)
 
 
-def _seen(entry: os.DirEntry[str], known: ObservedFile | None, room: int) -> ObservedFile | None:
+def _observe(entry: os.DirEntry[str], known: ObservedFile | None, room: int) -> ObservedFile | None:
     """Return the current state of a regular file, reusing the known content if its timestamp did not change."""
     try:
         info = entry.stat(follow_symlinks=False)

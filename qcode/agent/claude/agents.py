@@ -77,23 +77,25 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
 
     `mcp__server` stands for all tools of a server: `server__`. Raise `ValueError` if none is left.
     """
-    given = definition.get(field)
-    if given is None:
+    value = definition.get(field)
+    if value is None:
         return None
-    if not isinstance(given, str) and not (isinstance(given, Sequence) and all(isinstance(one, str) for one in given)):
+    if not isinstance(value, str) and not (
+        isinstance(value, Sequence) and all(isinstance(item, str) for item in value)
+    ):
         raise ValueError(f"{field} must be a text with commas, or a list of names")
-    names = split_rules([given] if isinstance(given, str) else list(given))
+    names = split_rules([value] if isinstance(value, str) else list(value))
     if "*" in names:
         return None if field == "tools" else frozenset(all_names())
     known = {*all_names(), "skill"}
-    found = {tool for name in names for tool in _named(name) if tool in known or "__" in tool}
+    found = {tool for name in names for tool in _tools_of_name(name) if tool in known or "__" in tool}
     if field == "tools" and not found - _NEVER_OFFERED:
         listed = single_spaced(", ".join(names), 100) or "nothing"
         raise ValueError(f"tools: none of them exists here ({listed}), so it could do nothing")
     return frozenset(found)
 
 
-def _named(name: str) -> tuple[str, ...]:
+def _tools_of_name(name: str) -> tuple[str, ...]:
     """Return the tools of qcode for one name. The models differ in how they edit, so one way to edit means all."""
     plain = name.partition("(")[0].strip()
     if plain.startswith(MCP_PREFIX):
@@ -104,27 +106,27 @@ def _named(name: str) -> tuple[str, ...]:
 
 
 def _skills(definition: Mapping[str, object]) -> tuple[str, ...]:
-    given = definition.get("skills") or ()
-    names = split_names(given) if isinstance(given, str) else given
+    value = definition.get("skills") or ()
+    names = split_names(value) if isinstance(value, str) else value
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise ValueError("skills must be a text with commas, or a list of names")
     return tuple(dict.fromkeys(names))
 
 
 def _model(definition: Mapping[str, object]) -> str:
-    given = definition.get("model")
-    if given is not None and not isinstance(given, str):
+    value = definition.get("model")
+    if value is not None and not isinstance(value, str):
         raise ValueError("model must be text")
-    return SMALL if given is not None and given.strip().lower() in _SMALL_MODELS else SAME
+    return SMALL if value is not None and value.strip().lower() in _SMALL_MODELS else SAME
 
 
 def _max_turns(definition: Mapping[str, object]) -> int:
-    given = definition.get("maxTurns")
-    if given is None:
+    value = definition.get("maxTurns")
+    if value is None:
         return MAX_STEPS
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("maxTurns must be a whole number of at least 1")
-    return min(given, MAX_STEPS)
+    return min(value, MAX_STEPS)
 
 
 def load_agents(
@@ -166,5 +168,5 @@ def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
         problems += [matter.warning] if matter.warning else []
         return kind
     except ValueError as error:
-        field = next((one for one in definition if str(error).startswith(one)), "name")
+        field = next((name for name in definition if str(error).startswith(name)), "name")
         raise matter.error(field, str(error)) from None

@@ -80,15 +80,15 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
     if tool.startswith(MCP_PREFIX):
         return _server(tool, body, effect)
     if tool == "Bash":
-        return _shell(body, effect, source) if body else _bare("shell", effect, source)
+        return _shell(body, effect, source) if body else _tool_without_pattern("shell", effect, source)
     if tool in _FILE_KINDS:
         return _file(tool, body, effect, source)
     if tool == "WebFetch":
         return _fetch(body, effect)
-    return _other(tool, body, effect, source)
+    return _convert_other(tool, body, effect, source)
 
 
-def _bare(kind: str, effect: RuleEffect, source: Source) -> Conversion:
+def _tool_without_pattern(kind: str, effect: RuleEffect, source: Source) -> Conversion:
     if effect == "allow" and kind == "shell" and source != "flag":
         return Conversion(lost="a rule for every command is not taken over; add `shell` yourself if you want it")
     return Conversion((kind,))
@@ -99,7 +99,7 @@ def _shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
     is_prefix = body.endswith((":*", " *"))
     words = (body[:-2] if is_prefix else body).split()
     if not words:
-        return _bare("shell", effect, source)
+        return _tool_without_pattern("shell", effect, source)
     if effect == "allow":
         return _allowed_command(words, is_prefix=is_prefix)
     return _restricted_command(words, is_prefix=is_prefix)
@@ -204,7 +204,7 @@ def _server(tool: str, body: str, effect: RuleEffect) -> Conversion:
     return Conversion(("mcp",)) if effect != "allow" else Conversion(lost="the name is not that of a server and a tool")
 
 
-def _other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
+def _convert_other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
     """Convert a rule of a tool that no kind of rule covers."""
     if effect == "allow":
         is_free = tool in _HARMLESS or tool in _JOBS

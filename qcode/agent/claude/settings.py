@@ -94,17 +94,17 @@ def parse_settings(text: str, shown: str, source: Source = "flag") -> ClaudeSett
         raise ConfigError("not valid JSON", file=Path(shown), line=line) from None
     if not isinstance(found, dict):
         raise ConfigError("settings must be a JSON object", file=Path(shown))
-    given = found.get("permissions", {})
-    if not isinstance(given, dict):
+    permissions = found.get("permissions", {})
+    if not isinstance(permissions, dict):
         raise ConfigError("permissions must be an object", file=Path(shown))
-    model, mode = found.get("model", ""), given.get("defaultMode", "")
+    model, mode = found.get("model", ""), permissions.get("defaultMode", "")
     if not isinstance(model, str) or not isinstance(mode, str):
         raise ConfigError("model and permissions.defaultMode must be text", file=Path(shown))
     unused = [name for name in found if name not in ("permissions", "model", "$schema")]
-    unused += [f"permissions.{name}" for name in given if name not in _PERMISSIONS]
+    unused += [f"permissions.{name}" for name in permissions if name not in _PERMISSIONS]
     effects: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
-    rules = {one: _rules(_texts(given, one, shown), one, source, text, shown) for one in effects}
-    return ClaudeSettings(rules, mode, _texts(given, "additionalDirectories", shown), model, tuple(unused))
+    rules = {effect: _rules(_texts(permissions, effect, shown), effect, source, text, shown) for effect in effects}
+    return ClaudeSettings(rules, mode, _texts(permissions, "additionalDirectories", shown), model, tuple(unused))
 
 
 def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, shown: str) -> ConvertedRules:
@@ -125,9 +125,9 @@ def _line_of(rule: str, text: str) -> str:
 
 
 def _texts(table: JsonObject, name: str, shown: str) -> tuple[str, ...]:
-    given = table.get(name, [])
-    texts = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
-    if not isinstance(given, list) or len(texts) < len(given):
+    values = table.get(name, [])
+    texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+    if not isinstance(values, list) or len(texts) < len(values):
         raise ConfigError(f"permissions.{name} must be a list of texts", file=Path(shown))
     return tuple(texts)
 
@@ -142,7 +142,7 @@ def converted(options: Mapping[str, Any]) -> dict[str, Any]:
     found.convert_sources()
     found.convert_settings()
     fields = found.fields
-    fields["mcp_config"] = tuple(_server_config(one) for one in fields["mcp_config"])
+    fields["mcp_config"] = tuple(_server_config(field) for field in fields["mcp_config"])
     for name in ("system_prompt", "append_system_prompt"):
         file = fields[f"{name}_file"]
         if file is not None:
@@ -181,10 +181,10 @@ class _Fields:
             self.fields["user_config"] = False
 
     def convert_settings(self) -> None:
-        given = self.fields["settings"]
-        if given is None or isinstance(given, Mapping):
+        settings = self.fields["settings"]
+        if settings is None or isinstance(settings, Mapping):
             return
-        text, file = str(given), Path(given)
+        text, file = str(settings), Path(settings)
         if text.lstrip().startswith("{"):
             self._adopt(parse_settings(text, "--settings"))
         elif not _is_pipe(file) and file.suffix != ".json":
@@ -229,12 +229,12 @@ class _Fields:
         return mode
 
 
-def _server_config(given: str | Path) -> str | Path:
+def _server_config(config: str | Path) -> str | Path:
     """Return a value of `--mcp-config`: a file, or JSON text that begins with `{`."""
-    text = str(given).lstrip()
+    text = str(config).lstrip()
     if text.startswith("{"):
         return _without_host_servers(text)
-    file = Path(given)
+    file = Path(config)
     if not _is_pipe(file):
         return file
     content = read_text(file, "--mcp-config").lstrip("\ufeff \t\r\n")
@@ -247,7 +247,7 @@ def _without_host_servers(text: str) -> str:
     """Return a configuration without the servers of type `sdk`: they live in the program that controls the run."""
     try:
         found = json.loads(text)
-        servers = {name: one for name, one in found["mcpServers"].items() if one.get("type") != "sdk"}
+        servers = {name: item for name, item in found["mcpServers"].items() if item.get("type") != "sdk"}
     except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
         return text  # the reader of servers says what is wrong
     return json.dumps({**found, "mcpServers": servers})

@@ -58,7 +58,7 @@ def attachments(files: Iterable[Path], typed: str, folder: Path, foreign: Spans 
     are lines of a file, `@a/` lists a folder. Mentions in `foreign` spans are left to `foreign_mentions`.
     """
     named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
-    found, _ = _mentioned(typed, folder, foreign)
+    found, _ = _find_mentions(typed, folder, foreign)
     return (*named, *(_mention_block(mention) for mention in found if not mention.is_foreign))
 
 
@@ -76,8 +76,8 @@ def mentions(
     `foreign` are the spans of the prompt that come from a file of the project. A mention that overlaps one is not the
     user's: `why_not_read` returns why the model may not read its path without asking, empty if it may.
     """
-    found, missing = _mentioned(typed, folder, foreign)
-    blocks, complaints = _attached(found, why_not_read)
+    found, missing = _find_mentions(typed, folder, foreign)
+    blocks, complaints = _read_mentions(found, why_not_read)
     missing = [name for name in missing if not is_other(name)]
     complaints += tuple(f"{visible(name)} not found, sent as text" for name in missing[:_MAX_MISSING])
     if len(missing) > _MAX_MISSING:
@@ -89,11 +89,11 @@ def foreign_mentions(
     typed: str, folder: Path, foreign: Spans, why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the same as `mentions`, without the mentions of the user."""
-    found, _ = _mentioned(typed, folder, foreign)
-    return _attached((mention for mention in found if mention.is_foreign), why_not_read)
+    found, _ = _find_mentions(typed, folder, foreign)
+    return _read_mentions((mention for mention in found if mention.is_foreign), why_not_read)
 
 
-def _attached(
+def _read_mentions(
     found: Iterable[_Mention], why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     blocks: list[Block] = []
@@ -151,8 +151,8 @@ def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
     known = {os.path.realpath(path) for path in paths}
 
     def plain(match: re.Match[str]) -> str:
-        found, _ = _mentioned(match[0], folder, ())
-        is_known = bool(found) and all(os.path.realpath(one.path) in known for one in found)
+        found, _ = _find_mentions(match[0], folder, ())
+        is_known = bool(found) and all(os.path.realpath(mention.path) in known for mention in found)
         return match[0][1:] if is_known else match[0]
 
     return _MENTION.sub(plain, typed) if known else typed
@@ -205,7 +205,7 @@ def split_attached(text: str) -> Attachment | None:
 def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:
     """Return the real paths of the attached files, whose names are relative to `folder`."""
     found = (split_attached(block.text) for block in blocks if isinstance(block, Text))
-    names = [one.name for one in found if one is not None and one.kind == "file"]
+    names = [attachment.name for attachment in found if attachment is not None and attachment.kind == "file"]
     return tuple(os.path.realpath(folder / os.path.expanduser(name)) for name in names)  # noqa: PTH111  # never raises
 
 
@@ -223,8 +223,8 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
             continue
         name = visible(f"{attached.name}:{attached.lines}" if attached.lines else attached.name)
         count = len(attached.content.removesuffix("\n").split("\n")) if attached.content.strip("\n") else 0
-        one, many = ("entry", "entries") if attached.kind == "folder" else ("line", "lines")
-        lines.append(f"{name} {count_text(count, one, many)}")
+        singular, plural = ("entry", "entries") if attached.kind == "folder" else ("line", "lines")
+        lines.append(f"{name} {count_text(count, singular, plural)}")
     names = [visible(match[1] or match[2]) for match in _MENTION.finditer(typed)]
     names = [name for name in names if name.lower().endswith(_IMAGE_NAMES)]
     unlabeled = images - typed.count(_IMAGE_LABEL)
@@ -232,7 +232,7 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     return [*lines, *(f"{name} image".lstrip() for name in shown)]
 
 
-def _mentioned(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Mention], list[str]]:
+def _find_mentions(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Mention], list[str]]:
     """Return each mentioned file that exists once, and names like those of files that do not exist.
 
     A file counts as the user's if any mention of it is.

@@ -79,7 +79,7 @@ def _read_wayland(programs: _Programs) -> Clip:
     if paste is None:
         return Clip(problem="reading the clipboard needs wl-paste (package wl-clipboard)")
     types = programs.run(paste, "--list-types")
-    return _offered(
+    return _read_best_type(
         types, lambda kind: programs.run(paste, "--type", kind), lambda: programs.run(paste, "--no-newline")
     )
 
@@ -90,10 +90,10 @@ def _read_x11(programs: _Programs) -> Clip:
         return Clip(problem="reading the clipboard needs xclip")
     asked = (xclip, "-selection", "clipboard", "-o")
     types = programs.run(*asked, "-t", "TARGETS")
-    return _offered(types, lambda kind: programs.run(*asked, "-t", kind), lambda: programs.run(*asked))
+    return _read_best_type(types, lambda kind: programs.run(*asked, "-t", kind), lambda: programs.run(*asked))
 
 
-def _offered(types: bytes, image: Callable[[str], bytes], text: Callable[[], bytes]) -> Clip:
+def _read_best_type(types: bytes, image: Callable[[str], bytes], text: Callable[[], bytes]) -> Clip:
     """Return the image in the best of the offered types, otherwise the text."""
     offered = types.decode("utf-8", "replace").split()
     kind = next((kind for kind in _IMAGE_TYPES if kind in offered), None)

@@ -184,12 +184,12 @@ class _Git:
 
 
 def _count(fields: Sequence[bytes]) -> int:
-    """Count the entries of `git status --porcelain -z`; the old name of a rename or copy is a separate field."""
+    """Count the entries of `git status --porcelain -z`; the old name of a rename or copy is a separate part."""
     count, is_old_name = 0, False
-    for one in fields:
-        if is_old_name or not one:
+    for part in fields:
+        if is_old_name or not part:
             is_old_name = False
             continue
         count += 1
-        is_old_name = b"R" in one[:2] or b"C" in one[:2]
+        is_old_name = b"R" in part[:2] or b"C" in part[:2]
     return count

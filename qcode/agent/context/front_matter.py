@@ -68,7 +68,7 @@ class FrontMatter:
 
     def text(self, name: str) -> str | None:
         """Return the text of a field, None if the field is missing or empty."""
-        found = self._given(name)
+        found = self._field(name)
         if found is None:
             return None
         if isinstance(found.value, Scalar):
@@ -79,7 +79,7 @@ class FrontMatter:
 
     def source(self, name: str) -> str | None:
         """Return the value of a field on one line as it is written, such as `[file] [format]`; None if it is empty."""
-        found = self._given(name)
+        found = self._field(name)
         if found is None:
             return None
         written = found.value if isinstance(found.value, str) else found.source
@@ -87,7 +87,7 @@ class FrontMatter:
 
     def switch(self, name: str, *, default: bool) -> bool:
         """Return a field that is true or false, also written yes, no, on, off, 1 or 0."""
-        found = self._given(name)
+        found = self._field(name)
         if found is None:
             return default
         written = found.value.written if isinstance(found.value, Scalar) else found.value
@@ -98,7 +98,7 @@ class FrontMatter:
 
     def number(self, name: str) -> int | None:
         """Return a whole number, None if the field is missing or empty."""
-        found = self._given(name)
+        found = self._field(name)
         if found is None:
             return None
         written = found.value.written if isinstance(found.value, Scalar) else found.value
@@ -111,7 +111,7 @@ class FrontMatter:
 
         `Read, Bash(git log:*)` and `[Read, "Bash(git log:*)"]` are the same names.
         """
-        found = self._given(name)
+        found = self._field(name)
         if found is None:
             return None
         if not isinstance(found.value, list):
@@ -125,7 +125,7 @@ class FrontMatter:
         """Return an error about a field, at its line."""
         return _error(self.shown, self.fields[name].line if name in self.fields else 1, what)
 
-    def _given(self, name: str) -> Field | None:
+    def _field(self, name: str) -> Field | None:
         found = self.fields.get(name)
         is_empty = found is not None and isinstance(found.value, Scalar) and found.value.is_empty
         return None if is_empty else found
@@ -150,7 +150,7 @@ def read_front_matter(data: bytes | str, shown: str, *, is_lenient: bool = False
         raise _error(shown, 1, f"the front matter is larger than {MAX_BYTES // 1024} KiB")
     warning = ""
     try:
-        fields = _parsed(header, shown)
+        fields = _parse_yaml(header, shown)
     except FrontMatterError as error:
         fields = _line_fields(header, shown) if is_lenient else {}
         if not fields:
@@ -196,7 +196,7 @@ def _size(header: str, shown: str) -> int:
         raise _error(shown, header[: error.start].count("\n") + 2, "not UTF-8 text") from None
 
 
-def _parsed(header: str, shown: str) -> dict[str, Field]:
+def _parse_yaml(header: str, shown: str) -> dict[str, Field]:
     """Parse YAML; if that fails, try again with values quoted that were clearly meant as text."""
     from yaml import YAMLError  # 25 ms to import
 
@@ -230,7 +230,11 @@ def _line_fields(header: str, shown: str) -> dict[str, Field]:
             continue
         text = (match[2] or "").strip()
         # A list of tools may be below its name: without it, an agent would have all tools.
-        below = [] if text else list(takewhile(lambda one: one.startswith((" ", "\t", "-")), lines[number + 1 :]))
+        below = (
+            []
+            if text
+            else list(takewhile(lambda following: following.startswith((" ", "\t", "-")), lines[number + 1 :]))
+        )
         try:
             value = _Composer("\n".join([line, *below]), shown).fields()[match[1]].value
         except (YAMLError, FrontMatterError, KeyError):

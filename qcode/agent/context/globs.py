@@ -31,7 +31,7 @@ class Glob:
     def matches(self, path: str) -> bool:
         """Return whether the pattern covers `path`, relative to the root of the project."""
         last = len(self.tests) - 1
-        current, steps = self._closed({0}), 0
+        current, steps = self._epsilon_closure({0}), 0
         for char in path:
             steps += len(current)
             if not current or steps > MAX_STEPS:
@@ -41,16 +41,16 @@ class Glob:
                 test = self.tests[node]
                 if test and _fits(test, char):
                     after.update((node,) if test in (_ANY, _IN_NAME) else self.following[node])
-            current = self._closed(after)
+            current = self._epsilon_closure(after)
         return last in current
 
-    def _closed(self, nodes: set[int]) -> set[int]:
+    def _epsilon_closure(self, nodes: set[int]) -> set[int]:
         """Return the nodes and all that can be reached from them without a character."""
         pending = list(nodes)
         while pending:
             node = pending.pop()
             if self.tests[node] in ("", _ANY, _IN_NAME):
-                new = [one for one in self.following[node] if one not in nodes]
+                new = [number for number in self.following[node] if number not in nodes]
                 nodes.update(new)
                 pending += new
         return nodes
@@ -101,8 +101,8 @@ class _Compiler:
         node = len(self._tests)
         self._tests.append(test)
         self._following.append([])
-        for one in before:
-            self._following[one].append(node)
+        for number in before:
+            self._following[number].append(node)
         return node
 
     def _literal(self, char: str, before: list[int]) -> int:

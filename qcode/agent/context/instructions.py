@@ -83,8 +83,8 @@ def load_instructions(
     if is_trusted:
         root = project_root.resolve()
         loader.use_project(root, may_read)
-        for one in _chain(folder, project_root):
-            loader.load_folder(one, root)
+        for candidate in _chain(folder, project_root):
+            loader.load_folder(candidate, root)
         for name in RULE_FOLDERS:
             loader.load_rules(root / name, root)
     return loader.result()
@@ -125,7 +125,7 @@ class InstructionLoader:
         if home is not None and not os.path.lexists(path):
             path, why = home / ".claude/CLAUDE.md", f"there is no {path}"
         if os.path.lexists(path):
-            real = _real(path)
+            real = _resolved(path)
             self.why = why
             self._load(real, str(path), real.parent, imported_by="", depth=0)
             self.why = ""
@@ -145,7 +145,7 @@ class InstructionLoader:
             if rule.patterns is None if path is None else rule.covers(path):
                 self.why = rule.why(path)
                 shown = _shown(rule.file, within) if within is not None else str(rule.file)
-                self._load_judged(rule.file, shown, within or _real(folder), is_rule=True)
+                self._load_judged(rule.file, shown, within or _resolved(folder), is_rule=True)
         self.why = ""
 
     def load_folder(self, folder: Path, within: Path) -> None:
@@ -156,7 +156,7 @@ class InstructionLoader:
                 self._load_judged(folder / name, _shown(folder / name, within), within)
 
     def _load_judged(self, path: Path, shown: str, within: Path, *, is_rule: bool = False) -> None:
-        real = _real(path)
+        real = _resolved(path)
         if not real.is_relative_to(within):
             self.notices.append(f"{shown} leads outside the project and was not read")
         elif is_secret(real) or not self.may_read(real):
@@ -227,7 +227,7 @@ class InstructionLoader:
         return Instructions(text, tuple(self.files), tuple(self.notices))
 
 
-def _real(path: Path) -> Path:
+def _resolved(path: Path) -> Path:
     """Return `path` with its links resolved as far as possible; unlike `Path.resolve` it accepts circular links."""
     return Path(os.path.realpath(path))
 

@@ -115,7 +115,7 @@ class Memory:
 
     def append(self, path: str, text: str) -> str:
         """Add a line to one of `places`; return a message, or raise `ValueError` if it cannot be written."""
-        place = next((one for one in self.places() if one.path == path), None)
+        place = next((file for file in self.places() if file.path == path), None)
         line = " ".join(text.split()).removeprefix("- ")
         if place is None:
             raise ValueError("that instruction file does not exist")

@@ -63,7 +63,7 @@ class NestedInstructions:
 
     @property
     def files(self) -> tuple[InstructionFile, ...]:
-        return tuple(one.file for one in self._attached.values())
+        return tuple(item.file for item in self._attached.values())
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class NestedInstructions:
 
     def _loader(self) -> InstructionLoader:
         start = self._started().files
-        current = {path for path, one in self._attached.items() if one.state == _state(path)}
+        current = {path for path, attached in self._attached.items() if attached.state == _state(path)}
         used = sum(file.used for file in (*start, *self.files))
         loader = InstructionLoader(room=max(0, LIMIT - used), most=MAX_BYTES)
         loader.use_project(self._root, self._may_read)

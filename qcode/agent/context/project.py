@@ -20,7 +20,7 @@ _POINTER = "gitdir:"
 def find_project_root(folder: Path) -> Path:
     """Return `folder` or its nearest ancestor with a valid `.git`, by default `folder`; with links resolved."""
     real = folder.resolve()
-    return next((one for one in (real, *real.parents) if git_folder(one) is not None), real)
+    return next((path for path in (real, *real.parents) if git_folder(path) is not None), real)
 
 
 def git_folder(root: Path) -> Path | None:

@@ -62,7 +62,7 @@ def failed(why: str) -> Answer:
 def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> Answer:
     """Return the answer of a command that ended with `code`, negative for a signal."""
     form = EVENTS[event]
-    text, said = stdout.strip(), clean(stderr).strip()
+    text, stderr_text = stdout.strip(), clean(stderr).strip()
     if code < 0:
         return failed(f"it was ended by signal {-code}")
     found: Answer | None = None
@@ -77,20 +77,20 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> Answer:
         elif values is not None:
             found = answer_of_object(event, values)
     if code == BLOCKING_EXIT:
-        return _blocked(form, found, said)
+        return _blocked(form, found, stderr_text)
     if found is not None:
         return found
     if code != 0:
-        return failed(f"exit code {code}{f': {said}' if said else ''}")
+        return failed(f"exit code {code}{f': {stderr_text}' if stderr_text else ''}")
     return Answer(context=(clean(text),)) if text and form.text_is_context else Answer()
 
 
-def _blocked(form: EventForm, found: Answer | None, said: str) -> Answer:
+def _blocked(form: EventForm, found: Answer | None, message: str) -> Answer:
     """Return the answer of a command with exit code 2: it blocks, even beside JSON that allows."""
     kept = found if found is not None and not found.failure else Answer()
     if not form.blocks:
-        return replace(kept, messages=(*kept.messages, *((said,) if said else ())))
-    reason = said or kept.reason
+        return replace(kept, messages=(*kept.messages, *((message,) if message else ())))
+    reason = message or kept.reason
     return replace(kept, decision="deny", reason=reason, input=None)
 
 
@@ -226,7 +226,7 @@ def merged(answers: Sequence[Answer]) -> Answer:
 
     Two different replaced inputs are a failure, which asks.
     """
-    decision: Decision = max((answer.decision for answer in answers), key=lambda one: _ORDER[one], default="")
+    decision: Decision = max((answer.decision for answer in answers), key=lambda decision: _ORDER[decision], default="")
     deciding = [answer for answer in answers if answer.decision == decision and decision]
     inputs = [answer.input for answer in answers if answer.input is not None]
     failures = tuple(line for answer in answers for line in answer.failures)

@@ -70,7 +70,7 @@ class CallHooks:
             self._contexts[call_id] = answer.context
         if answer.stops:
             return Verdict("deny", self._stop_reason(answer), "hook:PreToolUse"), None
-        return self._ruled("PreToolUse", answer, name)
+        return self._verdict_of("PreToolUse", answer, name)
 
     async def request(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
         """Run the PermissionRequest hooks for a call that asks; return as `before` does."""
@@ -82,7 +82,7 @@ class CallHooks:
             return Verdict("deny", self._stop_reason(answer), "hook:PermissionRequest"), None
         if answer.decision == "ask":  # a failure: the call asks anyway
             return None, None
-        return self._ruled("PermissionRequest", answer, name)
+        return self._verdict_of("PermissionRequest", answer, name)
 
     async def after(
         self, call_id: str, name: str, arguments: JsonObject, outcome: ToolOutcome, seconds: float
@@ -148,7 +148,7 @@ class CallHooks:
             }
             inputs.append(HookInput(fields, names, call_id, call.is_part, covered))
         whole = None
-        if name == APPLY_PATCH and any(given.is_part for given in inputs):
+        if name == APPLY_PATCH and any(hook_input.is_part for hook_input in inputs):
             patch = claude_input(name, arguments, self._folder)
             fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(further or {})}
             whole = HookInput(fields, (name,), call_id, is_covered=covered)
@@ -158,14 +158,14 @@ class CallHooks:
         servers = self._toolbox.servers
         return {} if servers is None else servers.own_names()
 
-    def _ruled(self, event: str, answer: Answer, name: str) -> tuple[Verdict | None, JsonObject | None]:
+    def _verdict_of(self, event: str, answer: Answer, name: str) -> tuple[Verdict | None, JsonObject | None]:
         rule = f"hook:{event}"
         if answer.decision == "deny":
             return Verdict("deny", answer.reason or _DENIED, rule), None
         revised: JsonObject | None = None
         if answer.input is not None:
             try:
-                revised = self._translated(name, answer.input)
+                revised = self._translate_input(name, answer.input)
             except (UntranslatableError, Refused) as problem:
                 return Verdict("ask", f"a hook replaced the input of the call by an invalid one: {problem}", rule), None
         if answer.decision == "ask":
@@ -174,7 +174,7 @@ class CallHooks:
             return Verdict("allow", answer.reason or _ALLOWED, rule), revised
         return None, revised
 
-    def _translated(self, name: str, values: JsonObject) -> JsonObject:
+    def _translate_input(self, name: str, values: JsonObject) -> JsonObject:
         """Return a replaced input as arguments of the tool.
 
         Raise `Refused` or `UntranslatableError` if it is invalid.

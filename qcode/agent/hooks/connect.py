@@ -19,7 +19,7 @@ from qcode.protocol.errors import UsageError
 
 def connect_hooks(
     context: RunContext,
-    given: Mapping[str, Sequence[Hook]],
+    own_hooks: Mapping[str, Sequence[Hook]],
     facts: Callable[[], tuple[str, ApprovalMode, str]],
     *,
     scratch: Callable[[], Path],
@@ -33,7 +33,7 @@ def connect_hooks(
     """
     configured = configured_hooks(context)
     try:
-        own = [handler_of(event, hook) for event, hooks in given.items() for hook in hooks]
+        own = [handler_of(event, hook) for event, hooks in own_hooks.items() for hook in hooks]
     except (ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"hooks: {error}") from None
     handlers = [handler for handler in configured.handlers if handler.origin != "project"]

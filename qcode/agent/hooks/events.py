@@ -179,8 +179,8 @@ def _own_rows(root: Path) -> list[tuple[str, str]]:
     except (OSError, ValueError, RecursionError):
         return []
     rows: list[tuple[str, str]] = []
-    for event, written in hooks.items() if isinstance(hooks, dict) else ():
-        for hook in written if isinstance(written, list) else ():
+    for event, entries in hooks.items() if isinstance(hooks, dict) else ():
+        for hook in entries if isinstance(entries, list) else ():
             if isinstance(hook, dict):
                 argv = hook.get("argv")
                 shown = hook.get("command") or " ".join(map(str, argv if isinstance(argv, list) else ()))

@@ -28,7 +28,7 @@ def hook_lines(
         facts = [handler.where or "the program", f"{handler.timeout_s:g} s", f"on failure: {handler.on_failure}"]
         facts += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
         facts += ["may allow"] if handler.counts_allow else []
-        facts += [] if runs is None else [_ran(runs[index])]
+        facts += [] if runs is None else [_run_summary(runs[index])]
         lines.append(f"  {' · '.join(facts)}")
     for hook in unused:
         shown = visible(one_line(hook.shown, _MAX_SHOWN))
@@ -36,7 +36,7 @@ def hook_lines(
     return lines
 
 
-def _ran(runs: HandlerRuns) -> str:
+def _run_summary(runs: HandlerRuns) -> str:
     if runs.at is None:
         return "not run yet"
     code = "" if runs.code is None else f", exit {runs.code}"
@@ -64,6 +64,6 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
         for handler in handlers
     ]
     rows.extend(
-        {"event": one.event, "command": one.shown, "where": one.where, "why_not_run": one.why} for one in unused
+        {"event": hook.event, "command": hook.shown, "where": hook.where, "why_not_run": hook.why} for hook in unused
     )
     return rows

@@ -119,8 +119,8 @@ def read_event(user: HookUser, data: bytes) -> HookEvent | None:
     form = _FORMS[user]
     if values.get("hook_event_name") != form.event:
         return None
-    name, given, folder = values.get("tool_name"), values.get("tool_input"), values.get("cwd")
-    if not isinstance(name, str) or not isinstance(given, dict):
+    name, tool_input, folder = values.get("tool_name"), values.get("tool_input"), values.get("cwd")
+    if not isinstance(name, str) or not isinstance(tool_input, dict):
         raise UnreadableEventError("the event names no tool and its input")
     if not isinstance(folder, str) or not folder.startswith("/") or "\0" in folder:
         raise UnreadableEventError("the event names no working folder")
@@ -131,15 +131,17 @@ def read_event(user: HookUser, data: bytes) -> HookEvent | None:
     if use is None:
         return None
     if use == "shell":
-        return _shell(event, given)
+        return _shell(event, tool_input)
     if use == "patch":
-        return replace(event, calls=tuple(("write", path) for path in _patched(_text(given, "command", "input"))))
+        return replace(
+            event, calls=tuple(("write", path) for path in _patched_paths(_text(tool_input, "command", "input")))
+        )
     if use == "fetch":
-        return replace(event, calls=(("fetch", _text(given, "url")),))
+        return replace(event, calls=(("fetch", _text(tool_input, "url")),))
     if use == "search":
-        path = _text(given, *_PATHS) if any(given.get(key) is not None for key in _PATHS) else "."
+        path = _text(tool_input, *_PATHS) if any(tool_input.get(key) is not None for key in _PATHS) else "."
         return replace(event, calls=(("read", path),), only_narrows=True)
-    return replace(event, calls=((use, _text(given, *_PATHS)),))
+    return replace(event, calls=((use, _text(tool_input, *_PATHS)),))
 
 
 def _object(data: bytes) -> JsonObject:
@@ -158,26 +160,26 @@ def _object(data: bytes) -> JsonObject:
     return values
 
 
-def _shell(event: HookEvent, given: JsonObject) -> HookEvent:
-    command = _text(given, "command")
-    folder = next((given[key] for key in _FOLDERS if given.get(key)), None)
+def _shell(event: HookEvent, tool_input: JsonObject) -> HookEvent:
+    command = _text(tool_input, "command")
+    folder = next((tool_input[key] for key in _FOLDERS if tool_input.get(key)), None)
     if folder is not None:
         if not isinstance(folder, str):
             raise UnreadableEventError("the folder of the command is not text")
         # On a separate line: `cd x && a || b` would not be `a || b` in x.
         command = f"cd -- {shlex.quote(folder)}\n{command}"
-    is_plain = given.keys() <= _HARMLESS_FIELDS
+    is_plain = tool_input.keys() <= _HARMLESS_FIELDS
     return replace(event, calls=(("shell", command),), only_narrows=event.only_narrows or not is_plain)
 
 
-def _text(given: JsonObject, *names: str) -> str:
-    found = next((given[name] for name in names if given.get(name) is not None), None)
+def _text(tool_input: JsonObject, *names: str) -> str:
+    found = next((tool_input[name] for name in names if tool_input.get(name) is not None), None)
     if not isinstance(found, str) or not found:
         raise UnreadableEventError(f"the input has no {names[0]}")
     return found
 
 
-def _patched(text: str) -> tuple[str, ...]:
+def _patched_paths(text: str) -> tuple[str, ...]:
     try:
         return patch_paths(text)
     except PatchError as problem:
@@ -195,7 +197,7 @@ def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
         for kind, value in event.calls
     ]
     decisions = [(_decision(verdict, event), verdict.reason) for verdict in verdicts]
-    return max(decisions, key=lambda one: _ORDER.index(one[0]))
+    return max(decisions, key=lambda answer: _ORDER.index(answer[0]))
 
 
 def _decision(verdict: Verdict, event: HookEvent) -> Decision:
@@ -210,16 +212,16 @@ def _decision(verdict: Verdict, event: HookEvent) -> Decision:
 
 def answer(user: HookUser, decision: Decision, reason: str) -> str:
     """Return the answer of the hook in the form of a program, as one line of JSON."""
-    told = f"qcode: {visible(one_line(reason))}"
+    text = f"qcode: {visible(one_line(reason))}"
     values: dict[str, Json] = {}
     if user == "gemini" and decision:
-        values = {"decision": decision, "reason": told}
-        values |= {"systemMessage": told} if decision == "ask" else {}
+        values = {"decision": decision, "reason": text}
+        values |= {"systemMessage": text} if decision == "ask" else {}
     elif decision and (user != "codex" or decision == "deny"):
         special: JsonObject = {
             "hookEventName": _FORMS[user].event,
             "permissionDecision": decision,
-            "permissionDecisionReason": told,
+            "permissionDecisionReason": text,
         }
         values = {"hookSpecificOutput": special}
     return json.dumps(values)

@@ -36,7 +36,7 @@ async def run_command(
 ) -> CommandRun:
     """Run a command and return its answer. Nothing of its process group runs any more when this returns or raises."""
     argv = command.argv or ("bash", "--noprofile", "--norc", "-c", command.line)
-    with _Output() as output, _Output() as errors, _Given(payload) as given:
+    with _Output() as output, _Output() as errors, _Input(payload) as program_input:
         try:
             process = await start_program(
                 Launch(argv),
@@ -44,11 +44,11 @@ async def run_command(
                 environment=environment,
                 output=output.theirs,
                 errors=errors.theirs,
-                source=given.theirs,
+                source=program_input.theirs,
             )
         except OSError as error:
             return CommandRun(failed(f"it could not be started: {error.strerror or error}"))
-        for stream in (output, errors, given):
+        for stream in (output, errors, program_input):
             stream.begin()
         try:
             code = await _exit_code(process, (output, errors), timeout_s)
@@ -134,7 +134,7 @@ class _Output(_Pipe):
         return self._kept.decode("utf-8", "replace")
 
 
-class _Given(_Pipe):
+class _Input(_Pipe):
     """The input of a program, which need not read all of it before it ends."""
 
     def __init__(self, data: bytes) -> None:

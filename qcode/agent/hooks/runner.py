@@ -49,7 +49,7 @@ class HandlerRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ran:
+class _HandlerResult:
     """The answer of one handler to one input, with its exit code and duration."""
 
     answer: Answer
@@ -103,13 +103,13 @@ class HookRunner:
                     found = await asyncio.to_thread(_covered, handler.condition, found)
             except MatcherError as error:
                 answers.setdefault(index, []).append(judged_answer(handler, failed(str(error))))
-                self._note(index, _Ran(failed(str(error)), None, 0.0))
+                self._note(index, _HandlerResult(failed(str(error)), None, 0.0))
                 continue
-            for given in found:
-                key = (handler.run, id(given))
+            for hook_input in found:
+                key = (handler.run, id(hook_input))
                 if key not in seen:
                     seen.add(key)
-                    chosen.append((index, given))
+                    chosen.append((index, hook_input))
         if chosen:
             ran = await self._side_by_side(event, chosen, emit)
             for (index, _), answer in zip(chosen, ran, strict=True):
@@ -119,11 +119,11 @@ class HookRunner:
     def _inputs_for(self, handler: Handler, inputs: Sequence[HookInput], whole: HookInput | None) -> list[HookInput]:
         if whole is not None and any(self.takes_whole(handler, name) for name in whole.names):
             return [whole]
-        return [given for given in inputs if matches(handler.matcher, given.names)]
+        return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
     async def _side_by_side(self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit) -> list[Answer]:
         limit = self._shared_limit(event, [self.handlers[index] for index, _ in chosen])
-        tasks = [asyncio.ensure_future(self._run_one(index, given, emit, limit)) for index, given in chosen]
+        tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit, limit)) for index, hook_input in chosen]
         try:
             return [await task for task in tasks]
         finally:
@@ -138,7 +138,7 @@ class HookRunner:
             return None
         return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
 
-    async def _run_one(self, index: int, given: HookInput, emit: Emit, limit: float | None) -> Answer:
+    async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> Answer:
         handler = self.handlers[index]
         began = time.monotonic()
         shown = shown_command(handler)
@@ -146,15 +146,15 @@ class HookRunner:
         try:
             async with self._free_place():
                 timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
-                ran = await self._ran(handler, given, timeout_s)
+                ran = await self._run_handler(handler, hook_input, timeout_s)
         finally:
             slow.cancel()
         ran = replace(ran, seconds=time.monotonic() - began)
-        if given.is_part and ran.answer.input is not None:
+        if hook_input.is_part and ran.answer.input is not None:
             ran = replace(ran, answer=failed("updatedInput is not possible for one file of a patch"))
         self._note(index, ran)
         answer = judged_answer(handler, ran.answer)
-        await emit(_ended(handler, shown, given, ran, answer))
+        await emit(_hook_ended(handler, shown, hook_input, ran, answer))
         return answer
 
     def _free_place(self) -> asyncio.Semaphore:
@@ -163,12 +163,12 @@ class HookRunner:
             self._room, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
         return self._room
 
-    async def _ran(self, handler: Handler, given: HookInput, timeout_s: float) -> _Ran:
+    async def _run_handler(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _HandlerResult:
         if not isinstance(handler.run, Command):
-            return _Ran(await _called(handler.event, handler.run, given, timeout_s), None, 0.0)
+            return _HandlerResult(await _call_function(handler.event, handler.run, hook_input, timeout_s), None, 0.0)
         from qcode.agent.hooks.process import run_command
 
-        payload = json.dumps(given.fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        payload = json.dumps(hook_input.fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         run = await run_command(
             handler.run,
             handler.event,
@@ -177,7 +177,7 @@ class HookRunner:
             environment=self._variables(handler, handler.run),
             timeout_s=timeout_s,
         )
-        return _Ran(run.answer, run.code, 0.0)
+        return _HandlerResult(run.answer, run.code, 0.0)
 
     def _variables(self, handler: Handler, command: Command) -> dict[str, str]:
         """Return the environment of a command: without keys, except for those that a hook of the user names."""
@@ -192,7 +192,7 @@ class HookRunner:
             **({"CLAUDE_ENV_FILE": os.devnull} if handler.event == "SessionStart" else {}),
         }
 
-    def _note(self, index: int, ran: _Ran) -> None:
+    def _note(self, index: int, ran: _HandlerResult) -> None:
         noted = self.runs[index]
         noted.runs += 1
         noted.at, noted.seconds, noted.code = datetime.now(UTC), ran.seconds, ran.code
@@ -202,7 +202,7 @@ class HookRunner:
 
 
 def _covered(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[HookInput]:
-    return [given for given in inputs if given.is_covered is None or given.is_covered(condition)]
+    return [hook_input for hook_input in inputs if hook_input.is_covered is None or hook_input.is_covered(condition)]
 
 
 def shown_command(handler: Handler) -> str:
@@ -215,11 +215,11 @@ async def _report_slow(event: HookStarted, emit: Emit) -> None:
     await emit(event)
 
 
-def _ended(handler: Handler, shown: str, given: HookInput, ran: _Ran, answer: Answer) -> HookEnded:
+def _hook_ended(handler: Handler, shown: str, hook_input: HookInput, ran: _HandlerResult, answer: Answer) -> HookEnded:
     return HookEnded(
         handler.event,
         shown,
-        given.tool_use_id or "",
+        hook_input.tool_use_id or "",
         ran.code,
         ran.seconds,
         "stop" if answer.stops else answer.decision or "none",
@@ -227,11 +227,11 @@ def _ended(handler: Handler, shown: str, given: HookInput, ran: _Ran, answer: An
     )
 
 
-async def _called(event: str, function: HookFunction, given: HookInput, timeout_s: float) -> Answer:
+async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> Answer:
     """Call the function of a program; whatever it raises is a failure of the hook."""
     try:
         async with asyncio.timeout(timeout_s):
-            value: object = function(json.loads(json.dumps(given.fields)), given.tool_use_id)
+            value: object = function(json.loads(json.dumps(hook_input.fields)), hook_input.tool_use_id)
             if not inspect.isawaitable(value):
                 return failed("the function is not async")
             return answer_of_function(event, await value)

@@ -86,7 +86,7 @@ class SessionHooks:
         source: str,
     ) -> None:
         self.runner = runner
-        self.show: Show = self._keep
+        self.show: Show = self._keep_event
         self.scope = HookScope(self)
         self._facts = facts
         self._state_dir = state_dir
@@ -117,12 +117,12 @@ class SessionHooks:
     async def emit(self, event: HookStarted | HookEnded) -> None:
         await self.show(event)
 
-    async def _keep(self, event: TurnEvent) -> None:
+    async def _keep_event(self, event: TurnEvent) -> None:
         self._kept.append(event)
 
     def leave_turn(self) -> None:
         """Keep the events from now on, because no turn runs that could show them."""
-        self.show = self._keep
+        self.show = self._keep_event
 
     def take_kept(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""
@@ -193,7 +193,7 @@ class SessionHooks:
         self._is_busy()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
         self.show, self.told = queue.put, None
-        self._prompting = task = asyncio.ensure_future(self._prompted(prompt))
+        self._prompting = task = asyncio.ensure_future(self._run_prompt_hooks(prompt))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             for event in self.take_kept():
@@ -202,7 +202,7 @@ class SessionHooks:
                 yield arrived
         finally:
             self._prompting = None
-            self.show = self._keep
+            self.show = self._keep_event
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
@@ -211,7 +211,7 @@ class SessionHooks:
             for event in _unsent_turn(prompt, blocked):
                 yield event
 
-    async def _prompted(self, prompt: str) -> str:
+    async def _run_prompt_hooks(self, prompt: str) -> str:
         """Run the hooks of a prompt; return why it is blocked, empty if it is not."""
         self._prompt_id = ""
         await self._start()
@@ -236,18 +236,18 @@ class SessionHooks:
 
     # The turn
 
-    async def confirm(self, asked: Confirm) -> Confirmed:
+    async def confirm(self, request: Confirm) -> Confirmed:
         """Ask the hooks about a step of the turn of the conversation."""
-        if asked.step == "compact":
-            trigger = "manual" if asked.is_asked else "auto"
-            fields: JsonObject = {"trigger": trigger, "custom_instructions": asked.text}
+        if request.step == "compact":
+            trigger = "manual" if request.is_asked else "auto"
+            fields: JsonObject = {"trigger": trigger, "custom_instructions": request.text}
             answer = await self.scope.run("PreCompact", [HookInput(fields, (trigger,))])
             if answer.stops or answer.decision == "deny":
                 return Confirmed(answer.stop_reason or answer.reason or "no reason was given")
             return Confirmed()
         fields = {
-            "stop_hook_active": asked.is_again,
-            "last_assistant_message": asked.text,
+            "stop_hook_active": request.is_again,
+            "last_assistant_message": request.text,
             "background_tasks": [],
             "session_crons": [],
         }
@@ -292,13 +292,13 @@ class SessionHooks:
         """Note the summary of a compaction for the hooks after it."""
         self._summary = next((part.text for part in effect.parts if isinstance(part, Message) and part.text), "")
 
-    def spawn(self, event: str, given: HookInput) -> None:
+    def spawn(self, event: str, hook_input: HookInput) -> None:
         """Run the handlers of an event beside the turn."""
         if not self.runner.has(event):
             return
 
         async def work() -> None:
-            await self.scope.run(event, [given])
+            await self.scope.run(event, [hook_input])
 
         task = asyncio.get_running_loop().create_task(work())
         self._tasks.add(task)
@@ -359,7 +359,7 @@ class HookScope:
         """Run the handlers of an event; tell the user their messages and failures."""
         session = self._session
         common = {**session.fields(event), **self._agent}
-        full = [_with_fields(given, common) for given in inputs]
+        full = [_with_fields(hook_input, common) for hook_input in inputs]
         answer = await session.runner.run(
             event, full, session.emit, None if whole is None else _with_fields(whole, common)
         )
@@ -384,11 +384,11 @@ class HookScope:
         answer = await self.run("SubagentStart", [HookInput({}, (str(self._agent["agent_type"]),))])
         return [Text(self.marked("SubagentStart", text)) for text in answer.context]
 
-    async def confirm_agent(self, asked: Confirm) -> Confirmed:
+    async def confirm_agent(self, request: Confirm) -> Confirmed:
         """Ask the SubagentStop hooks whether this sub-agent may end."""
         fields: JsonObject = {
-            "stop_hook_active": asked.is_again,
-            "last_assistant_message": asked.text,
+            "stop_hook_active": request.is_again,
+            "last_assistant_message": request.text,
             "agent_transcript_path": "" if self._transcript is None else str(self._transcript.path),
         }
         return await self.confirmed_stop("SubagentStop", fields, (str(self._agent["agent_type"]),))
@@ -405,8 +405,8 @@ class HookScope:
         return Confirmed()
 
 
-def _with_fields(given: HookInput, common: JsonObject) -> HookInput:
-    return replace(given, fields={**common, **given.fields})
+def _with_fields(hook_input: HookInput, common: JsonObject) -> HookInput:
+    return replace(hook_input, fields={**common, **hook_input.fields})
 
 
 def _kind_of(approval: Approval) -> str:

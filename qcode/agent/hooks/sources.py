@@ -100,9 +100,9 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
     places = Places(context.root, context.folder, home, context.added)
     collected = _Collected(places, is_trusted=context.is_trusted)
     for event in EVENTS:
-        written: tuple[WrittenHook, ...] = getattr(settings, event)
+        entries: tuple[WrittenHook, ...] = getattr(settings, event)
         origins = context.settings.item_origins.get(f"hooks.{event}", ())
-        for hook, origin in zip(written, origins, strict=False):
+        for hook, origin in zip(entries, origins, strict=False):
             collected.add_written(event, hook, origin.where, "project" if origin.is_project else "own")
     if settings.claude in ("own", "both") and home and context.user_folder is not None:
         collected.add_claude(Path(home) / _OWN_CLAUDE_FILE, "own")
@@ -196,13 +196,12 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: st
     args = hook.get("args")
     line: str = hook["command"]
     argv: tuple[str, ...] = ()
-    if isinstance(args, list) and all(isinstance(one, str) for one in args):
+    if isinstance(args, list) and all(isinstance(arg, str) for arg in args):
         argv = (line, *args)
     timeout = hook.get("timeout")
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < 86_400
     timeout_s = float(timeout) if is_number and timeout is not None else form.timeout_s
-    given = hook.get("onFailure")
-    on_failure: OnFailure = "block" if given == "block" else form.on_failure
+    on_failure: OnFailure = "block" if hook.get("onFailure") == "block" else form.on_failure
     shown = " ".join(argv) if argv else line
     command = Command(argv=argv) if argv else Command(line)
     condition = _condition(hook.get("if"))

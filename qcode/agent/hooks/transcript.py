@@ -53,7 +53,7 @@ class TranscriptFile:
             file.write(data)
 
     def _line(self, message: Message) -> bytes:
-        content = [block for block in (self._block(one) for one in message.blocks) if block is not None]
+        content = [block for block in (self._block(part) for part in message.blocks) if block is not None]
         line = {
             "type": message.role,
             "message": {"role": message.role, "content": content},

@@ -30,39 +30,39 @@ _FROM_THE_PROGRAM = ("<command-", "<local-command-", "<bash-", "<task-notificati
 def is_session(records: Sequence[JsonObject]) -> bool:
     """Whether these records are of Claude Code."""
     return any(
-        (one.get("type") in _SAID and "content" in object_in(one.get("message")))
-        or (one.get("type") == "summary" and "leafUuid" in one)
-        for one in records
+        (record.get("type") in _SAID and "content" in object_in(record.get("message")))
+        or (record.get("type") == "summary" and "leafUuid" in record)
+        for record in records
     )
 
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
     """Read the records of the session file `name`; `builder` is empty."""
-    main = [one for one in records if one.get("isSidechain") is not True]
+    main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += sum(
-        one.get("isSidechain") is True and one.get("type") in _SAID for one in records
+        record.get("isSidechain") is True and record.get("type") in _SAID for record in records
     )
     kept = set(map(id, branch(main)))
     titles: dict[str, str] = {}
-    own = {text_in(one.get("uuid")) for one in records}
-    for one in main:
-        kind = text_in(one.get("type"))
+    own = {text_in(record.get("uuid")) for record in records}
+    for entry in main:
+        kind = text_in(entry.get("type"))
         if kind in _SAID:
-            if id(one) in kept:
-                _message(one, builder)
+            if id(entry) in kept:
+                _message(entry, builder)
             else:
                 builder.left_out["messages of branches that were rewound"] += 1
         elif kind in _TITLES:
-            titles[kind] = text_in(one.get(_TITLES[kind]))
-        elif not _queued(one, builder):
+            titles[kind] = text_in(entry.get(_TITLES[kind]))
+        elif not _queued(entry, builder):
             counter = builder.bookkeeping if kind in _BOOKKEEPING else builder.left_out
             counter[kind if kind in _BOOKKEEPING else f"unknown record {kind or 'without type'}"] += 1
-            if kind == "summary" and one.get("leafUuid") in own:  # a summary of another session occurs too
-                titles[kind] = text_in(one.get("summary"))
+            if kind == "summary" and entry.get("leafUuid") in own:  # a summary of another session occurs too
+                titles[kind] = text_in(entry.get("summary"))
     title = next((titles[kind] for kind in (*_TITLES, "summary") if titles.get(kind)), "")
-    first: JsonObject = next((one for one in main if "cwd" in one), {})
-    session_id = next((found for one in main if (found := text_in(one.get("sessionId")))), name)
-    created = next((found for one in main if (found := text_in(one.get("timestamp")))), "")
+    first: JsonObject = next((entry for entry in main if "cwd" in entry), {})
+    session_id = next((found for entry in main if (found := text_in(entry.get("sessionId")))), name)
+    created = next((found for entry in main if (found := text_in(entry.get("timestamp")))), "")
     items = builder.finish()
     cwd = text_in(first.get("cwd"))
     return ForeignSession(PROGRAM, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
@@ -74,21 +74,25 @@ def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
     A reply with two calls is written as two records, and both results have such a record as parent. So the other
     records of a reply, and every result of its calls, belong to it, though the path to the last message misses them.
     """
-    by_uuid = {uuid: one for one in records if (uuid := text_in(one.get("uuid")))}
-    messages = [one for one in records if one.get("type") in _SAID]
+    by_uuid = {uuid: record for record in records if (uuid := text_in(record.get("uuid")))}
+    messages = [record for record in records if record.get("type") in _SAID]
     roots: dict[str, str] = {}
     leaves: dict[str, JsonObject] = {}
-    for one in messages:
-        path = _path(one, by_uuid, roots)
+    for message in messages:
+        path = _path(message, by_uuid, roots)
         root = roots.get(path[-1], path[-1])
         roots |= dict.fromkeys(path, root)
-        leaves[root] = one
+        leaves[root] = message
     on_path = {uuid for leaf in leaves.values() for uuid in _path(leaf, by_uuid)}
     replies = {reply for uuid in on_path if uuid in by_uuid and (reply := _reply_id(by_uuid[uuid]))}
-    kept = [one for one in messages if _key(one) in on_path or _reply_id(one) in replies]
-    calls = {call for one in kept for call in _ids(one, "tool_use", "id")}
+    kept = [message for message in messages if _key(message) in on_path or _reply_id(message) in replies]
+    calls = {call for entry in kept for call in _ids(entry, "tool_use", "id")}
     chosen = set(map(id, kept))
-    return [one for one in messages if id(one) in chosen or calls & set(_ids(one, "tool_result", "tool_use_id"))]
+    return [
+        message
+        for message in messages
+        if id(message) in chosen or calls & set(_ids(message, "tool_result", "tool_use_id"))
+    ]
 
 
 def _path(record: JsonObject, by_uuid: dict[str, JsonObject], known: Collection[str] = ()) -> list[str]:

@@ -28,7 +28,9 @@ def is_session(records: Sequence[JsonObject]) -> bool:
     """Whether these records are of Codex, in its present form or the one before."""
     first: JsonObject = records[0] if records else {}
     is_old = {"id", "timestamp"} <= first.keys() and ("instructions" in first or "git" in first)
-    return is_old or any(one.get("type") in _RECORDS and isinstance(one.get("payload"), dict) for one in records)
+    return is_old or any(
+        record.get("type") in _RECORDS and isinstance(record.get("payload"), dict) for record in records
+    )
 
 
 def is_subagent(records: Sequence[JsonObject]) -> bool:
@@ -41,11 +43,11 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
     """Read the records of the session file `name`; `builder` is empty."""
     header: JsonObject = records[0] if records else {}
     if isinstance(header.get("payload"), dict):
-        header = next((object_in(one["payload"]) for one in records if one.get("type") == "session_meta"), {})
+        header = next((object_in(entry["payload"]) for entry in records if entry.get("type") == "session_meta"), {})
     reader = _Reader(builder, text_in(header.get("cwd")))
-    for one in records:
-        if one is not header:
-            reader.add(one)
+    for record in records:
+        if record is not header:
+            reader.add(record)
     created = text_in(header.get("timestamp")) or text_in(records[0].get("timestamp") if records else "")
     session_id, items = text_in(header.get("id")) or name, builder.finish()
     return ForeignSession(
@@ -100,7 +102,7 @@ class _Reader:
         reader = _Reader(inner, "")
         for item in objects_in(payload.get("replacement_history")):
             reader.add(item)
-        messages = [one.message for one in inner.finish() if isinstance(one, ForeignMessage)]
+        messages = [message.message for message in inner.finish() if isinstance(message, ForeignMessage)]
         summary = text_in(payload.get("message"))
         if summary.strip() and not any(summary in message.text for message in messages):
             messages.append(Message("user", (Text(summary),)))
@@ -118,7 +120,9 @@ class _Reader:
                 self._message(item, at)
             case "reasoning":
                 texts = [
-                    text_in(one.get("text")) for name in ("summary", "content") for one in objects_in(item.get(name))
+                    text_in(entry.get("text"))
+                    for name in ("summary", "content")
+                    for entry in objects_in(item.get(name))
                 ]
                 builder.said(Reasoning("\n\n".join(text for text in texts if text)), at, self._model)
                 if "encrypted_content" in item and not any(texts):
@@ -190,10 +194,12 @@ def _tool_name(item: JsonObject, kind: str) -> str:
 
 def _arguments(item: JsonObject) -> str:
     """Return the arguments as the text of one object. A custom tool takes free text, which becomes `input`."""
-    given = item.get("arguments", item.get("action", item.get("input")))
-    if isinstance(given, str):
-        return given if parse_object(given) is not None else json.dumps({"input": given}, ensure_ascii=False)
-    return json.dumps(object_in(given), ensure_ascii=False)
+    arguments = item.get("arguments", item.get("action", item.get("input")))
+    if isinstance(arguments, str):
+        return (
+            arguments if parse_object(arguments) is not None else json.dumps({"input": arguments}, ensure_ascii=False)
+        )
+    return json.dumps(object_in(arguments), ensure_ascii=False)
 
 
 def image_from_url(url: str) -> Image | None:

@@ -79,18 +79,18 @@ class _Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ReplyBlock:
     block: Block
     at: str
     model: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
+class _ToolAnswer:
     at: str
 
 
-_Event: TypeAlias = _Prompt | _Said | _Answered | ForeignCompaction
+_Event: TypeAlias = _Prompt | _ReplyBlock | _ToolAnswer | ForeignCompaction
 
 
 class TranscriptBuilder:
@@ -111,14 +111,14 @@ class TranscriptBuilder:
     def said(self, block: Block, at: str = "", model: str = "") -> None:
         """Add a block of a reply."""
         if not isinstance(block, Text | Reasoning) or block.text.strip():
-            self._events.append(_Said(block, at, model))
+            self._events.append(_ReplyBlock(block, at, model))
 
     def result(
         self, call_id: str, content: str, at: str = "", *, is_error: bool = False, images: Iterable[Image] = ()
     ) -> None:
         """Add the result of a call, which may be anywhere before it or after it."""
         self._results[call_id].append(ToolResult(call_id, "", content, is_error, tuple(images)))
-        self._events.append(_Answered(at))
+        self._events.append(_ToolAnswer(at))
 
     def compact(self, messages: Iterable[Message], at: str = "") -> None:
         if found := tuple(message for message in messages if message.blocks):
@@ -138,20 +138,20 @@ class TranscriptBuilder:
         results: tuple[ToolResult, ...] = ()
         for kind, group in groupby(self._events, key=_kind):
             events = list(group)
-            if kind is _Said:
-                reply = self._reply(event for event in events if isinstance(event, _Said))
+            if kind is _ReplyBlock:
+                reply = self._reply(event for event in events if isinstance(event, _ReplyBlock))
                 items.append(reply)
                 results = tuple(map(self._result_of, reply.message.calls))
                 continue
-            items += _asked([event for event in events if isinstance(event, _Prompt | _Answered)], results)
+            items += _user_messages([event for event in events if isinstance(event, _Prompt | _ToolAnswer)], results)
             items += [event for event in events if isinstance(event, ForeignCompaction)]
             results = ()
-        items += _asked([], results)
+        items += _user_messages([], results)
         orphans = sum(map(len, self._results.values()))
         self.left_out += Counter({"results without a call": orphans})
         return tuple(items)
 
-    def _reply(self, said: Iterable[_Said]) -> ForeignMessage:
+    def _reply(self, said: Iterable[_ReplyBlock]) -> ForeignMessage:
         """Return the message of one reply; an id that it uses twice is made unique."""
         blocks: list[Block] = []
         taken: set[str] = set()
@@ -178,10 +178,10 @@ class TranscriptBuilder:
 
 
 def _kind(event: _Event) -> type:
-    return _Prompt if isinstance(event, _Answered) else type(event)
+    return _Prompt if isinstance(event, _ToolAnswer) else type(event)
 
 
-def _asked(events: Sequence[_Prompt | _Answered], results: tuple[ToolResult, ...]) -> list[ForeignItem]:
+def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolResult, ...]) -> list[ForeignItem]:
     """Return the messages between two replies: the results of the first, and what the user and the program wrote.
 
     Text of the program precedes typed text, as attachments do, so that the last text is the typed one.

@@ -22,12 +22,12 @@ _NOTICES = ("info", "error", "warning")
 
 def is_gemini_session(records: Sequence[JsonObject]) -> bool:
     """Whether these records are of Gemini CLI: one document, or a log that starts with a header."""
-    return any("sessionId" in one and ("projectHash" in one or "messages" in one) for one in records)
+    return any("sessionId" in record and ("projectHash" in record or "messages" in record) for record in records)
 
 
 def is_qwen_session(records: Sequence[JsonObject]) -> bool:
     """Whether these records are of qwen-code: each message holds parts."""
-    return any("uuid" in one and "parts" in object_in(one.get("message")) for one in records)
+    return any("uuid" in record and "parts" in object_in(record.get("message")) for record in records)
 
 
 def read_gemini(
@@ -36,16 +36,16 @@ def read_gemini(
     """Read the records of the session file `name`; `builder` is empty. Early versions of qwen-code wrote such files."""
     header: JsonObject = {}
     messages: dict[str, JsonObject] = {}
-    for one in records:
-        if "$rewindTo" in one:
-            _rewind(messages, text_in(one["$rewindTo"]), builder)
-        elif "$set" in one or ("sessionId" in one and "type" not in one):
-            header |= object_in(one["$set"]) if "$set" in one else one
+    for record in records:
+        if "$rewindTo" in record:
+            _rewind(messages, text_in(record["$rewindTo"]), builder)
+        elif "$set" in record or ("sessionId" in record and "type" not in record):
+            header |= object_in(record["$set"]) if "$set" in record else record
             if objects_in(header.get("messages")):
                 messages = {_id(message): message for message in objects_in(header.pop("messages"))}
             builder.bookkeeping["header"] += 1
-        elif "id" in one and "type" in one:
-            messages[_id(one)] = one
+        elif "id" in record and "type" in record:
+            messages[_id(record)] = record
         else:
             builder.left_out["unknown record"] += 1
     calls = (call for message in messages.values() for call in objects_in(message.get("toolCalls")))
@@ -68,8 +68,8 @@ def _rewind(messages: dict[str, JsonObject], to: str, builder: TranscriptBuilder
     ids = list(messages)
     removed = ids[ids.index(to) :] if to in messages else ids
     builder.left_out["messages of turns that were taken back"] += len(removed)
-    for one in removed:
-        del messages[one]
+    for message_id in removed:
+        del messages[message_id]
 
 
 def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: Set[str]) -> None:
@@ -102,35 +102,35 @@ def _gemini_result(call: JsonObject, at: str, builder: TranscriptBuilder) -> Non
     call_id, is_error = text_in(call.get("id")), call.get("status") in ("error", "cancelled")
     parts = _parts(call.get("result"))
     responses = [object_in(part["functionResponse"]) for part in parts if "functionResponse" in part]
-    texts = [_response_text(one.get("response")) for one in responses]
+    texts = [_response_text(response.get("response")) for response in responses]
     texts += [text_in(part["text"]) for part in parts if "text" in part]
     images = [image for part in parts if (image := _image(part)) is not None]
     if not parts and isinstance(call.get("resultDisplay"), str):
         texts = [text_in(call["resultDisplay"])]
     if parts or texts:
-        is_error = is_error or any("error" in object_in(one.get("response")) for one in responses)
+        is_error = is_error or any("error" in object_in(response.get("response")) for response in responses)
         builder.result(call_id, "\n".join(texts), at, is_error=is_error, images=images)
 
 
 def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
     """Read the records of the session file `name`; `builder` is empty."""
-    main = [one for one in records if one.get("isSidechain") is not True]
+    main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += len(records) - len(main)
-    said = [{**one, "type": "user"} if one.get("type") == "tool_result" else one for one in main]
-    kept = set(map(id, branch(said)))
+    typed = [{**item, "type": "user"} if item.get("type") == "tool_result" else item for item in main]
+    kept = set(map(id, branch(typed)))
     title = ""
-    for one in said:
-        at, kind = text_in(one.get("timestamp")), text_in(one.get("type"))
-        payload = object_in(one.get("systemPayload"))
+    for entry in typed:
+        at, kind = text_in(entry.get("timestamp")), text_in(entry.get("type"))
+        payload = object_in(entry.get("systemPayload"))
         if kind in ("user", "assistant"):
-            if id(one) in kept:
-                _qwen_message(one, builder)
+            if id(entry) in kept:
+                _qwen_message(entry, builder)
             else:
                 builder.left_out["messages of branches that were rewound"] += 1
         elif kind == "system":
-            builder.bookkeeping[f"system {text_in(one.get('subtype'))}".strip()] += 1
+            builder.bookkeeping[f"system {text_in(entry.get('subtype'))}".strip()] += 1
             title = text_in(payload.get("customTitle")) or title
-            if one.get("subtype") == "chat_compression":
+            if entry.get("subtype") == "chat_compression":
                 builder.compact(_history(payload.get("compressedHistory")), at)
         else:
             builder.left_out[f"unknown record {kind or 'without type'}"] += 1
@@ -162,7 +162,7 @@ def _history(contents: Json) -> list[Message]:
                 builder.said(block)
         else:
             _user_parts(parts, "", builder, known=frozenset())
-    return [one.message for one in builder.finish() if isinstance(one, ForeignMessage)]
+    return [message.message for message in builder.finish() if isinstance(message, ForeignMessage)]
 
 
 def _user_parts(
@@ -179,7 +179,7 @@ def _user_parts(
         if isinstance(response, dict):
             content = response.get("response")
             is_error = "error" in object_in(content)
-            nested = [image for one in objects_in(response.get("parts")) if (image := _image(one)) is not None]
+            nested = [image for entry in objects_in(response.get("parts")) if (image := _image(entry)) is not None]
             call_id = text_in(response.get("id")) or text_in(response.get("name"))
             if call_id not in known:
                 builder.result(call_id, _response_text(content), at, is_error=is_error, images=nested)
@@ -211,7 +211,7 @@ def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, known: Set[
 def _parts(content: Json) -> list[JsonObject]:
     """Return parts from a text, a part, or a list of both."""
     if isinstance(content, list):
-        return [part for one in content for part in _parts(one)]
+        return [part for item in content for part in _parts(item)]
     return [{"text": content}] if isinstance(content, str) else objects_in(content)
 
 

@@ -58,31 +58,31 @@ class Migration:
 
     def run(self, foreign: ForeignSession) -> Imported:
         """Write `foreign`, unless it is there already."""
-        begun = _time(foreign.created) or _time(foreign.latest) or datetime.now(UTC)
-        session_id, header = self._name(foreign, begun)
+        started = _time(foreign.created) or _time(foreign.latest) or datetime.now(UTC)
+        session_id, header = self._name(foreign, started)
         if header is None:
-            self._write(foreign, session_id, begun)
+            self._write(foreign, session_id, started)
             return Imported(session_id, "imported", len(foreign.messages))
-        stored = [one for _, one in sorted(self._store.load(session_id).history.stored.items())]
-        known = [one.entry.message for one in stored if not one.is_summary]
-        given = [redacted(one.message, self._redact) for one in foreign.messages]
+        stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
+        known = [message.entry.message for message in stored if not message.is_summary]
+        messages = [redacted(message.message, self._redact) for message in foreign.messages]
         count = object_in(header.get("imported")).get("messages")
         is_continued = not isinstance(count, int) or len(known) > count
-        is_part = given == known[: len(given)]
+        is_part = messages == known[: len(messages)]
         if is_continued and not is_part:
             return Imported(session_id, "changed", 0)
-        if is_part or _has_less(given, known):
+        if is_part or _has_less(messages, known):
             return Imported(session_id, "unchanged", 0)
-        self._write(foreign, session_id, begun)
-        return Imported(session_id, "updated", len(given) - len(known))
+        self._write(foreign, session_id, started)
+        return Imported(session_id, "updated", len(messages) - len(known))
 
-    def _name(self, foreign: ForeignSession, begun: datetime) -> tuple[str, JsonObject | None]:
+    def _name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""
         wanted = _origin(foreign)
         origin = f"{foreign.program} {foreign.session_id}"
         digest = hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest()
         for digits in _DIGITS:
-            session_id = f"{begun.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:digits]}"
+            session_id = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:digits]}"
             header = header_of(self._path(session_id))
             if header is None or wanted.items() <= object_in(header.get("imported")).items():
                 return session_id, header
@@ -91,7 +91,7 @@ class Migration:
     def _path(self, session_id: str) -> Path:
         return self._store.folder / f"{session_id}.jsonl"
 
-    def _write(self, foreign: ForeignSession, session_id: str, begun: datetime) -> None:
+    def _write(self, foreign: ForeignSession, session_id: str, started: datetime) -> None:
         """Write the whole session to a temporary folder, then move it to its place."""
         path = self._path(session_id)
         make_private(path.parent)
@@ -101,8 +101,8 @@ class Migration:
         lock = Lock(path.with_suffix(".lock"))
         try:
             with TemporaryDirectory(prefix=_TEMPORARY, dir=path.parent) as folder:
-                written = _Writer(Path(folder), self._root, self._redact, session_id, begun).write(foreign)
-                written.replace(path)
+                result = _Writer(Path(folder), self._root, self._redact, session_id, started).write(foreign)
+                result.replace(path)
             sync_folder(path.parent)
         finally:
             lock.release()
@@ -112,15 +112,15 @@ class _Writer:
     """Writes one session, with the times of its messages, under `folder`."""
 
     def __init__(
-        self, folder: Path, root: Path, redact: Callable[[str], str], session_id: str, begun: datetime
+        self, folder: Path, root: Path, redact: Callable[[str], str], session_id: str, started: datetime
     ) -> None:
-        self._now = begun
+        self._now = started
         self._root = root
         self._store = SessionStore(folder, root, lambda: self._now, lambda _: session_id, redact=redact)
 
     def write(self, foreign: ForeignSession) -> Path:
         """Write `foreign` and return the file."""
-        model = next((one.model for one in foreign.messages if one.model), "")
+        model = next((message.model for message in foreign.messages if message.model), "")
         folder = Path(foreign.cwd) if foreign.cwd else self._root
         origin: JsonObject = {**_origin(foreign), "messages": len(foreign.messages)}
         session = self._store.create(_qualified(foreign, model), folder, imported=origin)

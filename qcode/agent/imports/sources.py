@@ -54,9 +54,9 @@ def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
     for path, folder in _files(env):
         if wanted is None or _may_belong(path, folder, wanted):
             files.setdefault(path, folder)
-    found = [one for path in files if (one := _found(path)) is not None and one.head.messages]
-    chosen = [one for one in found if wanted is None or _belongs(one, wanted)]
-    return sorted(chosen, key=lambda one: (-one.written, str(one.path)))
+    found = [session for path in files if (session := _try_file(path)) is not None and session.head.messages]
+    chosen = [session for session in found if wanted is None or _is_from(session, wanted)]
+    return sorted(chosen, key=lambda session: (-session.written, str(session.path)))
 
 
 def sessions_in(path: Path) -> list[FoundSession]:
@@ -66,8 +66,8 @@ def sessions_in(path: Path) -> list[FoundSession]:
         state = path.stat()
         return [FoundSession(path, state.st_mtime, state.st_size, session)]
     files = (file for form in _FORMS for file in sorted(path.rglob(form)) if not _is_of_subagent(file))
-    found = [one for file in files if (one := _found(file)) is not None and one.head.messages]
-    return sorted(found, key=lambda one: (-one.written, str(one.path)))
+    found = [stored for file in files if (stored := _try_file(file)) is not None and stored.head.messages]
+    return sorted(found, key=lambda stored: (-stored.written, str(stored.path)))
 
 
 def read_file(path: Path) -> ForeignSession:
@@ -131,7 +131,7 @@ def _is_gemini_folder(folder: Path, root: Path) -> bool:
     return False
 
 
-def _belongs(found: FoundSession, root: Path) -> bool:
+def _is_from(found: FoundSession, root: Path) -> bool:
     """Return whether a session was made in `root` or below; one that does not name its folder was found by it."""
     if not found.head.cwd:
         return found.head.program in (gemini.GEMINI, gemini.QWEN)
@@ -140,7 +140,7 @@ def _belongs(found: FoundSession, root: Path) -> bool:
     return False
 
 
-def _found(path: Path) -> FoundSession | None:
+def _try_file(path: Path) -> FoundSession | None:
     try:
         state = _check_kind(path)
         with path.open("rb") as stream:

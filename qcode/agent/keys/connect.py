@@ -135,35 +135,37 @@ class ProviderChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class _About:
+class _ProviderText:
     title: str
     hint: str
     key_page: str = ""
 
 
-_ABOUT: Mapping[str, _About] = {
-    "anthropic": _About("Anthropic", "Claude models", "https://console.anthropic.com/settings/keys"),
-    "openai": _About("OpenAI", "GPT models", "https://platform.openai.com/api-keys"),
-    "gemini": _About("Google Gemini", "Gemini models, with a free tier", "https://aistudio.google.com/apikey"),
-    "openrouter": _About("OpenRouter", "models of many providers with one key", "https://openrouter.ai/keys"),
-    "ollama": _About("Ollama", "models on this machine"),
-    "lmstudio": _About("LM Studio", "models on this machine"),
-    "llamacpp": _About("llama.cpp", "the server of llama.cpp"),
-    "vllm": _About("vLLM", "a vLLM server"),
-    "sglang": _About("SGLang", "an SGLang server"),
-    "openai-responses": _About("OpenAI Responses", "GPT models, newer API", "https://platform.openai.com/api-keys"),
-    "vertex": _About("Vertex AI", "Gemini in your Google Cloud project"),
-    "vertex-anthropic": _About("Vertex AI (Claude)", "Claude in your Google Cloud project"),
-    "bedrock": _About("Amazon Bedrock", "Claude and others in your AWS account"),
-    "azure": _About("Azure OpenAI", "GPT models in your Azure account", "https://portal.azure.com"),
-    "deepseek": _About("DeepSeek", "DeepSeek models", "https://platform.deepseek.com/api_keys"),
-    "mistral": _About("Mistral AI", "Mistral and Codestral", "https://console.mistral.ai/api-keys"),
-    "groq": _About("Groq", "open models, fast", "https://console.groq.com/keys"),
-    "xai": _About("xAI", "Grok models", "https://console.x.ai"),
-    "together": _About("Together AI", "open models", "https://api.together.ai/settings/api-keys"),
-    "qwen": _About("Alibaba Qwen", "Qwen models", "https://bailian.console.alibabacloud.com/?apiKey=1"),
-    "kimi": _About("Moonshot Kimi", "Kimi models", "https://platform.moonshot.ai/console/api-keys"),
-    "glm": _About("Z.AI", "GLM models", "https://z.ai/manage-apikey/apikey-list"),
+_ABOUT: Mapping[str, _ProviderText] = {
+    "anthropic": _ProviderText("Anthropic", "Claude models", "https://console.anthropic.com/settings/keys"),
+    "openai": _ProviderText("OpenAI", "GPT models", "https://platform.openai.com/api-keys"),
+    "gemini": _ProviderText("Google Gemini", "Gemini models, with a free tier", "https://aistudio.google.com/apikey"),
+    "openrouter": _ProviderText("OpenRouter", "models of many providers with one key", "https://openrouter.ai/keys"),
+    "ollama": _ProviderText("Ollama", "models on this machine"),
+    "lmstudio": _ProviderText("LM Studio", "models on this machine"),
+    "llamacpp": _ProviderText("llama.cpp", "the server of llama.cpp"),
+    "vllm": _ProviderText("vLLM", "a vLLM server"),
+    "sglang": _ProviderText("SGLang", "an SGLang server"),
+    "openai-responses": _ProviderText(
+        "OpenAI Responses", "GPT models, newer API", "https://platform.openai.com/api-keys"
+    ),
+    "vertex": _ProviderText("Vertex AI", "Gemini in your Google Cloud project"),
+    "vertex-anthropic": _ProviderText("Vertex AI (Claude)", "Claude in your Google Cloud project"),
+    "bedrock": _ProviderText("Amazon Bedrock", "Claude and others in your AWS account"),
+    "azure": _ProviderText("Azure OpenAI", "GPT models in your Azure account", "https://portal.azure.com"),
+    "deepseek": _ProviderText("DeepSeek", "DeepSeek models", "https://platform.deepseek.com/api_keys"),
+    "mistral": _ProviderText("Mistral AI", "Mistral and Codestral", "https://console.mistral.ai/api-keys"),
+    "groq": _ProviderText("Groq", "open models, fast", "https://console.groq.com/keys"),
+    "xai": _ProviderText("xAI", "Grok models", "https://console.x.ai"),
+    "together": _ProviderText("Together AI", "open models", "https://api.together.ai/settings/api-keys"),
+    "qwen": _ProviderText("Alibaba Qwen", "Qwen models", "https://bailian.console.alibabacloud.com/?apiKey=1"),
+    "kimi": _ProviderText("Moonshot Kimi", "Kimi models", "https://platform.moonshot.ai/console/api-keys"),
+    "glm": _ProviderText("Z.AI", "GLM models", "https://z.ai/manage-apikey/apikey-list"),
 }
 """The description of each provider for the user. Its documentation names the key page."""
 _POPULAR = ("anthropic", "openai", "gemini", "openrouter")
@@ -213,7 +215,7 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
 def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
     """Return the key in `pasted` for `spec` at `address` (empty: its default address); raise `ValueError`."""
     address = address or spec.base_url
-    key, name = _unwrapped(pasted)
+    key, name = _unwrap_key(pasted)
     owner = _owner_of_variable(name)
     if owner and not _reads(spec, name):
         raise ValueError(f"{name} is the variable of {owner}, so this is not a key for {spec.name}")
@@ -221,7 +223,7 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
         raise ValueError("no key was given")
     if key.startswith("$"):
         raise ValueError("that is the name of a variable, not its value")
-    if key.upper() in {variable for one in PROVIDERS.values() for variable in one.key_variables}:
+    if key.upper() in {variable for provider_spec in PROVIDERS.values() for variable in provider_spec.key_variables}:
         raise ValueError(f"{key.upper()} is the name of a variable, not its value")
     if re.match(r"(?:https?|file)://", key, re.IGNORECASE):
         raise ValueError("that is a URL, not a key")
@@ -241,7 +243,7 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
     return key
 
 
-def _unwrapped(pasted: str) -> tuple[str, str]:
+def _unwrap_key(pasted: str) -> tuple[str, str]:
     """Return the first line with content, without the wrapping of the key, and the variable it was assigned to."""
     text, name = _BRACKETS.sub("", pasted), ""
     text = next((line for line in text.splitlines() if line.strip(_AROUND)), "")
@@ -273,7 +275,7 @@ def _first_word(value: str) -> str:
 
 
 def _owner_of_variable(name: str) -> str:
-    return next((one.name for one in PROVIDERS.values() if name.upper() in one.key_variables), "") if name else ""
+    return next((spec.name for spec in PROVIDERS.values() if name.upper() in spec.key_variables), "") if name else ""
 
 
 def _reads(spec: ProviderSpec, name: str) -> bool:
@@ -315,7 +317,7 @@ async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIM
     except TimeoutError:
         return KeyCheck("unknown", f"{provider.name} did not answer within {limit_s:g} s")
     except ProviderError as error:
-        return _of_error(error)
+        return _check_result(error)
     except (AttributeError, TypeError, ValueError):
         # The SDK failed on an unexpected response body, which says nothing about the key.
         return KeyCheck("unknown", f"{provider.name} did not return a list of models")
@@ -323,7 +325,7 @@ async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIM
         await provider.close()
 
 
-def _of_error(error: ProviderError) -> KeyCheck:
+def _check_result(error: ProviderError) -> KeyCheck:
     if error.kind in (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL):
         # The key may be valid but restricted to other requests.
         if error.status == 403 and _LACKS_SCOPE.search(error.message):
@@ -384,8 +386,8 @@ class KeysService:
     def __init__(self, context: RunContext, selection: Selection) -> None:
         self._context = context
         self._choices = Choices(context.paths.state_dir)
-        given = context.options
-        is_new = selection.is_last_resort and given.prompt is None and given.resume is None
+        options = context.options
+        is_new = selection.is_last_resort and options.prompt is None and options.resume is None
         self._is_first = is_new and not self._choices.is_set_up
 
     @property
@@ -402,7 +404,7 @@ class KeysService:
         """Return the providers by group: popular ones, local servers, the others."""
         specs = known_specs(self._context.settings)
         names = (*_POPULAR, *(name for name in specs if name not in _POPULAR and name != "demo"))
-        found = [self._described(self._choice(specs[name]), specs[name]) for name in names if name in specs]
+        found = [self._describe_choice(self._choice(specs[name]), specs[name]) for name in names if name in specs]
         return tuple(sorted(found, key=lambda choice: _GROUPS.index(choice.group)))
 
     async def local_models(self) -> Mapping[str, str]:
@@ -411,8 +413,8 @@ class KeysService:
 
         return {spec.name: model for spec, model in await find_local_servers()}
 
-    def _described(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
-        about = _ABOUT.get(choice.name, _About(choice.name, spec.base_url))
+    def _describe_choice(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
+        about = _ABOUT.get(choice.name, _ProviderText(choice.name, spec.base_url))
         is_here = bool(spec.base_url) and is_local(spec.base_url)
         group: Group = "popular" if choice.name in _POPULAR else "local" if is_here else "other"
         return replace(choice, title=about.title, hint=about.hint, key_page=about.key_page, group=group)

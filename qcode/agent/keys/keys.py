@@ -66,7 +66,7 @@ class Keys:
             return key, variable
         if setting := self._commands.setting_of(spec):
             return self._commands.key_of(spec, self.env), setting
-        stored = self._stored(spec)
+        stored = self._stored_key(spec)
         return (stored.reveal(), registry.login_command(spec)) if stored is not None else ("", "")
 
     def credential_of(self, spec: ProviderSpec) -> str:
@@ -120,7 +120,7 @@ class Keys:
             self._complaints[str(error)] = None
             return {}
 
-    def _stored(self, spec: ProviderSpec) -> Secret | None:
+    def _stored_key(self, spec: ProviderSpec) -> Secret | None:
         if self.place_of(spec) is None or self.store is None:
             return None
         try:
@@ -199,9 +199,9 @@ def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> 
     except Unavailable as error:
         late = f"it did not end within {COMMAND_TIMEOUT_S:g} s"
         raise ValueError(late if str(error) == "took too long" else f"{argv[0]} {error}") from None
-    said = [line for line in b"".join(errors).decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line for line in b"".join(errors).decode("utf-8", "replace").splitlines() if line.strip()]
     if code:
-        why = f": {one_line(said[-1], _MAX_ERROR)}" if said else ""
+        why = f": {one_line(lines[-1], _MAX_ERROR)}" if lines else ""
         raise ValueError(f"exit code {code}{why}")
     key = output.decode("utf-8", "replace").lstrip().partition("\n")[0].strip()
     if not key:
@@ -211,8 +211,8 @@ def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> 
 
 def key_commands(settings: Settings, folder: Path) -> KeyCommands:
     """Return the commands of the configuration in `folder`."""
-    given = {name: one.api_key_command for name, one in settings.providers.items()}
-    return KeyCommands({name: command for name, command in given.items() if command}, folder)
+    commands = {name: provider.api_key_command for name, provider in settings.providers.items()}
+    return KeyCommands({name: command for name, command in commands.items() if command}, folder)
 
 
 def key_store(

@@ -209,7 +209,7 @@ class KeyFile:
     def _open_folder(self) -> int:
         handle = os.open(self.folder, _FOLDER)
         try:
-            _close_to_others(handle, self.folder, 0o700)
+            _make_private(handle, self.folder, 0o700)
         except (OSError, KeyStoreError):
             os.close(handle)
             raise
@@ -238,9 +238,9 @@ class KeyFile:
         except OSError as error:
             raise _unusable(self.path, error) from None
         with os.fdopen(handle, "rb") as file:
-            _close_to_others(file.fileno(), self.path, 0o600)
+            _make_private(file.fileno(), self.path, 0o600)
             try:
-                found = _parsed(file.read(_MAX_FILE_BYTES + 1))
+                found = _parse_rows(file.read(_MAX_FILE_BYTES + 1))
             except OSError as error:
                 raise _unusable(self.path, error) from None
         if found is None and not is_lenient:
@@ -273,7 +273,7 @@ def _row(key: Secret | None) -> JsonObject:
     return {"in": "keyring"} if key is None else {"in": "file", "key": key.reveal()}
 
 
-def _parsed(content: bytes) -> Rows | None:
+def _parse_rows(content: bytes) -> Rows | None:
     """Return the rows of a file, None if it has another format."""
     try:
         stored = parse_object(content.decode("utf-8")) if len(content) <= _MAX_FILE_BYTES else None
@@ -296,7 +296,7 @@ def _parsed(content: bytes) -> Rows | None:
     return rows
 
 
-def _close_to_others(handle: int, path: Path, mode: int) -> None:
+def _make_private(handle: int, path: Path, mode: int) -> None:
     """Remove the permissions of all other users; raise `KeyStoreError` if this user may not."""
     state = os.fstat(handle)
     if not stat.S_ISDIR(state.st_mode) and not stat.S_ISREG(state.st_mode):

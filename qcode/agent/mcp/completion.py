@@ -50,21 +50,33 @@ class ServerCompletion:
         server, has_uri, typed = query.partition(":")
         ready = self._servers.ready()
         if not has_uri:
-            found = [name for name, one in ready.items() if one.listing.resources and name.startswith(query)]
+            found = [
+                name
+                for name, ready_server in ready.items()
+                if ready_server.listing.resources and name.startswith(query)
+            ]
             return tuple(ResourceRow(f"{name}:", "resources of this tool server", False) for name in found if query)
         if server not in ready:
             return ()
         wanted = typed.lower()
-        listed = [one for one in ready[server].listing.resources if not one.is_template]
-        hits = [one for one in listed if wanted in one.uri.lower() or wanted in one.name.lower()]
-        hits.sort(key=lambda one: not one.uri.lower().startswith(wanted))
-        rows = [ResourceRow(f"{server}:{one.uri}", _about(one)) for one in hits]
+        listed = [
+            listed_resource for listed_resource in ready[server].listing.resources if not listed_resource.is_template
+        ]
+        hits = [
+            listed_resource
+            for listed_resource in listed
+            if wanted in listed_resource.uri.lower() or wanted in listed_resource.name.lower()
+        ]
+        hits.sort(key=lambda resource: not resource.uri.lower().startswith(wanted))
+        rows = [
+            ResourceRow(f"{server}:{listed_resource.uri}", _resource_label(listed_resource)) for listed_resource in hits
+        ]
         for template in ready[server].listing.resources:
             if template.is_template:
-                rows += self._of_template(server, template, typed)
+                rows += self._template_rows(server, template, typed)
         return tuple(rows[:MAX_ROWS])
 
-    def _of_template(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
+    def _template_rows(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
         """Return the template up to its next hole, or the values that the server offers for it."""
         pieces = [(hole.start(), hole.end(), hole.group()[1:-1]) for hole in _HOLE.finditer(template.uri)]
         if not pieces:
@@ -73,23 +85,27 @@ class ServerCompletion:
         prefix = template.uri[:start]
         if not typed.startswith(prefix):
             is_begun = prefix.lower().startswith(typed.lower())
-            return [ResourceRow(f"{server}:{prefix}", f"{_about(template)} {template.uri}", False)] if is_begun else []
+            return (
+                [ResourceRow(f"{server}:{prefix}", f"{_resource_label(template)} {template.uri}", False)]
+                if is_begun
+                else []
+            )
         if len(pieces) > 1 or not name.isidentifier():
             return []
         rest = template.uri[end:]
         values = self._values((server, "template", template.uri, name, typed[len(prefix) :]), {})
-        return [ResourceRow(f"{server}:{prefix}{value}{rest}", _about(template)) for value in values]
+        return [ResourceRow(f"{server}:{prefix}{value}{rest}", _resource_label(template)) for value in values]
 
     def arguments(self, prompt: ServerPrompt, typed: str) -> tuple[str, ...]:
         """Return completions of the arguments typed so far: the whole text with a value for the last of them."""
-        names = [one.name for one in prompt.prompt.arguments]
+        names = [argument.name for argument in prompt.prompt.arguments]
         head, _, last = typed.rpartition(" ")
         name, has_value, value = last.partition("=")
         try:
             before = arguments_of(prompt.prompt, head)
         except InputError:
             return ()
-        free = [one for one in names if one not in before]
+        free = [name for name in names if name not in before]
         if not has_value:
             if not free:
                 return ()
@@ -99,7 +115,7 @@ class ServerCompletion:
         start = f"{head} " if head else ""
         written = f"{name}=" if has_value else ""
         values = self._values((prompt.server, "prompt", prompt.prompt.name, name, value), before)
-        return tuple(f"{start}{written}{_quoted(one)}" for one in values)
+        return tuple(f"{start}{written}{_quoted(text)}" for text in values)
 
     def _values(self, key: tuple[str, ...], before: Mapping[str, str]) -> tuple[str, ...]:
         """Return the answer to a request if it is known; otherwise ask."""
@@ -122,13 +138,13 @@ class ServerCompletion:
                 found = ()
         if len(self._answers) > _MAX_KEPT:
             self._answers.clear()
-        self._answers[known] = tuple(single_spaced(clean(one), 200) for one in found[:MAX_ROWS])
+        self._answers[known] = tuple(single_spaced(clean(text), 200) for text in found[:MAX_ROWS])
         if self._answers[known]:
             self._changed()
 
 
-def _about(one: ListedResource) -> str:
-    return single_spaced(clean(one.name or one.description), 60)
+def _resource_label(resource: ListedResource) -> str:
+    return single_spaced(clean(resource.name or resource.description), 60)
 
 
 def _quoted(value: str) -> str:

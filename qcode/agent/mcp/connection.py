@@ -136,14 +136,14 @@ class ServerConnection:
                     was_ready = True
                     await self._serve(session, fresh_s)
                 self._check_login()
-                why = self._explained("the connection ended")
+                why = self._with_log("the connection ended")
             except (ServerError, NotApprovedError):
                 raise
             except failures() as error:
                 self._check_login()
                 if self._uses_sse and not used_sse:
                     continue
-                why = self._explained(explain(error))
+                why = self._with_log(explain(error))
             finally:
                 self._session = None
             # A server that exited before it answered may support only the older handshake.
@@ -207,10 +207,12 @@ class ServerConnection:
         result: Any = await self.request(send, self._spec.config.timeout_s, running)
         return cast("ReadResourceResult", result)
 
-    async def complete(self, kind: str, name: str, argument: str, value: str, given: dict[str, str]) -> tuple[str, ...]:
+    async def complete(
+        self, kind: str, name: str, argument: str, value: str, arguments: dict[str, str]
+    ) -> tuple[str, ...]:
         """Return the values that the server offers for an argument of a prompt or template; raise `ServerError`.
 
-        `kind` is "prompt" or "template", `given` are the other arguments. Empty if it offers no completions.
+        `kind` is "prompt" or "template", `arguments` are the other arguments. Empty if it offers no completions.
         """
         import mcp_types as types
 
@@ -219,7 +221,7 @@ class ServerConnection:
                 return None
             is_prompt = kind == "prompt"
             ref = types.PromptReference(name=name) if is_prompt else types.ResourceTemplateReference(uri=name)
-            return await session.complete(ref, {"name": argument, "value": value}, given or None)
+            return await session.complete(ref, {"name": argument, "value": value}, arguments or None)
 
         result: Any = await self.request(send, self._spec.config.timeout_s, RunningRequest())
         return tuple(result.completion.values) if result is not None else ()
@@ -237,7 +239,7 @@ class ServerConnection:
         self._running.append(running)
         try:
             async with asyncio.timeout(timeout_s) as running.timer:
-                return await self._answered(session, send, running)
+                return await self._final_result(session, send, running)
         except TimeoutError:
             raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
         except MCPError as error:
@@ -254,7 +256,7 @@ class ServerConnection:
         finally:
             self._running.remove(running)
 
-    async def _answered(
+    async def _final_result(
         self,
         session: ClientSession,
         send: Callable[[ClientSession, Answers], Awaitable[object]],
@@ -318,8 +320,8 @@ class ServerConnection:
         import mcp_types as types
 
         if running.ask is None:
-            said = visible(single_spaced(params.message, MAX_REASON))
-            running.notes.append(f'[The server asked the user: "{said}". No user can answer, so it was cancelled.]')
+            message = visible(single_spaced(params.message, MAX_REASON))
+            running.notes.append(f'[The server asked the user: "{message}". No user can answer, so it was cancelled.]')
             return types.ElicitResult(action="cancel")
         async with self._asking, running.paused():
             try:
@@ -352,7 +354,7 @@ class ServerConnection:
                     listed = await list_all(session, self._rejected)
             except TimeoutError:
                 limit = f"{config.startup_timeout_s:g} s (startup_timeout_s of the server)"
-                raise ServerError(self._explained(f"it was not ready within {limit}")) from None
+                raise ServerError(self._with_log(f"it was not ready within {limit}")) from None
             self._session = session
             self._on_listed(listed)
             yield session, listed.fresh_s
@@ -399,7 +401,7 @@ class ServerConnection:
         watching = asyncio.ensure_future(_watch(session, self._changed.set))
         try:
             while True:
-                waits = [asyncio.ensure_future(one.wait()) for one in (self._lost, self._changed)]
+                waits = [asyncio.ensure_future(event.wait()) for event in (self._lost, self._changed)]
                 try:
                     await asyncio.wait(waits, timeout=fresh_s, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -420,7 +422,7 @@ class ServerConnection:
                 task.cancel()
             await asyncio.gather(watching, *self._late, return_exceptions=True)
 
-    def _explained(self, why: str) -> str:
+    def _with_log(self, why: str) -> str:
         """Return the reason of a failure with the last line of the server's log."""
         last = single_spaced(next(reversed(self.log.tail), ""), MAX_REASON)
         return f"{why} ({last})" if last and last not in why else why
@@ -433,8 +435,8 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
     capabilities = session.server_capabilities
     if session.discover_result is None or capabilities is None:
         return
-    lists = (capabilities.tools, capabilities.prompts, capabilities.resources)
-    tools, prompts, resources = (bool(one is not None and one.list_changed) for one in lists)
+    features = (capabilities.tools, capabilities.prompts, capabilities.resources)
+    tools, prompts, resources = (bool(feature is not None and feature.list_changed) for feature in features)
     if not (tools or prompts or resources):
         return
     short, ends = 0, list[float]()

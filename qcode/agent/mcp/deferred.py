@@ -111,12 +111,12 @@ class FindTools:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         try:
-            given = check(self.spec, arguments)
+            checked = check(self.spec, arguments)
         except Refused as refused:
             return failed(str(refused))
-        server = given.text("server")
+        server = checked.text("server")
         tools = [spec for spec in self._tools() if not server or spec.name.startswith(f"{server}__")]
-        hits = ranked(given.text("query"), tools)
+        hits = ranked(checked.text("query"), tools)
         if not hits:
             return ToolOutcome("No tool matches. Use other words, or a name of the list.", summary="no tool")
         return ToolOutcome("\n\n".join(map(_shown, hits)), summary=count_text(len(hits), "tool"))
@@ -138,17 +138,17 @@ class UseTool:
 
     def resolved(self, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the tool and its arguments; raise `Refused` if there is no such tool, or if arguments are missing."""
-        name, given = arguments.get("name"), arguments.get("arguments") or {}
-        if not isinstance(name, str) or not isinstance(given, dict):
+        name, tool_arguments = arguments.get("name"), arguments.get("arguments") or {}
+        if not isinstance(name, str) or not isinstance(tool_arguments, dict):
             raise Refused(f"{USE}: name must be text and arguments must be an object, as {FIND} returned them.")
-        spec = next((one for one in self._tools() if one.name == name), None)
+        spec = next((tool for tool in self._tools() if tool.name == name), None)
         if spec is None:
             raise Refused(f"{USE}: there is no tool {json.dumps(name)[:100]}. Search for it with {FIND}.")
-        missing = [one for one in spec.required if one not in given]
+        missing = [name for name in spec.required if name not in tool_arguments]
         if missing:
             schema = json.dumps(dict(spec.parameters), ensure_ascii=False)[:MAX_HIT_CHARS]
             raise Refused(f"{USE}: {spec.name} needs {', '.join(missing)} in arguments. Its parameters: {schema}")
-        return spec.name, given
+        return spec.name, tool_arguments
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:

@@ -74,8 +74,8 @@ class Field:
             case "number" | "integer":
                 return self._number(typed)
             case "array":
-                return self._several(typed)
-        return self._chosen(typed) if self.choices else self._text(typed)
+                return self._choice_list(typed)
+        return self._choice(typed) if self.choices else self._text(typed)
 
     def shown(self, value: Value) -> str:
         """Return a value as the user sees it."""
@@ -83,7 +83,7 @@ class Field:
             return "Yes" if value else "No"
         titles = dict(self.choices)
         if isinstance(value, list):
-            return ", ".join(titles.get(one, one) for one in value)
+            return ", ".join(titles.get(text, text) for text in value)
         return titles.get(value, value) if isinstance(value, str) else f"{value}"
 
     def _number(self, typed: str) -> int | float:
@@ -100,15 +100,15 @@ class Field:
             raise ValueError("enter a number")
         return value
 
-    def _chosen(self, typed: str) -> str:
+    def _choice(self, typed: str) -> str:
         wanted = typed.strip().lower()
         for value, title in self.choices:
             if wanted in (value.lower(), title.lower()):
                 return value
         raise ValueError("choose one of the answers")
 
-    def _several(self, typed: str) -> list[str]:
-        found = [self._chosen(one) for one in typed.split(",") if one.strip()]
+    def _choice_list(self, typed: str) -> list[str]:
+        found = [self._choice(text) for text in typed.split(",") if text.strip()]
         found = list(dict.fromkeys(found))
         low, high = self.limits.get("minItems"), self.limits.get("maxItems")
         if isinstance(low, int) and len(found) < low:
@@ -178,15 +178,15 @@ def _choices(found: JsonObject) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _default(field: Field, given: Json) -> Value | None:
+def _default(field: Field, value: Json) -> Value | None:
     """Return the default of a field, None if there is none or it does not fit the field."""
-    match given:
+    match value:
         case bool() if field.kind == "boolean":
-            return given
+            return value
         case list():
-            typed = ",".join(one for one in given if isinstance(one, str))
-        case str() | int() | float() if not isinstance(given, bool):
-            typed = str(given)
+            typed = ",".join(text for text in value if isinstance(text, str))
+        case str() | int() | float() if not isinstance(value, bool):
+            typed = str(value)
         case _:
             return None
     try:
@@ -198,10 +198,10 @@ def _default(field: Field, given: Json) -> Value | None:
 async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: Ask) -> tuple[Action, dict[str, Value]]:
     """Ask for each field of a form, and before sending several; raise `ValueError` for a form that is not shown."""
     fields, values = form_of(schema), dict[str, Value]()
-    said = single_spaced(message, _MAX_MESSAGE)
+    title = single_spaced(message, _MAX_MESSAGE)
     for number, field in enumerate(fields, start=1):
         place = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
-        answer = await _ask_field(f"{said}{place}", field, ask)
+        answer = await _ask_field(f"{title}{place}", field, ask)
         if isinstance(answer, str):
             return ("cancel" if answer == "cancel" else "decline"), {}
         if answer[0] is not None:
@@ -210,7 +210,7 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
         return "accept", values
     rows = [f"{field.title}: {field.shown(values[field.name])}" for field in fields if field.name in values]
     detail = visible_rows("\n".join(rows))
-    sent = await ask(f"Send this to {server}? {said}", detail, (Choice(SEND), Choice(DECLINE)))
+    sent = await ask(f"Send this to {server}? {title}", detail, (Choice(SEND), Choice(DECLINE)))
     return ("cancel", {}) if sent is None else ("accept", values) if sent.strip() == SEND else ("decline", {})
 
 
@@ -218,7 +218,7 @@ async def _ask_field(question: str, field: Field, ask: Ask) -> Literal["cancel",
     """Return the value of a field in a tuple, None in it if the user leaves the field out."""
     problem = ""
     for _ in range(_MAX_TRIES):
-        answer = await ask(question, _detail(field, problem), _offered(field))
+        answer = await ask(question, _detail(field, problem), _shown_choices(field))
         if answer is None:
             return "cancel"
         if answer == DECLINE:
@@ -242,7 +242,7 @@ def _detail(field: Field, problem: str) -> str:
     return visible_rows("\n".join(rows))
 
 
-def _offered(field: Field) -> tuple[Choice, ...]:
+def _shown_choices(field: Field) -> tuple[Choice, ...]:
     """Return the choices of a field, the default first."""
     rows: list[Choice] = []
     if field.kind == "boolean":

@@ -130,7 +130,9 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
     for package in _packages(Path(program).name, config.args):
         collector.add_package(package)
     for module in _modules(config.args):
-        collector.add_module(module, (cwd, *(cwd / one for one in config.env.get("PYTHONPATH", "").split(":") if one)))
+        collector.add_module(
+            module, (cwd, *(cwd / folder for folder in config.env.get("PYTHONPATH", "").split(":") if folder))
+        )
     for name in _LOADING:
         if name in config.env:
             collector.add_argument(config.env[name])
@@ -249,7 +251,7 @@ class _FileCollector:
         spelled = Path(os.path.normpath(self._cwd / path))
         parent = Path(os.path.realpath(spelled.parent)) / spelled.name
         real = Path(os.path.realpath(path))
-        return any(one.is_relative_to(root) for root in self._roots for one in (parent, real))
+        return any(candidate.is_relative_to(root) for root in self._roots for candidate in (parent, real))
 
     def _shown(self, path: Path) -> str:
         spelled = Path(os.path.normpath(self._cwd / path))

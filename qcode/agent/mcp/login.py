@@ -90,7 +90,7 @@ async def sign_in(
 
     assert config.url is not None
     client = client or Client(config.client_id or "")
-    before = await _stored(credentials)
+    before = await _stored_login(credentials)
     async with _Callback.opened(client.port or before.port, is_fixed=bool(client.port or client.id)) as callback:
         try:
             auth = ServerAuth(credentials, redirect=callback.address, client_metadata_url=config.client_metadata_url)
@@ -116,7 +116,7 @@ async def sign_in(
         raise ServerError(f"the login cannot be stored: {error}") from None
 
 
-async def _stored(credentials: Credentials) -> Login:
+async def _stored_login(credentials: Credentials) -> Login:
     with suppress(KeyStoreError, KeyringError):  # a login that cannot be read is replaced
         return await asyncio.to_thread(credentials.load) or Login(credentials.url)
     return Login(credentials.url)
@@ -232,15 +232,15 @@ class _Callback:
     async def opened(cls, port: int, *, is_fixed: bool) -> AsyncIterator[_Callback]:
         """Listen on `port`, or on another one if that is taken and not `is_fixed`; raise `ServerError`."""
         try:
-            listening = _listening(port)
+            listening = _listening_sockets(port)
         except OSError as error:
             if is_fixed and port:
                 raise ServerError(
                     f"port {port} cannot be used ({error.strerror}); choose with --callback-port"
                 ) from None
-            listening = _listening(0)
+            listening = _listening_sockets(0)
         callback = cls(listening[0].getsockname()[1])
-        servers = [await asyncio.start_server(callback._answer, sock=one, limit=_MAX_HEAD) for one in listening]
+        servers = [await asyncio.start_server(callback._answer, sock=socket_, limit=_MAX_HEAD) for socket_ in listening]
         try:
             yield callback
         finally:
@@ -271,15 +271,15 @@ class _Callback:
             writer.close()
 
 
-def _listening(port: int) -> list[socket.socket]:
+def _listening_sockets(port: int) -> list[socket.socket]:
     """Return sockets on this machine only: `localhost` may mean either address. Raise `OSError`."""
-    first = _bound(socket.AF_INET, "127.0.0.1", port)
+    first = _bind(socket.AF_INET, "127.0.0.1", port)
     with suppress(OSError):  # no IPv6, or the port is taken there
-        return [first, _bound(socket.AF_INET6, "::1", first.getsockname()[1])]
+        return [first, _bind(socket.AF_INET6, "::1", first.getsockname()[1])]
     return [first]
 
 
-def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     found = socket.socket(family)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of the last login may linger
@@ -296,13 +296,13 @@ async def sign_out(credentials: Credentials) -> str:
     Return why they were not revoked, empty if they were or there is nothing to revoke; raise `KeyStoreError` or
     `KeyringError` if the login is still stored.
     """
-    login = await _stored(credentials)
-    problem = await _revoked(credentials, login) if login.tokens else ""
+    login = await _stored_login(credentials)
+    problem = await _revoke(credentials, login) if login.tokens else ""
     await asyncio.to_thread(credentials.remove)
     return problem
 
 
-async def _revoked(credentials: Credentials, login: Login) -> str:
+async def _revoke(credentials: Credentials, login: Login) -> str:
     """Revoke the tokens of a login (RFC 7009); return why not."""
     from mcp.client.auth import OAuthFlowError
 

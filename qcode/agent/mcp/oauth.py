@@ -101,7 +101,7 @@ async def reach_of(url: str) -> Reach:
     return "public" if all(map(is_global, found)) else "private"
 
 
-class _Unstored:
+class _NoStorage:
     """The storage that the provider expects; a login is stored as a whole instead."""
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -138,7 +138,7 @@ class ServerAuth(OAuthClientProvider):
                 "application_type": "native",
             }
         )
-        super().__init__(credentials.url, about, _Unstored(), client_metadata_url=client_metadata_url)
+        super().__init__(credentials.url, about, _NoStorage(), client_metadata_url=client_metadata_url)
         self.problem = ""
         self._credentials = credentials
         self._login = Login(credentials.url)
@@ -157,14 +157,14 @@ class ServerAuth(OAuthClientProvider):
             await self._load()
         sent = self._login.token
         if sent and self._is_expired():
-            sent = await self._renewed(sent) or sent
+            sent = await self._renew_token(sent) or sent
         response = yield _with_token(request, sent)
-        if response.status_code == 401 and (token := await self._renewed(sent)):
+        if response.status_code == 401 and (token := await self._renew_token(sent)):
             response = yield _with_token(request, token)
         if response.status_code == 401:
             self.problem = self.problem or "it needs a login"
         elif response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope":
-            await self._demand(extract_scope_from_www_auth(response) or "")
+            await self._require_scope(extract_scope_from_www_auth(response) or "")
         else:
             self.problem = ""
 
@@ -194,7 +194,7 @@ class ServerAuth(OAuthClientProvider):
             self._login = Login(self._credentials.url)
             context.client_info = context.current_tokens = context.oauth_metadata = None
 
-    async def _renewed(self, sent: str) -> str:
+    async def _renew_token(self, sent: str) -> str:
         """Return a token that replaces `sent`, empty without one: from another process, or from a refresh."""
         async with self._renewing:
             if self._login.token != sent:
@@ -238,7 +238,7 @@ class ServerAuth(OAuthClientProvider):
         with suppress(KeyStoreError):  # it holds for this process
             await asyncio.to_thread(self._credentials.save, login)
 
-    async def _demand(self, scope: str) -> None:
+    async def _require_scope(self, scope: str) -> None:
         """Remember the permissions that the server demands, for the next login."""
         wanted = union_scopes(self._login.scope, single_spaced(scope, _MAX_SAID)) or ""
         self.problem = f"it demands further permissions ({wanted or 'not named'})"
@@ -266,9 +266,9 @@ class ServerAuth(OAuthClientProvider):
             raise ServerError("the login failed: the authorization server sent something invalid") from None
         finally:
             await flow.aclose()
-        return self._made()
+        return self._current_login()
 
-    def _made(self) -> Login:
+    def _current_login(self) -> Login:
         context = self.context
         client, tokens, metadata = context.client_info, context.current_tokens, context.oauth_metadata
         if client is None or tokens is None or metadata is None:

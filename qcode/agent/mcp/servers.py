@@ -184,11 +184,11 @@ class Servers:
             server.admitted = server.files
             self._all_started.clear()
             if decision.scope != "session":
-                self._keep(lambda: self._pins.approve(server.spec, server.files))
+                self._save_pins(lambda: self._pins.approve(server.spec, server.files))
             self._launch(server)
         else:
             if decision.scope != "session":
-                self._keep(lambda: self._pins.accept(server.spec, server.changes))
+                self._save_pins(lambda: self._pins.accept(server.spec, server.changes))
             server.changes = ()
         self._changed()
 
@@ -292,18 +292,18 @@ class Servers:
         self.start()
         await self._wait(min(_SILENT_S, wait_s))
         if not self._all_started.is_set() and self._is_attended:
-            self._notice("info", f"waiting for {self._starting()}")
+            self._notice("info", f"waiting for {self._starting_names()}")
             self._on_change()
         await self._wait(wait_s)
         if not self._all_started.is_set():
-            self._notice("warning", f"still starting, the tools come later: {self._starting()}")
+            self._notice("warning", f"still starting, the tools come later: {self._starting_names()}")
             self._all_started.set()
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_started.wait(), seconds)
 
-    def _starting(self) -> str:
+    def _starting_names(self) -> str:
         return ", ".join(name for name, server in self._servers.items() if server.state == "starting")
 
     def specs(self, window: int | None = None) -> tuple[ToolSpec, ...]:
@@ -311,7 +311,7 @@ class Servers:
 
         If they are deferred, these are the tools of servers with `always`, and the two that find and call the others.
         """
-        offered = self._offered()
+        offered = self._offered_tools()
         waiting = [(server, tool) for server, tool in offered if not server.spec.config.always]
         if not self._defers([tool.spec for _, tool in offered], window) or not waiting:
             return tuple(tool.spec for _, tool in offered)[:MAX_TOOLS]
@@ -328,11 +328,11 @@ class Servers:
 
     def callable_specs(self) -> tuple[ToolSpec, ...]:
         """Return every tool that can be called, also one that is not sent with requests."""
-        return tuple(tool.spec for _, tool in self._offered())
+        return tuple(tool.spec for _, tool in self._offered_tools())
 
     def own_names(self) -> dict[str, str]:
         """Return the names that the servers gave to the offered tools, by the names a model calls."""
-        return {tool.spec.name: tool.tool for _, tool in self._offered()}
+        return {tool.spec.name: tool.tool for _, tool in self._offered_tools()}
 
     def has(self, name: str) -> bool:
         """Return whether a server offers a tool of this name."""
@@ -413,7 +413,7 @@ class Servers:
             raise NotApprovedError(files)
         # A server that is approved for this session only is not pinned.
         if files and self._pins.is_approved(server.spec) and self._pins.files(server.spec) is None:
-            self._keep(lambda: self._pins.approve(server.spec, files))
+            self._save_pins(lambda: self._pins.approve(server.spec, files))
 
     def _wait_for_approval(self, server: _Server, files: Mapping[str, TrustedFile]) -> None:
         spec = server.spec
@@ -508,12 +508,12 @@ class Servers:
         server.state, server.problem, server.changes = "ready", "", ()
         if known is None and server.tools and not spec.is_of_client:
             pins = {tool.spec.name: pin_of(tool) for tool in server.tools if not tool.problem}
-            self._keep(lambda: self._pins.pin(spec, pins))
+            self._save_pins(lambda: self._pins.pin(spec, pins))
         elif known is not None:
             server.changes = changes_of(known, server.tools)
         if server.changes and server.changes != before:
             server.is_refused = False
-            self._keep(lambda: self._pins.wait(spec, server.changes))
+            self._save_pins(lambda: self._pins.wait(spec, server.changes))
             self._notice(
                 "warning",
                 f"{count_text(len(server.changes), 'tool')} of {spec.name} changed since you approved them and "
@@ -526,7 +526,7 @@ class Servers:
                 self._notice("warning", f"the tool {shown_name(tool.tool)} of {spec.name} is disabled: {tool.problem}")
         self._changed()
 
-    def _keep(self, write: Callable[[], None]) -> None:
+    def _save_pins(self, write: Callable[[], None]) -> None:
         try:
             write()
         except OSError as error:
@@ -536,7 +536,7 @@ class Servers:
                 f"{error.strerror}",
             )
 
-    def _offered(self) -> list[tuple[_Server, CheckedTool]]:
+    def _offered_tools(self) -> list[tuple[_Server, CheckedTool]]:
         return [
             (server, tool)
             for server in self._servers.values()
@@ -546,7 +546,7 @@ class Servers:
         ]
 
     def _find(self, name: str) -> tuple[_Server, CheckedTool] | None:
-        return next((found for found in self._offered() if found[1].spec.name == name), None)
+        return next((found for found in self._offered_tools() if found[1].spec.name == name), None)
 
     def _status(self, server: _Server) -> ServerStatus:
         waiting = {change.tool: "new" if change.before is None else "changed" for change in server.changes}

@@ -119,39 +119,39 @@ def explain(error: BaseException) -> str:
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    said = single_spaced(str(error), MAX_REASON)
+    text = single_spaced(str(error), MAX_REASON)
     match error:
         case MCPError() if is_closed(error):
             return "the connection ended"
         case MCPError():
             return f"it answered with an error: {error_text(error)}"
         case httpx2.ConnectError():
-            return f"it cannot be reached: {said}"
+            return f"it cannot be reached: {text}"
         case httpx2.HTTPStatusError():
             return f"it answered {error.response.status_code} {error.response.reason_phrase}"
         case OSError():
-            return f"it cannot be started: {error.strerror or said}"
-    return said or type(error).__name__
+            return f"it cannot be started: {error.strerror or text}"
+    return text or type(error).__name__
 
 
 def error_text(error: Any) -> str:  # noqa: ANN401  # an MCPError, whose package loads late
     """Return the message of an error that a server sent, with the meaning of the codes of 2026-07-28."""
     import mcp_types as types
 
-    said = single_spaced(error.message, MAX_REASON)
+    text = single_spaced(error.message, MAX_REASON)
     data = error.error.data if isinstance(error.error.data, dict) else {}
     match error.code:
         case types.UNSUPPORTED_PROTOCOL_VERSION:
             versions = data.get("supported")
             named = ", ".join(map(str, versions)) if isinstance(versions, list) else ""
-            return f"{said} (it supports only the protocol versions {single_spaced(named, 100) or 'it does not name'})"
+            return f"{text} (it supports only the protocol versions {single_spaced(named, 100) or 'it does not name'})"
         case types.MISSING_REQUIRED_CLIENT_CAPABILITY:
             required = data.get("requiredCapabilities")
             named = ", ".join(required) if isinstance(required, dict) else ""
-            return f"{said} (it requires a feature that is off or not supported: {single_spaced(named, 100)})"
+            return f"{text} (it requires a feature that is off or not supported: {single_spaced(named, 100)})"
         case types.HEADER_MISMATCH:
-            return f"{said} (headers and body of the request differ: a proxy in between may have changed them)"
-    return said or f"error {error.code}"
+            return f"{text} (headers and body of the request differ: a proxy in between may have changed them)"
+    return text or f"error {error.code}"
 
 
 def is_closed(error: Any) -> bool:  # noqa: ANN401  # an MCPError, whose package loads late
@@ -183,7 +183,7 @@ def open_session(
             """Leave out the entries of a list that are not valid: one of them would fail the whole list."""
             raw = await super().send_raw_request(method, *given, **named)
             if method in _LISTS:
-                rejected.extend(_sift(method, session.protocol_version or "2025-11-25", raw))
+                rejected.extend(_remove_invalid(method, session.protocol_version or "2025-11-25", raw))
             return raw
 
     class Session(ClientSession):
@@ -229,7 +229,7 @@ async def inputs_of(session: ClientSession, requests: InputRequests) -> InputRes
     return found
 
 
-def _sift(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Take the invalid entries out of the result of a list; return their names and what is wrong with them."""
     from mcp.shared.inbound import find_invalid_x_mcp_header
     from mcp_types import methods
@@ -301,22 +301,22 @@ async def list_all(session: ClientSession, rejected: Rejected) -> Listing:
     problems: list[str] = []
     if capabilities.tools is not None:
         tools, fresh_s = await _pages(session.list_tools, "tools", problems)
-        listed = tuple(ListedTool(one.name, one.description or "", one.input_schema) for one in tools)
+        listed = tuple(ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in tools)
         invalid = tuple(ListedTool(name, "", {}, f"its definition is not valid ({why})") for name, why in rejected)
         found = replace(found, tools=(*listed, *invalid), fresh_s=fresh_s)
         rejected.clear()
     if capabilities.prompts is not None:
-        prompts, _ = await _tried(session.list_prompts, "prompts", problems)
+        prompts, _ = await _fetch_pages(session.list_prompts, "prompts", problems)
         found = replace(found, prompts=tuple(map(_prompt, prompts)))
     if capabilities.resources is not None:
-        resources, _ = await _tried(session.list_resources, "resources", problems)
-        templates, _ = await _tried(session.list_resource_templates, "resource_templates", problems)
+        resources, _ = await _fetch_pages(session.list_resources, "resources", problems)
+        templates, _ = await _fetch_pages(session.list_resource_templates, "resource_templates", problems)
         found = replace(found, resources=(*map(_resource, resources), *map(_template, templates)))
     problems += [f"{single_spaced(name, 80) or 'an entry'} is left out: {why}" for name, why in rejected]
     return replace(found, problems=tuple(problems))
 
 
-async def _tried(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
+async def _fetch_pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
     try:
         return await _pages(fetch, key, problems)
     except failures() as error:
@@ -349,7 +349,8 @@ async def _pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], 
 
 def _prompt(found: types.Prompt) -> ListedPrompt:
     arguments = tuple(
-        ListedArgument(one.name, one.description or "", bool(one.required)) for one in found.arguments or ()
+        ListedArgument(argument.name, argument.description or "", bool(argument.required))
+        for argument in found.arguments or ()
     )
     return ListedPrompt(found.name, found.description or found.title or "", arguments)
 

@@ -186,10 +186,10 @@ def named_servers(
     file, are complaints.
     """
     complaints: list[str] = []
-    found = {name: _of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
+    found = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
         try:
-            servers, problems = _of_flag(file)
+            servers, problems = _servers_of_flag(file)
         except ConfigError as error:
             raise QcodeError(f"--mcp-config: {error}", ExitCode.BAD_CONFIG) from None
         complaints += problems
@@ -205,7 +205,7 @@ def named_servers(
             complaints.append(f"{name} of the host is ignored: that name is already used")
         else:
             found[name] = ServerSpec(name, McpServer(command=name), CLIENT, "the host", True, connect)
-    for name, config in _of_project(root, complaints).items() if is_trusted else ():
+    for name, config in _servers_of_project(root, complaints).items() if is_trusted else ():
         if name in found:
             complaints.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
         else:
@@ -246,8 +246,8 @@ def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[
             config = spec.expanded(env)
         except ServerError:
             continue
-        given = (*config.env.items(), *config.headers.items())
-        values += [value for name, value in given if spec.is_of_client or may_be_secret(name)]
+        pairs = (*config.env.items(), *config.headers.items())
+        values += [value for name, value in pairs if spec.is_of_client or may_be_secret(name)]
     return tuple(values)
 
 
@@ -256,7 +256,7 @@ def may_be_secret(name: str) -> bool:
     return any(part in name.lower() for part in ("auth", "key", "token", "secret", "password", "cookie"))
 
 
-def _of_config(name: str, config: McpServer, settings: Settings, root: Path) -> ServerSpec:
+def _spec_of_config(name: str, config: McpServer, settings: Settings, root: Path) -> ServerSpec:
     key = f"mcp_servers.{name}.{'url' if config.url else 'command'}"
     return ServerSpec(name, config, _scope(root) if config.is_from_project else OWN, str(settings.origin(key)))
 
@@ -265,18 +265,18 @@ OF_TEXT = "--mcp-config"
 """The scope and origin of servers that are written on the command line."""
 
 
-def _is_text(given: str | Path) -> bool:
-    return str(given).startswith("{")
+def _is_text(value: str | Path) -> bool:
+    return str(value).startswith("{")
 
 
-def _of_flag(given: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+def _servers_of_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
     """Return the servers of a file, or of a JSON text, and a line for each entry that cannot be used."""
-    if _is_text(given):
-        return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(given))
-    return read_mcp_file(Path(given), is_project=False)
+    if _is_text(value):
+        return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(value))
+    return read_mcp_file(Path(value), is_project=False)
 
 
-def _of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:
+def _servers_of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:
     try:
         servers, problems = read_mcp_file(root / MCP_FILE, is_project=True)
     except ConfigError as error:

@@ -78,18 +78,18 @@ def offered(server: str, listed: Sequence[ListedTool], wanted: Collection[str] =
 
     Two tools that would get the same name are both rejected, because a call would be ambiguous.
     """
-    taken = [one for one in listed if not wanted or "*" in wanted or one.name in wanted]
-    names = Counter(tool_name(server, one.name) for one in taken)
+    taken = [listed_tool for listed_tool in listed if not wanted or "*" in wanted or listed_tool.name in wanted]
+    names = Counter(tool_name(server, tool.name) for tool in taken)
     made = []
-    for one in taken:
-        name = tool_name(server, one.name)
-        schema, problem = _parameters(one.schema)
-        problem = one.problem or problem
+    for listed_tool in taken:
+        name = tool_name(server, listed_tool.name)
+        schema, problem = _parameters(listed_tool.schema)
+        problem = listed_tool.problem or problem
         if names[name] > 1:
             problem = f"{names[name]} tools of this server would be called {name}"
-        description = _described(server, one.description)
-        made.append(CheckedTool(one.name, ToolSpec(name, description, schema), _hash(one), problem))
-    return tuple(sorted(made, key=lambda one: (one.spec.name, one.hash)))
+        description = _description(server, listed_tool.description)
+        made.append(CheckedTool(listed_tool.name, ToolSpec(name, description, schema), _hash(listed_tool), problem))
+    return tuple(sorted(made, key=lambda tool: (tool.spec.name, tool.hash)))
 
 
 def tool_name(server: str, tool: str) -> str:
@@ -113,14 +113,14 @@ def shown_name(tool: str) -> str:
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 
-def _hash(one: ListedTool) -> str:
-    return digest([one.name, one.description, dict(one.schema)])
+def _hash(tool: ListedTool) -> str:
+    return digest([tool.name, tool.description, dict(tool.schema)])
 
 
-def _described(server: str, description: str) -> str:
+def _description(server: str, description: str) -> str:
     text = _cut(_plain(description).strip(), MAX_DESCRIPTION)
-    said = f", which says about it: {text}" if text else "."
-    return f"A tool of the server {server}{said}"
+    note = f", which says about it: {text}" if text else "."
+    return f"A tool of the server {server}{note}"
 
 
 def _cut(text: str, most: int) -> str:
@@ -165,7 +165,7 @@ def _shown(value: Json, *, is_names: bool = False) -> Json:
     `is_names`: the keys of `value` are names of parameters, one of which may be `title`.
     """
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [_shown(item) for item in value]
     if not isinstance(value, dict):
         return value
     made: JsonObject = {}
@@ -186,8 +186,8 @@ def _depth(value: Json) -> int:
         depth += 1
         level = [
             inner
-            for one in level
-            for inner in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+            for item in level
+            for inner in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
             if isinstance(inner, dict | list)
         ]
     return depth
@@ -253,16 +253,16 @@ class ContentReader:
         block for each item.
         """
         parsed = [_json_of(text) for text in self.texts]
-        if any(one == value for one in parsed):
+        if any(item == value for item in parsed):
             return True
         if not (isinstance(value, dict) and len(value) == 1):
             return False
         (inner,) = value.values()
         items = inner if isinstance(inner, list) else [inner]
         has_items = len(items) == len(self.texts) and all(
-            item in (text, one) for item, text, one in zip(items, self.texts, parsed, strict=True)
+            item in (text, element) for item, text, element in zip(items, self.texts, parsed, strict=True)
         )
-        return has_items or any(inner in (text, one) for text, one in zip(self.texts, parsed, strict=True))
+        return has_items or any(inner in (text, item) for text, item in zip(self.texts, parsed, strict=True))
 
     def take_resource(self, found: TextResourceContents | BlobResourceContents) -> None:
         import mcp_types as types
@@ -281,7 +281,7 @@ class ContentReader:
             return
         kind = image_type(raw)
         if not kind:
-            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, saved as {self._saved(raw, media_type)}]")
+            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, saved as {self._save(raw, media_type)}]")
         elif len(self.images) == MAX_IMAGES:
             self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
@@ -293,7 +293,7 @@ class ContentReader:
             self.images.append(found.image)
             self.texts.append(f"[{what}: {found.described}]")
 
-    def _saved(self, raw: bytes, media_type: str) -> Path:
+    def _save(self, raw: bytes, media_type: str) -> Path:
         ending = mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
         path = self._folder() / f"{hashlib.sha256(raw).hexdigest()[:16]}{ending}"
         path.write_bytes(raw)

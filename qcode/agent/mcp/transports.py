@@ -283,13 +283,13 @@ class _ResponseGuard:
         if isinstance(stream, httpx2.AsyncByteStream) and not response.headers.get("content-type", "").startswith(
             _IS_EVENTS
         ):
-            response.stream = _bounded(stream)
+            response.stream = _limit_stream(stream)
 
 
-def _bounded(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
+def _limit_stream(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
+    class LimitedStream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             size = 0
             async for data in inner:
@@ -303,7 +303,7 @@ def _bounded(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
         async def aclose(self) -> None:
             await inner.aclose()
 
-    return Bounded()
+    return LimitedStream()
 
 
 _MAX_BYTES = 8_192

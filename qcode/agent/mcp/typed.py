@@ -52,7 +52,9 @@ class ServerPrompt:
     @property
     def hint(self) -> str:
         """Return the arguments: `<code> [language]`."""
-        shown = (f"<{one.name}>" if one.is_required else f"[{one.name}]" for one in self.prompt.arguments)
+        shown = (
+            f"<{argument.name}>" if argument.is_required else f"[{argument.name}]" for argument in self.prompt.arguments
+        )
         return single_spaced(clean(" ".join(shown)), 80)
 
     @property
@@ -67,14 +69,14 @@ def prompts_of(servers: Servers | None) -> tuple[ServerPrompt, ...]:
     found: dict[str, ServerPrompt] = {}
     for name, ready in servers.ready().items():
         for prompt in ready.listing.prompts:
-            one = ServerPrompt(name, prompt)
-            found.setdefault(one.handle, one)
+            server_prompt = ServerPrompt(name, prompt)
+            found.setdefault(server_prompt.handle, server_prompt)
     return tuple(found.values())
 
 
-def missing_arguments(prompt: ListedPrompt, given: Mapping[str, str]) -> tuple[ListedArgument, ...]:
+def missing_arguments(prompt: ListedPrompt, values: Mapping[str, str]) -> tuple[ListedArgument, ...]:
     """Return the required arguments without a value."""
-    return tuple(one for one in prompt.arguments if one.is_required and not given.get(one.name))
+    return tuple(argument for argument in prompt.arguments if argument.is_required and not values.get(argument.name))
 
 
 def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
@@ -82,25 +84,25 @@ def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
 
     Words are split as a shell does. Raise `InputError` if there are more words than arguments.
     """
-    names = [one.name for one in prompt.arguments]
+    names = [argument.name for argument in prompt.arguments]
     try:
         words = shlex.split(text)
     except ValueError:  # a lone quote, as in: it's
         words = text.split()
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     plain: list[str] = []
     for word in words:
         name, has_value, value = word.partition("=")
         if has_value and name in names:
-            given[name] = value
+            values[name] = value
         else:
             plain.append(word)
-    free = [name for name in names if name not in given]
+    free = [name for name in names if name not in values]
     if plain and not free:
         takes = ", ".join(names) or "none"
         raise InputError(f'too many arguments: "{single_spaced(plain[0], 40)}" (its arguments: {takes})')
     rows = plain[: len(free) - 1] + ([" ".join(plain[len(free) - 1 :])] if len(plain) >= len(free) else [])
-    return given | dict(zip(free, rows, strict=False))
+    return values | dict(zip(free, rows, strict=False))
 
 
 Expanded: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
@@ -139,7 +141,7 @@ class TypedNames:
         typed = prompt if options.typed is None else options.typed
         if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
             return prompt, attached, options
-        self._reading = asyncio.ensure_future(self._expanded(prompt, typed, attached, options))
+        self._reading = asyncio.ensure_future(self._expand(prompt, typed, attached, options))
         try:
             return await self._reading
         except asyncio.CancelledError:
@@ -150,7 +152,7 @@ class TypedNames:
         finally:
             self._reading = None
 
-    async def _expanded(self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
+    async def _expand(self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
         start = len(prompt) - len(typed)
         found = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
         if found is not None:
@@ -168,7 +170,7 @@ class TypedNames:
         name, rest = match[1].lower(), (match[2] or "").strip()
         if name.startswith(_FOREIGN_NAME):
             name = name.removeprefix(_FOREIGN_NAME).replace("__", ":", 1)
-        server = next((one for one in self._servers.names if name.startswith(f"{one.lower()}:")), None)
+        server = next((known for known in self._servers.names if name.startswith(f"{known.lower()}:")), None)
         if server is None:
             return None
         await self._servers.wait_until_started()
@@ -176,21 +178,21 @@ class TypedNames:
         if ready is None:
             raise InputError(f"/{name}: the tool server {server} is not running; /mcp shows why")
         known = prompts_of(self._servers)
-        found = next((one for one in known if one.handle == name), None)
+        found = next((prompt for prompt in known if prompt.handle == name), None)
         if found is None:
-            handles = ", ".join(f"/{one.handle}" for one in known if one.server == server)
+            handles = ", ".join(f"/{prompt.handle}" for prompt in known if prompt.server == server)
             raise InputError(f"/{name}: {server} has no such prompt{f' (it has {handles})' if handles else ''}")
-        given = arguments_of(found.prompt, rest)
-        missing = ", ".join(one.name for one in missing_arguments(found.prompt, given))
+        values = arguments_of(found.prompt, rest)
+        missing = ", ".join(argument.name for argument in missing_arguments(found.prompt, values))
         if missing:
             raise InputError(f"/{name}: missing {missing}; use /{found.handle} {found.hint}")
-        return await self._read_prompt(ready.connection.get_prompt(found.prompt.name, given, RunningRequest()), name)
+        return await self._read_prompt(ready.connection.get_prompt(found.prompt.name, values, RunningRequest()), name)
 
-    async def _read_prompt(self, asked: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
+    async def _read_prompt(self, response: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
         """Return the messages of a prompt as one text, and their images."""
         try:
             async with asyncio.timeout(_READ_S):
-                result = await asked
+                result = await response
         except TimeoutError:
             raise InputError(f"/{name}: no answer within {_READ_S:g} s") from None
         except ServerError as error:
@@ -199,8 +201,8 @@ class TypedNames:
         for message in result.messages:
             before = len(reader.texts)
             await asyncio.to_thread(reader.take_all, [message.content])
-            said = clean("\n".join(reader.texts[before:]))
-            texts.append(f"[assistant]\n{said}" if message.role == "assistant" else said)
+            content = clean("\n".join(reader.texts[before:]))
+            texts.append(f"[assistant]\n{content}" if message.role == "assistant" else content)
         text = "\n\n".join(texts).strip()
         if len(text) > MAX_TEXT:
             raise InputError(f"/{name}: its text has {len(text):,} characters, more than {MAX_TEXT:,}")
@@ -214,7 +216,7 @@ class TypedNames:
         if not any(self.names_resource(word) for word, _, _ in mentioned_words(typed)):
             return blocks
         await self._servers.wait_until_started()
-        wanted = list(dict.fromkeys(self._mentioned(typed, foreign)))
+        wanted = list(dict.fromkeys(self._mentioned_resources(typed, foreign)))
         if len(wanted) > MAX_RESOURCES:
             self._complaints.append(f"not attached: more than {MAX_RESOURCES} resources")
         for server, uri in wanted[:MAX_RESOURCES]:
@@ -224,14 +226,14 @@ class TypedNames:
                 self._complaints.append(f"not attached: @{visible(f'{server}:{uri}')}: {error}")
         return blocks
 
-    def _mentioned(self, typed: str, foreign: Spans) -> Iterator[tuple[str, str]]:
+    def _mentioned_resources(self, typed: str, foreign: Spans) -> Iterator[tuple[str, str]]:
         for word, start, end in mentioned_words(typed):
             is_foreign = any(first < end and start < last for first, last in foreign)
             if is_foreign or not self.names_resource(word):
                 continue
             server, _, uri = word.partition(":")
             ready = self._servers.ready().get(server)
-            listed = {one.uri for one in ready.listing.resources} if ready is not None else set()
+            listed = {resource.uri for resource in ready.listing.resources} if ready is not None else set()
             # A comma after a mention belongs to the sentence, unless the server lists exactly this.
             yield server, uri if uri in listed else uri.rstrip(".,;:!?)\"'")
 

@@ -62,7 +62,7 @@ class Asides:
         Raise `ValueError` if the money limit leaves nothing. `count` gets the usage at the end, if there was any.
         """
         conversation, client = self._conversation, self._conversation.client
-        history, asked = _asked(question, conversation.messages)
+        history, asked = _aside_request(question, conversation.messages)
         turn = Turn(self._settings(client), client.known(), history, client.counter())
         async with aclosing(run_beside(conversation, client, turn, asked, f"/btw {question}", count)) as events:
             async for event in events:
@@ -124,7 +124,7 @@ async def run_beside(
             count(used)
 
 
-def _asked(question: str, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message]:
+def _aside_request(question: str, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message]:
     """Return the history and the message that asks. A note stands for results and a reply that are not there yet."""
     last = messages[-1] if messages else None
     calls = last.calls if last is not None and last.role == "assistant" else ()
@@ -140,8 +140,8 @@ class _Services:
     def __init__(self, client: ModelClient) -> None:
         self._client = client
 
-    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
-        return ApprovalAnswered(asked.call.call_id, is_allowed=False, reason=_NO_CALLS)
+    async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
+        return ApprovalAnswered(request.call.call_id, is_allowed=False, reason=_NO_CALLS)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         raise AssertionError("a denied call runs")

@@ -214,7 +214,7 @@ class Clients:
         address, source = address_of(spec, settings, context.env)
         self._chosen = self._chosen or spec.name
         if context.options.base_url and spec.name == self._chosen:
-            address, source = _moved(spec, address, context.options.base_url), "--base-url"
+            address, source = _at_base_url(spec, address, context.options.base_url), "--base-url"
         key, key_source = context.keys.key_of(spec)
         if failure := context.keys.failure_of(spec):
             raise ProviderError(ErrorKind.NO_CREDENTIAL, failure)
@@ -265,9 +265,11 @@ class Clients:
             log=self.log,
         )
 
-    def _may_send_text_calls(self, provider: Provider, given: ModelSettings | None) -> bool:
+    def _may_send_text_calls(self, provider: Provider, configured: ModelSettings | None) -> bool:
         """Return whether calls as text are to be recognized: the official hosts never send any."""
-        is_off = not self._context.settings.tools.text_calls or (given is not None and given.text_tool_calls is False)
+        is_off = not self._context.settings.tools.text_calls or (
+            configured is not None and configured.text_tool_calls is False
+        )
         return not is_off and provider.name != "demo" and bool(opaque_origin(provider.host))
 
     def _retries(self, network: Network) -> RetrySettings:
@@ -296,12 +298,12 @@ class Clients:
             text = f"--max-budget-usd needs a price, and the price of {client.name} is unknown: set price in {where}"
             raise UsageError(text)
 
-    def output_of(self, client: ModelClient, given: Mapping[str, object]) -> OutputSettings:
+    def output_of(self, client: ModelClient, explicit: Mapping[str, object]) -> OutputSettings:
         """Return the output settings of a model with those of a command on top; a flag overrides both."""
-        if not given:
+        if not explicit:
             return client.output
         settings = self._context.settings
-        own = {key: value for key, value in given.items() if settings.origin(f"output.{key}").kind != "flag"}
+        own = {key: value for key, value in explicit.items() if settings.origin(f"output.{key}").kind != "flag"}
         tuned = replace(settings.output_for(client.name), **own)  # type: ignore[arg-type]  # checked when read
         return output_settings(tuned, tuned.max_tokens)
 
@@ -361,7 +363,7 @@ class ContextSizing:
         if client.window is not None or client.question is None or client.question.is_settled:
             return ""
         asking = asyncio.ensure_future(client.question.ask())
-        await self._over(asking)
+        await self._wait_for(asking)
         found = None if asking.cancelled() else asking.result()
         if found is None:
             return ""
@@ -376,7 +378,7 @@ class ContextSizing:
     async def wait_for(self, work: Coroutine[None, None, None]) -> None:
         """Wait for other work that a turn needs; a cancelled turn continues without it."""
         waiting = asyncio.ensure_future(work)
-        await self._over(waiting)
+        await self._wait_for(waiting)
         if not waiting.cancelled():
             waiting.result()
 
@@ -394,9 +396,9 @@ class ContextSizing:
         async def counted() -> None:
             await run_in_thread(lambda: tokens().load() and counter.size_of(request, enough=0))
 
-        await self._over(asyncio.ensure_future(counted()))
+        await self._wait_for(asyncio.ensure_future(counted()))
 
-    async def _over(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
+    async def _wait_for(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
         """Wait until `task` is done, failed or cancelled; cancel it if the wait is cancelled."""
         self._tasks.add(task)
         try:
@@ -422,7 +424,7 @@ def output_settings(output: Output, override: int | None) -> OutputSettings:
     )
 
 
-def _moved(spec: registry.ProviderSpec, address: str, host: str) -> str:
+def _at_base_url(spec: registry.ProviderSpec, address: str, host: str) -> str:
     """Return the address at the host of `--base-url`; on Vertex AI project and location stay."""
     if not spec.is_vertex:
         return host
@@ -433,7 +435,7 @@ def _moved(spec: registry.ProviderSpec, address: str, host: str) -> str:
     return at_host(address, host)
 
 
-def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:
+def facts_of(provider: str, model: str, configured: ModelSettings | None) -> ModelFacts:
     """Return the facts of a model: those of the catalog with the configuration's on top."""
     if provider == "demo":
         from qcode.providers.demo.provider import DEMO_FACTS
@@ -443,26 +445,26 @@ def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFac
         from qcode.providers import catalog
 
         facts = catalog.lookup(provider, model) or ModelFacts()
-    if given is None:
+    if configured is None:
         return facts
     return ModelFacts(
-        context_window=given.context_window or facts.context_window,
-        max_output_tokens=given.max_output_tokens or facts.max_output_tokens,
-        price=given.price or facts.price,
-        prefill=_or(given.prefill, facts.prefill),
-        images=facts.images if given.images is None else given.images,
-        thinking=_or(given.thinking, facts.thinking),
-        inline_thinking=_or(given.inline_thinking, facts.inline_thinking),
-        text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),
-        web_search=facts.web_search if given.web_search is None else given.web_search,
+        context_window=configured.context_window or facts.context_window,
+        max_output_tokens=configured.max_output_tokens or facts.max_output_tokens,
+        price=configured.price or facts.price,
+        prefill=_override(configured.prefill, facts.prefill),
+        images=facts.images if configured.images is None else configured.images,
+        thinking=_override(configured.thinking, facts.thinking),
+        inline_thinking=_override(configured.inline_thinking, facts.inline_thinking),
+        text_tool_calls=_override(configured.text_tool_calls, facts.text_tool_calls),
+        web_search=facts.web_search if configured.web_search is None else configured.web_search,
     )
 
 
-def price_of(name: str, given: Mapping[str, ModelSettings]) -> Price | None:
-    """Return the price of `provider/model`: that of the configuration (`given`), otherwise the catalog's."""
+def price_of(name: str, configured: Mapping[str, ModelSettings]) -> Price | None:
+    """Return the price of `provider/model`: that of the configuration (`configured`), otherwise the catalog's."""
     provider, _, model = name.partition("/")
-    return facts_of(provider, model, given.get(name)).price
+    return facts_of(provider, model, configured.get(name)).price
 
 
-def _or(given: bool | None, known: bool) -> bool:
-    return known if given is None else given
+def _override(value: bool | None, known: bool) -> bool:
+    return known if value is None else value

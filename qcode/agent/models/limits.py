@@ -221,13 +221,13 @@ class LearnedCalls:
             return
         count = known.native_calls + 1
         form, since = ("", "") if count == MAX_NATIVE_CALLS else (known.text_calls, known.text_calls_since)
-        self._remember(replace(known, native_calls=count, text_calls=form, text_calls_since=since))
+        self._store(replace(known, native_calls=count, text_calls=form, text_calls_since=since))
 
     def note_form(self, form: str) -> None:
         known = self._row
         if known.text_calls != form or known.native_calls:
             since = known.text_calls_since or datetime.now(UTC).date().isoformat()
-            self._remember(replace(known, text_calls=form, text_calls_since=since, native_calls=0))
+            self._store(replace(known, text_calls=form, text_calls_since=since, native_calls=0))
 
     @property
     def _row(self) -> HostKnowledge:
@@ -235,7 +235,7 @@ class LearnedCalls:
             self._known = self._limits.knowledge(*self._place)
         return self._known
 
-    def _remember(self, known: HostKnowledge) -> None:
+    def _store(self, known: HostKnowledge) -> None:
         self._known = known
         current = self._limits.knowledge(*self._place)
         form, since, count = known.text_calls, known.text_calls_since, known.native_calls

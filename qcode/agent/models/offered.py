@@ -65,12 +65,17 @@ class ModelsService:
         """
         learned = self._limits.everything()
         specs = known_specs(self._context.settings).values()
-        offered = [self._offered(spec, learned, with_unready=with_unready) for spec in specs]
-        return tuple(sorted(offered, key=lambda one: one.name == "demo"))
+        offered = [self._offered_provider(spec, learned, with_unready=with_unready) for spec in specs]
+        return tuple(sorted(offered, key=lambda provider: provider.name == "demo"))
 
     def names(self) -> tuple[str, ...]:
         """Return every model of the providers that can be used, as `provider/model`."""
-        return tuple(f"{one.name}/{model.name}" for one in self.providers() if one.is_ready for model in one.models)
+        return tuple(
+            f"{provider.name}/{model.name}"
+            for provider in self.providers()
+            if provider.is_ready
+            for model in provider.models
+        )
 
     async def served(self, provider: str) -> tuple[OfferedModel, ...]:
         """Ask the host for its models; empty if it does not answer in time. Raises only if cancelled."""
@@ -112,7 +117,7 @@ class ModelsService:
     def keep_effort(self, effort: Effort | None) -> None:
         self._choices.keep_effort(effort)
 
-    def _offered(
+    def _offered_provider(
         self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge], *, with_unready: bool
     ) -> OfferedProvider:
         settings, keys = self._context.settings, self._context.keys
@@ -121,7 +126,7 @@ class ModelsService:
         if not is_ready and not with_unready:
             return OfferedProvider(spec.name, is_ready=False)
         listed = _in_catalog(spec)
-        names = dict.fromkeys((*self._named(spec), *listed, *self._taught(spec, learned)))
+        names = dict.fromkeys((*self._configured_models(spec), *listed, *self._learned_models(spec, learned)))
         return OfferedProvider(
             spec.name,
             source_words(source) if source else "",
@@ -130,7 +135,7 @@ class ModelsService:
             is_to_ask=not listed and not has_chain(spec),
         )
 
-    def _named(self, spec: ProviderSpec) -> Iterable[str]:
+    def _configured_models(self, spec: ProviderSpec) -> Iterable[str]:
         """Yield the default model of a provider and the models that the configuration names."""
         settings = self._context.settings
         with suppress(QcodeError):
@@ -138,7 +143,7 @@ class ModelsService:
         owned = (name.partition("/") for name in settings.models)
         yield from (model for owner, _, model in owned if owner == spec.name and model)
 
-    def _taught(self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge]) -> Iterable[str]:
+    def _learned_models(self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge]) -> Iterable[str]:
         own = self._host(spec)
         return (model for host, model in sorted(learned) if own and _plain(host) == own)
 

@@ -99,8 +99,8 @@ class Recording:
     def _redacted(self, timed: list[tuple[int, ReplyEvent]]) -> Iterator[tuple[int, ReplyEvent]]:
         """Yield the events; the deltas of a block are joined where a secret is, because it may span several of them."""
 
-        def kind_of(one: tuple[int, ReplyEvent]) -> tuple[str, int]:
-            event = one[1]
+        def kind_of(item: tuple[int, ReplyEvent]) -> tuple[str, int]:
+            event = item[1]
             return (type(event).__name__, event.block) if isinstance(event, _DELTAS) else ("", id(event))
 
         for _, group in groupby(timed, kind_of):
@@ -169,6 +169,10 @@ class RecordedReply:
     events: tuple[tuple[int, ReplyEvent], ...] = ()
     error: ProviderError | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        return self.error is not None or any(isinstance(event, ReplyEnded) for _, event in self.events)
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -202,7 +206,7 @@ def _rows(path: Path, lines: list[bytes]) -> Iterator[JsonObject]:
             continue
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             if number == len(lines):
                 return  # the run was killed while it wrote this line
             raise InputError(f"{path}:{number}: not a line of JSON") from None
@@ -221,7 +225,7 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
             thread, kept = str(row["thread"]), cast(int, row["kept"])
             threads[thread] = [*threads.get(thread, [])[:kept], *cast("list[Json]", row["messages"])]
             reply = ended.get(row["request"], {})
-            found = tuple(_event_from_json(one) for one in cast("list[JsonObject]", reply.get("events", [])))
+            found = tuple(_event_from_json(entry) for entry in cast("list[JsonObject]", reply.get("events", [])))
             yield RecordedReply({**row, "messages": threads[thread]}, found, _error_from(reply.get("error")))
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
             what = one_line(str(fault), 100)
@@ -252,9 +256,9 @@ def redacted_values(value: Json, redact: Callable[[str], str]) -> Json:
         case str():
             return redact(value)
         case list():
-            return [redacted_values(one, redact) for one in value]
+            return [redacted_values(item, redact) for item in value]
         case dict():
-            return {name: redacted_values(one, redact) for name, one in value.items()}
+            return {name: redacted_values(item, redact) for name, item in value.items()}
         case _:
             return value
 
@@ -267,13 +271,14 @@ def _thread_of(first: JsonObject) -> str:
 class ReplayProvider:
     """Plays a recording back: each request gets the next reply of its thread, and `requests` keeps it.
 
-    After the last reply a request fails. `is_timed`: events come at their recorded times.
+    After the last reply a request fails, which `unanswered` counts. `is_timed`: events come at their recorded times.
     """
 
     def __init__(self, recorded: Recorded, *, is_timed: bool) -> None:
         self.name = recorded.model.partition("/")[0]
         self.host = f"replay:{recorded.path}"
         self.requests: list[JsonObject] = []
+        self.unanswered = 0
         self._left = list(enumerate(recorded.replies, 1))
         self._recorded = recorded
         self._is_timed = is_timed
@@ -289,15 +294,16 @@ class ReplayProvider:
             yield event
         if reply.error is not None:
             raise reply.error
-        if not any(isinstance(event, ReplyEnded) for _, event in reply.events):
+        if not reply.is_complete:
             text = f"reply {number} of the recording has no end: it was cancelled"
             raise ProviderError(ErrorKind.BAD_RESPONSE, text, may_retry=False)
 
     def _next(self, thread: str) -> tuple[int, RecordedReply]:
         if not self._left:
+            self.unanswered += 1
             text = f"the recording {self._recorded.path} has {len(self._recorded.replies)} replies, and all were played"
             raise ProviderError(ErrorKind.BAD_REQUEST, text)
-        place = next((i for i, (_, one) in enumerate(self._left) if one.request.get("thread") == thread), 0)
+        place = next((i for i, (_, reply) in enumerate(self._left) if reply.request.get("thread") == thread), 0)
         return self._left.pop(place)
 
     async def model_names(self) -> tuple[str, ...]:
@@ -321,20 +327,27 @@ def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonOb
     }
 
 
-def departures(recorded: Recorded, played: list[JsonObject], redact: Callable[[str], str]) -> list[str]:
+def departures(recorded: Recorded, playback: ReplayProvider, redact: Callable[[str], str]) -> list[str]:
     """Return a line for each request of a playback that differs from the recorded one, and for those that are missing.
 
-    Texts are redacted before they are compared, as those of the recording are.
+    A recording that ended early gives a line too, because nothing after its end can be compared. Texts are redacted
+    before they are compared, as those of the recording are.
     """
     lines = []
+    played = playback.requests
     for request in played:
         number = cast(int, request["plays"])
         now = cast(JsonObject, redacted_values(request, redact))
         if difference := _difference(recorded.replies[number - 1].request, now):
             lines.append(f"request {number}: {difference}")
-    missing = sorted({*range(1, len(recorded.replies) + 1)} - {cast(int, one["plays"]) for one in played})
+    missing = sorted({*range(1, len(recorded.replies) + 1)} - {cast(int, entry["plays"]) for entry in played})
     if missing:
         lines.append(f"requests that were not made again: {', '.join(map(str, missing))}")
+    last = len(recorded.replies)
+    if playback.unanswered:
+        lines.append(f"request {last + 1}: the recording ended early, it has no such request")
+    elif last and not recorded.replies[-1].is_complete and last not in missing:
+        lines.append(f"request {last}: the recording ended early, its reply has no end")
     return lines
 
 
@@ -342,11 +355,11 @@ def _difference(before: JsonObject, now: JsonObject) -> str:
     """Return the first difference of two requests, empty if there is none that matters."""
     for name in ("model", "max_tokens", "tools"):
         if before.get(name) != now.get(name):
-            return f"{name} was {_short(before.get(name))}, and is {_short(now.get(name))}"
+            return f"{name} was {_quoted(before.get(name))}, and is {_quoted(now.get(name))}"
     old, new = cast("list[JsonObject]", before["messages"]), cast("list[JsonObject]", now["messages"])
-    for number, (one, other) in enumerate(zip(old, new, strict=False), 1):
-        if one != other:
-            return f"message {number} ({one['role']}) {_block_difference(one, other)}"
+    for number, (entry, other) in enumerate(zip(old, new, strict=False), 1):
+        if entry != other:
+            return f"message {number} ({entry['role']}) {_block_difference(entry, other)}"
     if len(old) != len(new):
         return f"it had {len(old)} messages, and has {len(new)}"
     return "" if before.get("note") == now.get("note") else "its note on what is left differs"
@@ -354,23 +367,23 @@ def _difference(before: JsonObject, now: JsonObject) -> str:
 
 def _block_difference(before: JsonObject, now: JsonObject) -> str:
     old, new = cast("list[JsonObject]", before["blocks"]), cast("list[JsonObject]", now["blocks"])
-    for one, other in zip(old, new, strict=False):
-        if one == other:
+    for entry, other in zip(old, new, strict=False):
+        if entry == other:
             continue
-        name = next((name for name in one if one.get(name) != other.get(name)), "type")
-        of = f" of {one['name']}" if one.get("type") == "result" and "name" in one else ""
-        was, now_is = _around(str(one.get(name)), str(other.get(name)))
-        return f"{one.get('type')}{of}: {name} was {was}, and is {now_is}"
+        name = next((name for name in entry if entry.get(name) != other.get(name)), "type")
+        of = f" of {entry['name']}" if entry.get("type") == "result" and "name" in entry else ""
+        was, now_is = _difference_context(str(entry.get(name)), str(other.get(name)))
+        return f"{entry.get('type')}{of}: {name} was {was}, and is {now_is}"
     return f"had {len(old)} blocks, and has {len(new)}"
 
 
-def _around(before: str, now: str) -> tuple[str, str]:
+def _difference_context(before: str, now: str) -> tuple[str, str]:
     """Return two texts from shortly before their first difference on."""
     at = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
     start = max(0, at - 20)
-    return _short(before[start:]), _short(now[start:])
+    return _quoted(before[start:]), _quoted(now[start:])
 
 
-def _short(value: Json | None) -> str:
+def _quoted(value: Json | None) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f'"{one_line(text, 80)}"'

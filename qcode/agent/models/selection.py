@@ -55,26 +55,26 @@ class Selection:
 def known_specs(settings: Settings) -> dict[str, ProviderSpec]:
     """Return every provider by name, including those of the configuration with a supported type."""
     specs = dict(PROVIDERS)
-    for name, given in settings.providers.items():
-        if given.type in registry.PROTOCOLS:
-            specs[name] = _configured(name, given, specs.get(name))
+    for name, configured in settings.providers.items():
+        if configured.type in registry.PROTOCOLS:
+            specs[name] = _configured(name, configured, specs.get(name))
     return specs
 
 
-def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) -> ProviderSpec:
-    protocol = cast(WireProtocol, given.type)
+def _configured(name: str, provider: ProviderSettings, known: ProviderSpec | None) -> ProviderSpec:
+    protocol = cast(WireProtocol, provider.type)
     if known is not None and name in PROVIDERS:
         protocol = known.protocol
     return registry.custom(
         name,
         protocol,
-        given.base_url or "",
-        api_key_env=given.api_key_env or "",
-        has_key_command=given.api_key_command is not None,
-        is_vertex=given.project is not None or given.location is not None,
-        headers=given.headers,
-        max_tokens_field=cast("MaxTokensField | None", given.max_tokens_field),
-        reasoning_field=given.reasoning_field or "",
+        provider.base_url or "",
+        api_key_env=provider.api_key_env or "",
+        has_key_command=provider.api_key_command is not None,
+        is_vertex=provider.project is not None or provider.location is not None,
+        headers=provider.headers,
+        max_tokens_field=cast("MaxTokensField | None", provider.max_tokens_field),
+        reasoning_field=provider.reasoning_field or "",
     )
 
 
@@ -86,7 +86,7 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
     if provider in REPLAYS and model and provider not in settings.providers:
-        return _replayed(Path(model), specs, is_timed=REPLAYS[provider])
+        return _replay_selection(Path(model), specs, is_timed=REPLAYS[provider])
     if provider == "vertex" and model.startswith("claude"):
         provider = "vertex-anthropic"  # another protocol, and the same place for the user
     if slash and provider in specs:
@@ -146,7 +146,7 @@ def _nearest_usable(specs: Mapping[str, ProviderSpec], settings: Settings, keys:
     return "store one with qcode auth login, or name another model with -m PROVIDER/MODEL"
 
 
-def _replayed(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed: bool) -> Selection:
+def _replay_selection(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed: bool) -> Selection:
     """Return the recorded model with the recorded replies; raise `QcodeError` if the recording is unusable."""
     from qcode.agent.models.recording import Recorded, ReplayProvider
 
@@ -159,9 +159,9 @@ def _replayed(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed: bool) 
 
 def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
     """Return the default model of a provider; raise `QcodeError` if none is known."""
-    given = settings.providers.get(spec.name)
-    if given is not None and given.default_model:
-        return Selection(spec, given.default_model, note)
+    configured = settings.providers.get(spec.name)
+    if configured is not None and configured.default_model:
+        return Selection(spec, configured.default_model, note)
     from qcode.providers import catalog
 
     try:
@@ -172,19 +172,23 @@ def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
 
 def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
     """Return the address of a provider and its source (a variable or setting), as `registry.connect` expects them."""
-    given = settings.providers.get(spec.name)
+    configured = settings.providers.get(spec.name)
     if spec.is_vertex:
         return _vertex_address(spec, settings, env)
-    if given is not None and given.base_url:
-        return given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
+    if configured is not None and configured.base_url:
+        return configured.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
     return registry.base_url_of(spec, env)
 
 
 def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
     from qcode.providers.vertex.address import vertex_address
 
-    given = settings.providers.get(spec.name, ProviderSettings())
-    names = {"project": given.project or "", "location": given.location or "", "host": given.base_url or ""}
+    configured = settings.providers.get(spec.name, ProviderSettings())
+    names = {
+        "project": configured.project or "",
+        "location": configured.location or "",
+        "host": configured.base_url or "",
+    }
     address, variable = vertex_address(env, **names)
     return address, variable or str(settings.origin(f"providers.{spec.name}.project"))
 

@@ -61,7 +61,7 @@ class AnswerSchema:
 
     def __init__(self, text: str, accept: Callable[[Json], object] = lambda value: None) -> None:
         try:
-            schema = _strictly(text)
+            schema = _parse_strict(text)
         except ValueError as error:
             raise SchemaError(f"is not JSON: {error}") from None
         self._validator = _validator(schema)
@@ -89,13 +89,13 @@ class AnswerSchema:
         if not text:
             return ["it contains no text"]
         try:
-            value = _strictly(text)
-            with _room():
+            value = _parse_strict(text)
+            with _deep_recursion():
                 errors = list(islice(self._validator.iter_errors(value), _ERRORS))
         except ValueError as error:
             return [f"it is not a single JSON value: {error}"]
         if errors:
-            return [_described(error) for error in errors]
+            return [_error_message(error) for error in errors]
         try:
             self._accept(value)
         except Exception as error:  # noqa: BLE001 - the code of a program: what it refuses is sent back to the model
@@ -103,10 +103,10 @@ class AnswerSchema:
         return StructuredAnswer(text, value)
 
 
-def _strictly(text: str) -> Json:
+def _parse_strict(text: str) -> Json:
     """Parse standard JSON: no NaN, no Infinity, and no number that would become one."""
     try:
-        value: Json = json.loads(text, parse_constant=_refused, parse_float=_finite)
+        value: Json = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     if _depth(value) > _LEVELS:
@@ -114,7 +114,7 @@ def _strictly(text: str) -> Json:
     return value
 
 
-def _refused(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
@@ -138,7 +138,7 @@ def _validator(schema: Json) -> Validator:
         if dialect is _NONE:
             raise SchemaError(f"has an unsupported $schema: {declared!r}; leave it out for Draft 2020-12")
     try:
-        with _room():
+        with _deep_recursion():
             dialect.check_schema(schema)
             fault = fault_of(schema, specification_with(dialect.META_SCHEMA["$schema"]), dialect.check_schema)
     except InvalidSchema as error:
@@ -151,7 +151,7 @@ def _validator(schema: Json) -> Validator:
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _deep_recursion() -> Iterator[None]:
     """Raise the recursion limit for `_LEVELS`: an overflow in compiled code of the validator cannot be caught."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _FRAMES))
@@ -165,7 +165,7 @@ def _depth(value: Json) -> int:
     depth, level = 0, [value]
     while level:
         depth += 1
-        level = [part for one in level for part in _parts(one)]
+        level = [part for item in level for part in _parts(item)]
     return depth
 
 
@@ -173,7 +173,7 @@ def _parts(value: Json) -> Iterable[Json]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _described(error: ValidationError) -> str:
+def _error_message(error: ValidationError) -> str:
     """Return the most useful message for an error: under `anyOf` or `oneOf`, that of the closest alternative."""
     from jsonschema.exceptions import best_match
 
@@ -232,7 +232,7 @@ def fault_of(schema: Json, specification: Specification[Any], check: Callable[[A
         contents = current.contents
         if not isinstance(contents, dict) or id(contents) in in_place:
             continue
-        same_value = in_place[id(contents)] = {id(part) for part in _in_place(contents)}
+        same_value = in_place[id(contents)] = {id(part) for part in _subschemas(contents)}
         for ref in (contents[key] for key in _REFERENCES if isinstance(contents.get(key), str)):
             try:
                 found = resolver.lookup(ref)
@@ -251,7 +251,7 @@ def fault_of(schema: Json, specification: Specification[Any], check: Callable[[A
     return ""
 
 
-def _in_place(contents: JsonObject) -> Iterator[Json]:
+def _subschemas(contents: JsonObject) -> Iterator[Json]:
     yield from (contents[key] for key in _ONE if key in contents)
     for key in _SEVERAL:
         several = contents.get(key)
@@ -261,17 +261,17 @@ def _in_place(contents: JsonObject) -> Iterator[Json]:
         yield from named.values() if isinstance(named, dict) else ()
 
 
-def read_schema(given: str) -> AnswerSchema:
+def read_schema(argument: str) -> AnswerSchema:
     """Return the schema given as `JSON` or `@FILE`; raise `QcodeError` if it is invalid."""
-    text, name = given, "--json-schema"
-    if given.startswith("@"):
-        name = f"{name} {given}"
-        text = _schema_text(Path(given[1:]), name)
+    text, name = argument, "--json-schema"
+    if argument.startswith("@"):
+        name = f"{name} {argument}"
+        text = _schema_text(Path(argument[1:]), name)
     try:
         return AnswerSchema(text)
     except SchemaError as error:
-        is_path = text is given and "{" not in given and Path(given).suffix == ".json"
-        hint = f" (a file is named as @{given})" if is_path else ""
+        is_path = text is argument and "{" not in argument and Path(argument).suffix == ".json"
+        hint = f" (a file is named as @{argument})" if is_path else ""
         raise InputError(f"{name} {error}{hint}") from None
 
 

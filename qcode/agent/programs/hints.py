@@ -33,28 +33,28 @@ def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
 
     `inside` are the types around it: a type that contains itself is not supported.
     """
-    origin, given = get_origin(hint), get_args(hint)
+    origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        described = next((one for one in given[1:] if isinstance(one, str)), "")
-        return {**schema_of(given[0], inside), **({"description": described} if described else {})}
+        described = next((arg for arg in args[1:] if isinstance(arg, str)), "")
+        return {**schema_of(args[0], inside), **({"description": described} if described else {})}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
     if hint is None:
         return {"type": "null"}
     if origin in (typing.Required, typing.NotRequired):
-        return schema_of(given[0], inside)
+        return schema_of(args[0], inside)
     if origin is Literal:
-        return {"enum": _json_values(hint, given)}
+        return {"enum": _json_values(hint, args)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [schema_of(one, inside) for one in given]}
+        return {"anyOf": [schema_of(arg, inside) for arg in args]}
     if origin is list or hint is list:
-        return {"type": "array", **({"items": schema_of(given[0], inside)} if given else {})}
-    if origin is tuple and given[1:] == (...,):
-        return {"type": "array", "items": schema_of(given[0], inside)}
-    if origin is dict and given[0] is str:
-        return {"type": "object", "additionalProperties": schema_of(given[1], inside)}
+        return {"type": "array", **({"items": schema_of(args[0], inside)} if args else {})}
+    if origin is tuple and args[1:] == (...,):
+        return {"type": "array", "items": schema_of(args[0], inside)}
+    if origin is dict and args[0] is str:
+        return {"type": "object", "additionalProperties": schema_of(args[1], inside)}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return {"enum": _json_values(hint, [one.value for one in hint])}
+        return {"enum": _json_values(hint, [member.value for member in hint])}
     if hint in inside:
         raise TypeError(f"{_name(hint)} contains itself, which is not supported")
     if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or typing.is_typeddict(hint)):
@@ -63,7 +63,9 @@ def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
 
 
 def _json_values(hint: Any, values: Sequence[object]) -> list[Json]:
-    found: list[Json] = [one for one in values if isinstance(one, str | int | float | None) and type(one) in _PLAIN]
+    found: list[Json] = [
+        value for value in values if isinstance(value, str | int | float | None) and type(value) in _PLAIN
+    ]
     if not found or len(found) < len(values):
         raise TypeError(f"{_name(hint)} has values that are neither texts nor numbers, which is not supported")
     return found
@@ -80,7 +82,7 @@ def accepts_null(hint: Any) -> bool:
 
 def _object_schema(hint: Any, inside: tuple[object, ...]) -> JsonObject:
     fields = _fields(hint)
-    properties: dict[str, Json] = {name: schema_of(one, inside) for name, (one, _) in fields.items()}
+    properties: dict[str, Json] = {name: schema_of(field, inside) for name, (field, _) in fields.items()}
     required: list[Json] = [name for name, (_, is_needed) in fields.items() if is_needed]
     schema: JsonObject = {"type": "object", "properties": properties, "required": required}
     doc = inspect.getdoc(hint) or ""
@@ -96,8 +98,8 @@ def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
     if typing.is_typeddict(hint):
         # `__required_keys__` does not know the marks of a class whose annotations are texts.
         needed = {name for name in hint.__required_keys__ if get_origin(hints[name]) is not typing.NotRequired}
-        needed |= {name for name, one in hints.items() if get_origin(one) is typing.Required}
-        return {name: (one, name in needed) for name, one in hints.items()}
+        needed |= {name for name, item in hints.items() if get_origin(item) is typing.Required}
+        return {name: (item, name in needed) for name, item in hints.items()}
     return {
         field.name: (
             hints[field.name],
@@ -110,26 +112,26 @@ def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
 
 def value_of(hint: Any, value: Json, where: str = "") -> Any:
     """Return a JSON value as the type; raise `ValueError` in one line if it does not fit. `where` is its path."""
-    origin, given = get_origin(hint), get_args(hint)
+    origin, args = get_origin(hint), get_args(hint)
     if origin in (Annotated, typing.Required, typing.NotRequired):
-        return value_of(given[0], value, where)
+        return value_of(args[0], value, where)
     if hint in _PLAIN or hint is None:
         return _plain_value(type(None) if hint is None else hint, value, where)
     if origin is Literal:
-        return _choice(given, value, where)
+        return _choice(args, value, where)
     if origin in (Union, types.UnionType):
-        return _member(given, value, where)
+        return _member(args, value, where)
     if origin is list or hint is list:
         items = _expect(list, value, where)
-        return [value_of(given[0], one, f"{where}[{index}]") for index, one in enumerate(items)] if given else items
+        return [value_of(args[0], item, f"{where}[{index}]") for index, item in enumerate(items)] if args else items
     if origin is tuple:
         items = _expect(list, value, where)
-        return tuple(value_of(given[0], one, f"{where}[{index}]") for index, one in enumerate(items))
+        return tuple(value_of(args[0], item, f"{where}[{index}]") for index, item in enumerate(items))
     if origin is dict:
         found = _expect(dict, value, where)
-        return {name: value_of(given[1], one, _at(where, name)) for name, one in found.items()}
+        return {name: value_of(args[1], item, _member_path(where, name)) for name, item in found.items()}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return hint(_choice([one.value for one in hint], value, where))
+        return hint(_choice([member.value for member in hint], value, where))
     return _object(hint, _expect(dict, value, where), where)
 
 
@@ -137,11 +139,13 @@ def _object(hint: Any, value: JsonObject, where: str) -> Any:
     fields = _fields(hint)
     unknown = next((name for name in value if name not in fields), None)
     if unknown is not None:
-        raise ValueError(f"{_at(where, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}")
+        raise ValueError(
+            f"{_member_path(where, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}"
+        )
     missing = next((name for name, (_, is_needed) in fields.items() if is_needed and name not in value), None)
     if missing is not None:
-        raise ValueError(f"{_at(where, missing)} is missing")
-    found = {name: value_of(fields[name][0], one, _at(where, name)) for name, one in value.items()}
+        raise ValueError(f"{_member_path(where, missing)} is missing")
+    found = {name: value_of(fields[name][0], item, _member_path(where, name)) for name, item in value.items()}
     return found if typing.is_typeddict(hint) else hint(**found)
 
 
@@ -161,9 +165,9 @@ def _expect(hint: type, value: Json, where: str) -> Any:
 
 
 def _choice(choices: Any, value: Json, where: str) -> Any:
-    for one in choices:
-        if one == value and type(one) is type(value):
-            return one
+    for choice in choices:
+        if choice == value and type(choice) is type(value):
+            return choice
     raise ValueError(f"{where or 'the value'} must be one of {', '.join(map(repr, choices))}")
 
 
@@ -178,7 +182,7 @@ def _member(members: tuple[Any, ...], value: Json, where: str) -> Any:
     raise ValueError("; or ".join(faults))
 
 
-def _at(where: str, name: str) -> str:
+def _member_path(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 

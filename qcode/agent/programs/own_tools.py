@@ -78,13 +78,16 @@ class FunctionTool:
         """Run the function; a fault of the arguments or of the function is an error result."""
         positional = (context,) if self._takes_context else ()
         try:
-            values = {name: value_of(self._hints[name], value, name) for name, value in self._given(arguments).items()}
+            values = {
+                name: value_of(self._hints[name], value, name)
+                for name, value in self._without_null_defaults(arguments).items()
+            }
         except ValueError as fault:
             return failed(f"{self.spec.name}: {fault}")
         except Exception as fault:  # noqa: BLE001 - a dataclass of the program may refuse its fields
             return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
         try:
-            return _outcome(await self._called(positional, values))
+            return _outcome(await self._call_function(positional, values))
         except (Exception, SystemExit) as fault:  # noqa: BLE001 - the program's own code: its failure is a result
             return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
         except asyncio.CancelledError:
@@ -92,7 +95,7 @@ class FunctionTool:
                 raise
             return failed(f"{self.spec.name}: CancelledError")  # something that the function waited for
 
-    async def _called(self, positional: tuple[ToolContext, ...], values: dict[str, Any]) -> Any:
+    async def _call_function(self, positional: tuple[ToolContext, ...], values: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(*positional, **values)
         context = contextvars.copy_context()
@@ -107,7 +110,7 @@ class FunctionTool:
         found = await run_in_thread(call)
         return await found if inspect.isawaitable(found) else found
 
-    def _given(self, arguments: JsonObject) -> JsonObject:
+    def _without_null_defaults(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments without null for parameters that may be left out and do not take it.
 
         Raise `ValueError` for an unknown or missing name.
@@ -156,23 +159,23 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
         raise TypeError(f"tool {name}: {error}") from None
-    given = list(inspect.signature(function).parameters.values())
-    takes_context = bool(given) and hints.get(given[0].name) is ToolContext
+    parameters = list(inspect.signature(function).parameters.values())
+    takes_context = bool(parameters) and hints.get(parameters[0].name) is ToolContext
     found: dict[str, Any] = {}
     properties: dict[str, Json] = {}
     required: list[Json] = []
-    for one in given[takes_context:]:
-        if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
-            raise TypeError(f"tool {name}: the parameter {one.name} cannot be given by name")
-        if one.name not in hints:
-            raise TypeError(f"tool {name}: the parameter {one.name} has no type hint")
+    for parameter in parameters[takes_context:]:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"tool {name}: the parameter {parameter.name} cannot be given by name")
+        if parameter.name not in hints:
+            raise TypeError(f"tool {name}: the parameter {parameter.name} has no type hint")
         try:
-            properties[one.name] = schema_of(hints[one.name])
+            properties[parameter.name] = schema_of(hints[parameter.name])
         except TypeError as fault:
-            raise TypeError(f"tool {name}: the parameter {one.name}: {fault}") from None
-        found[one.name] = hints[one.name]
-        if one.default is one.empty:
-            required.append(one.name)
+            raise TypeError(f"tool {name}: the parameter {parameter.name}: {fault}") from None
+        found[parameter.name] = hints[parameter.name]
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
     schema: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
     return takes_context, found, {**schema, "additionalProperties": False}
 
@@ -181,7 +184,7 @@ def _outcome(found: Any) -> ToolOutcome:
     """Return what a function returned as the result of its call: a text as it is, everything else as JSON."""
     if isinstance(found, ToolResult):
         text, images = found.text, tuple(found.images)
-        if not all(isinstance(one, kind) for kind, one in ((str, text), *((Image, image) for image in images))):
+        if not all(isinstance(item, kind) for kind, item in ((str, text), *((Image, image) for image in images))):
             raise TypeError("a ToolResult has a text, and images of the type Image")
         text = _encodable(text)
         return ToolOutcome(text, found.is_error, summary=_first_line(text), images=images)

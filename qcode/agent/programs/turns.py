@@ -187,7 +187,7 @@ class Wanted:
         self._output = output
         self._accepted: Any = None
         try:
-            self.schema = AnswerSchema(json.dumps(self._json_schema()), self._accept)
+            self.schema = AnswerSchema(json.dumps(self._json_schema()), self._keep_answer)
         except Exception as error:  # noqa: BLE001 - the class of the program may make its schema itself
             raise UsageError(f"output: {one_line(str(error))}") from None
 
@@ -204,7 +204,7 @@ class Wanted:
     def _is_model(self) -> bool:
         return hasattr(self._output, "model_json_schema") and hasattr(self._output, "model_validate")
 
-    def _accept(self, value: Json) -> None:
+    def _keep_answer(self, value: Json) -> None:
         """Keep an answer as the type; raise an exception of the type if it does not fit after all."""
         from qcode.agent.programs.hints import value_of
 
@@ -506,7 +506,7 @@ class TurnStream:
     def _conclude(self) -> None:
         if self._result is not None:
             return
-        ended = self._ended = self._ended or self._unfinished()
+        ended = self._ended = self._ended or self._unfinished_end()
         is_valid = self._wanted is not None and subtype(ended) == "success"
         output = self._wanted.value(ended.text) if self._wanted is not None and is_valid else None
         self._result = Result(
@@ -528,7 +528,7 @@ class TurnStream:
             error=ended.error,
         )
 
-    def _unfinished(self) -> TurnEnded:
+    def _unfinished_end(self) -> TurnEnded:
         """Return the end of a turn that was left before its last event."""
         calls = ApiCalls(initial=self._replies)
         text, spent = self._answer.text, self._spent

@@ -140,19 +140,19 @@ def _as_json(turns: Iterable[SessionTurn], about: About, *, has_tools: bool) -> 
 
 
 def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> JsonObject:
-    one: JsonObject = {"at": step.entry.at, **message_to_json(message)}
+    entry: JsonObject = {"at": step.entry.at, **message_to_json(message)}
     if step.entry.note:
-        one["note"] = step.entry.note
+        entry["note"] = step.entry.note
     if step.recovery:
-        one["recovery"] = step.recovery
+        entry["recovery"] = step.recovery
     if step.entry.attempts:
-        one["model"] = step.model
-        one["attempts"] = [attempt_to_json(attempt) for attempt in step.entry.attempts]
+        entry["model"] = step.model
+        entry["attempts"] = [attempt_to_json(attempt) for attempt in step.entry.attempts]
     if has_tools and step.shown:
-        one["shown"] = {call: _shown_json(shown) for call, shown in step.shown.items()}
+        entry["shown"] = {call: _shown_json(shown) for call, shown in step.shown.items()}
     if has_tools and step.agents:
-        one["agents"] = {call: [message_to_json(said) for said in agent] for call, agent in step.agents.items()}
-    return one
+        entry["agents"] = {call: [message_to_json(inner) for inner in agent] for call, agent in step.agents.items()}
+    return entry
 
 
 def _shown_json(shown: ShownResult) -> JsonObject:
@@ -162,7 +162,9 @@ def _shown_json(shown: ShownResult) -> JsonObject:
 
 
 def _without_tools(message: Message) -> Message:
-    return Message(message.role, tuple(one for one in message.blocks if not isinstance(one, ToolCall | ToolResult)))
+    return Message(
+        message.role, tuple(image for image in message.blocks if not isinstance(image, ToolCall | ToolResult))
+    )
 
 
 def _is_writable(text: str) -> bool:
@@ -212,8 +214,8 @@ def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> 
 
 
 def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
-    for one in prompt.attached:
-        yield f"Attached {one.kind} `{one.name}`:\n\n{fenced(one.content)}\n"
+    for attachment in prompt.attached:
+        yield f"Attached {attachment.kind} `{attachment.name}`:\n\n{fenced(attachment.content)}\n"
     if prompt.typed:
         yield f"{prompt.typed}\n"
     yield from map(_markdown_image, prompt.images)
@@ -234,7 +236,9 @@ def _markdown_call(view: CallView) -> Iterator[str]:
 
 def _markdown_agent(messages: Sequence[Message]) -> Iterator[str]:
     """Yield the work of a sub-agent as a quotation."""
-    results = {one.call_id: one for message in messages for one in message.blocks if isinstance(one, ToolResult)}
+    results = {
+        result.call_id: result for message in messages for result in message.blocks if isinstance(result, ToolResult)
+    }
     for message in messages:
         for block in message.blocks:
             if isinstance(block, ToolCall):

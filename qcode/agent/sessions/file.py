@@ -164,7 +164,7 @@ class RecordFile:
         except (SessionBusy, OSError) as error:
             self._fail(error)
         else:
-            self._recovered()
+            self._report_recovery()
 
     def _open(self) -> None:
         assert self._path is not None
@@ -246,7 +246,7 @@ class RecordFile:
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
             self._warnings.append(f"this session cannot be saved ({why}); it continues in memory")
 
-    def _recovered(self) -> None:
+    def _report_recovery(self) -> None:
         if self._is_failing:
             self._is_failing = False
             self._warnings.append("this session is saved again, including everything that was missing")

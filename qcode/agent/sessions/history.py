@@ -24,6 +24,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.protocol.reply import WebSearched
+from qcode.text.json import parse_object
 from qcode.values import dataclass
 
 Run: TypeAlias = "tuple[int, int]"
@@ -58,15 +59,26 @@ class InnerMessage:
 
 @dataclass(slots=True)
 class Inner:
-    """The work of a sub-agent: its messages, and the ids of its calls that were about to run."""
+    """The work of a sub-agent: its messages, and the ids of its calls that were about to run.
+
+    `revised` are the arguments of calls that the user edited before they ran, as JSON.
+    """
 
     messages: list[InnerMessage] = field(default_factory=list)
     intents: set[str] = field(default_factory=set)
+    revised: dict[str, str] = field(default_factory=dict)
 
     @property
     def begun(self) -> tuple[ToolCall, ...]:
-        """The calls that it started, in order."""
-        return tuple(call for one in self.messages for call in one.message.calls if call.call_id in self.intents)
+        """The calls that it started, in order, with the arguments with which they ran."""
+        return tuple(
+            self.as_run(call) for item in self.messages for call in item.message.calls if call.call_id in self.intents
+        )
+
+    def as_run(self, call: ToolCall) -> ToolCall:
+        """Return `call` as it ran, if the user edited it."""
+        ran = self.revised.get(call.call_id)
+        return call if ran is None else replace(call, arguments=ran)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +285,7 @@ class SessionHistory:
     def add(self, number: int, stored: StoredMessage) -> None:
         """Add a message at the end of the conversation."""
         before = self.head
-        self._keep(number, stored)
+        self._store(number, stored)
         prompt = before.prompt
         if stored.is_own:
             prompt = self._prompts[number] = UserPrompt(number, before)
@@ -287,12 +299,12 @@ class SessionHistory:
 
     def model_of(self, number: int) -> str:
         """Return the model in use when a message was written, empty if it is unknown."""
-        return self.models[max(first)] if (first := [one for one in self.models if one <= number]) else ""
+        return self.models[max(first)] if (first := [model for model in self.models if model <= number]) else ""
 
-    def add_inner(self, call_id: str, said: InnerMessage) -> None:
+    def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
         if (last := self.stored.get(self._latest)) is not None:
-            last.inner.setdefault(call_id, Inner()).messages.append(said)
+            last.inner.setdefault(call_id, Inner()).messages.append(message)
 
     def add_requests(self, attempts: Iterable[AttemptRecord]) -> None:
         """Add requests that belong to no message."""
@@ -308,15 +320,23 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.shown_results[call_id] = shown
 
-    def intend_inner(self, call_id: str, inner_call: str) -> None:
-        if (last := self.stored.get(self._latest)) is not None:
-            last.inner.setdefault(call_id, Inner()).intents.add(inner_call)
+    def intend_inner(self, call_id: str, inner_call: str, ran: str) -> bool:
+        """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""
+        if (last := self.stored.get(self._latest)) is None:
+            return False
+        inner = last.inner.setdefault(call_id, Inner())
+        inner.intents.add(inner_call)
+        calls = (call for one in inner.messages for call in one.message.calls if call.call_id == inner_call)
+        is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)
+        if is_revised:
+            inner.revised[inner_call] = ran
+        return is_revised
 
     def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, StoredMessage]]) -> None:
         """Continue with the messages of `runs`, which include the `new` ones."""
         before = self._known[self.head.key] = self.head
         for number, stored in new:
-            self._keep(number, stored)
+            self._store(number, stored)
         self.head = Head(tuple(runs), before.prompt, compacted_from=before)
         self._known[self.head.key] = self.head
         self.redoable.clear()
@@ -338,7 +358,7 @@ class SessionHistory:
     def live_changes(self, since: int) -> list[tuple[int, RecordedChange]]:
         """Return the changes from message `since` on that were not reverted, with their positions."""
         found = sorted(self.changes.items())
-        return [(at, one) for at, one in found if one.number >= since and at not in self._taken_back]
+        return [(at, change) for at, change in found if change.number >= since and at not in self._taken_back]
 
     def head_of(self, runs: tuple[Run, ...], prompt: int | None) -> Head:
         """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""
@@ -382,7 +402,7 @@ class SessionHistory:
 
     def walk(self) -> Iterator[int]:
         """Yield the numbers of all messages that led to the head, without compaction, from the first one on."""
-        prompt_numbers = {one.number for one in self.prompts()}
+        prompt_numbers = {prompt.number for prompt in self.prompts()}
         is_on_the_way = True
         for number, stored in self.stored.items():
             if stored.is_own:
@@ -390,7 +410,7 @@ class SessionHistory:
             if is_on_the_way and not stored.is_summary:
                 yield number
 
-    def _keep(self, number: int, stored: StoredMessage) -> None:
+    def _store(self, number: int, stored: StoredMessage) -> None:
         if number <= self._latest:
             raise ValueError("a number that was given before")
         self.stored[number] = stored

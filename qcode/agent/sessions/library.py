@@ -80,7 +80,7 @@ class Library:
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""
         found = self._known.summaries() if self._known is not None else ()
-        return tuple(_info(one, one.session_id == self._conversation.session.session_id) for one in found)
+        return tuple(_info(summary, summary.session_id == self._conversation.session.session_id) for summary in found)
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a session without opening it."""
@@ -108,7 +108,7 @@ class Library:
         names the session meanwhile.
         """
         session = self._conversation.session
-        messages = self._opening() if self._is_to_be_named(session) else ()
+        messages = self._first_exchange() if self._is_to_be_named(session) else ()
         small = self._clients.small() if is_worth_a_title(messages) else None
         if small is None or small.provider.name == _DEMO:
             return None
@@ -175,7 +175,7 @@ class Library:
         history = self._conversation.session.history
         return (history.stored[number].entry.message for number in history.walk())
 
-    def _opening(self) -> tuple[Message, ...]:
+    def _first_exchange(self) -> tuple[Message, ...]:
         """Return the first prompt and the first answer with text, as far as there are any."""
         found: dict[str, Message] = {}
         for message in self._messages():
@@ -205,8 +205,16 @@ def _one_line() -> Iterator[None]:
         raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None
 
 
-def _info(one: SessionSummary, is_open: bool) -> SessionInfo:
-    return SessionInfo(one.session_id, one.title, one.model, one.updated.timestamp(), one.messages, is_open, one.branch)
+def _info(summary: SessionSummary, is_open: bool) -> SessionInfo:
+    return SessionInfo(
+        summary.session_id,
+        summary.title,
+        summary.model,
+        summary.updated.timestamp(),
+        summary.messages,
+        is_open,
+        summary.branch,
+    )
 
 
 TIMEOUT_S = 30.0
@@ -233,15 +241,15 @@ class TitleResult:
 
 def is_worth_a_title(messages: Sequence[Message]) -> bool:
     """Return whether a conversation can be named: it has a prompt of the user and an answer with text."""
-    return bool(_said(messages, "user")) and bool(_said(messages, "assistant"))
+    return bool(_first_words(messages, "user")) and bool(_first_words(messages, "assistant"))
 
 
 async def ask_for_title(provider: Provider, model: str, limit: int | None, messages: Sequence[Message]) -> TitleResult:
     """Ask a model to name a conversation. Does not raise if the model fails. `limit` is the model's output limit."""
-    said = f"<prompt>\n{_said(messages, 'user')[:_PROMPT_CHARS]}\n</prompt>\n"
-    said += f"<answer>\n{_said(messages, 'assistant')[:_ANSWER_CHARS]}\n</answer>"
+    prompt = f"<prompt>\n{_first_words(messages, 'user')[:_PROMPT_CHARS]}\n</prompt>\n"
+    prompt += f"<answer>\n{_first_words(messages, 'assistant')[:_ANSWER_CHARS]}\n</answer>"
     cap = min(_MAX_TOKENS, limit or _MAX_TOKENS)
-    request = ModelRequest(model, _SYSTEM, (user(said),), (), cap)
+    request = ModelRequest(model, _SYSTEM, (user(prompt),), (), cap)
     text, usage, is_whole = "", Usage(), False
     stream = provider.stream(request)
     try:
@@ -251,7 +259,7 @@ async def ask_for_title(provider: Provider, model: str, limit: int | None, messa
                     case TextDelta(text=piece) if len(text) < _MAX_READ:
                         text += piece
                     case UsageReported(usage=reported):
-                        usage = _merged(usage, reported)
+                        usage = _merge_usage(usage, reported)
                     case ReplyEnded(stop=stop):
                         is_whole = stop is StopReason.END_TURN
                     case _:
@@ -272,13 +280,13 @@ def title_of(answer: str) -> str:
     return line if len(line) <= _MAX_TITLE else line[: _MAX_TITLE - 1].rstrip() + "…"
 
 
-def _merged(old: Usage, new: Usage) -> Usage:
+def _merge_usage(old: Usage, new: Usage) -> Usage:
     """Merge usage field by field; a later report replaces an earlier one."""
     fields = ("input", "output", "cache_read", "cache_write", "reasoning")
     return Usage(*(getattr(old if getattr(new, name) is None else new, name) for name in fields))
 
 
-def _said(messages: Sequence[Message], role: str) -> str:
+def _first_words(messages: Sequence[Message], role: str) -> str:
     """Return the first words of the user's typed texts, or of the model's answers."""
     texts = (typed_text(message) if role == "user" else message.text for message in messages if message.role == role)
     return next((text.strip() for text in texts if text.strip()), "")

@@ -110,13 +110,13 @@ class _SessionReader:
                 self.header = self.header or record
                 self._use(self.model or text(record, "model"))
             case "message" | "intent" | "result" | "note" | "compaction" | "shown":
-                self._said(record)
+                self._read_message(record)
             case "agent":
                 self._agent(record)
             case "requests":
                 self.history.add_requests(attempts_from_json(record.get("attempts")))
             case "change" | "void" | "move" | "moved":
-                self._moved(record)
+                self._read_move(record)
             case "model":
                 self._use(text(record, "model"))
             case "title":
@@ -130,7 +130,7 @@ class _SessionReader:
         self.model = model
         self.history.use_model(model)
 
-    def _said(self, record: JsonObject) -> None:
+    def _read_message(self, record: JsonObject) -> None:
         history = self.history
         last = history.stored.get(history.latest)
         match record["kind"]:
@@ -165,16 +165,16 @@ class _SessionReader:
     def _show(self, record: JsonObject) -> None:
         items = record.get("items")
         found = map(shown_from, items if isinstance(items, list) else ())
-        self.history.show([one for one in found if one is not None])
+        self.history.show([shown for shown in found if shown is not None])
 
     def _agent(self, record: JsonObject) -> None:
         call_id = text(record, "call_id")
         if "intent" in record:
-            self.history.intend_inner(call_id, text(record, "intent"))
+            self.history.intend_inner(call_id, text(record, "intent"), text(record, "arguments", ""))
         else:
             self.history.add_inner(call_id, inner_from(record))
 
-    def _moved(self, record: JsonObject) -> None:
+    def _read_move(self, record: JsonObject) -> None:
         match record["kind"]:
             case "change":
                 self.history.change(*change_from(record))
@@ -247,7 +247,7 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
 class _Builder:
     entries: list[HistoryEntry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
-    asked: StoredMessage | None = None
+    prompt_entry: StoredMessage | None = None
     misplaced: int = 0
     unknown_outcomes: int = 0
 
@@ -258,7 +258,7 @@ class _Builder:
             self._assistant(stored)
 
     def _user(self, entry: HistoryEntry) -> None:
-        answered = self._answered(entry.message)
+        answered = self._with_results(entry.message)
         if answered is not entry.message:
             entry = replace(entry, message=answered)
         if not entry.message.blocks:
@@ -267,7 +267,7 @@ class _Builder:
         if last is not None and last.message.role == "user":
             # If a turn ended before its reply, the next prompt is merged with the unanswered one.
             joined = Message("user", last.message.blocks + entry.message.blocks)
-            note = "\n".join(one for one in (last.note, entry.note) if one)
+            note = "\n".join(text for text in (last.note, entry.note) if text)
             numbers = last.numbers + entry.numbers
             self.entries[-1] = replace(last, message=joined, note=note, at=entry.at or last.at, numbers=numbers)
         else:
@@ -280,44 +280,44 @@ class _Builder:
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
             self.entries.append(HistoryEntry(user(LOST), is_filled_in=True))
         self.entries.append(stored.entry)
-        self.open_calls, self.asked = stored.entry.message.calls, stored
+        self.open_calls, self.prompt_entry = stored.entry.message.calls, stored
 
     def close_calls(self) -> None:
         """Add results for calls that the next message does not answer."""
         if self.open_calls:
-            self.entries.append(HistoryEntry(self._answered(Message("user", ())), is_filled_in=True))
+            self.entries.append(HistoryEntry(self._with_results(Message("user", ())), is_filled_in=True))
 
-    def _answered(self, message: Message) -> Message:
+    def _with_results(self, message: Message) -> Message:
         """Return `message` with exactly one result for each open call."""
         calls, self.open_calls = self.open_calls, ()
-        given = [block for block in message.blocks if isinstance(block, ToolResult)]
-        if not calls and not given:
+        received = [block for block in message.blocks if isinstance(block, ToolResult)]
+        if not calls and not received:
             return message
-        if sorted(call.call_id for call in calls) == sorted(result.call_id for result in given):
+        if sorted(call.call_id for call in calls) == sorted(result.call_id for result in received):
             return message
         results: list[ToolResult] = []
         for call in calls:
-            at = next((at for at, result in enumerate(given) if result.call_id == call.call_id), None)
-            results.append(self._outcome(call) if at is None else given.pop(at))
+            at = next((at for at, result in enumerate(received) if result.call_id == call.call_id), None)
+            results.append(self._outcome(call) if at is None else received.pop(at))
         # A strict server would reject a history with a result that belongs to no call.
-        self.misplaced += len(given)
-        return Message("user", (*results, *(one for one in message.blocks if not isinstance(one, ToolResult))))
+        self.misplaced += len(received)
+        return Message("user", (*results, *(image for image in message.blocks if not isinstance(image, ToolResult))))
 
     def _outcome(self, call: ToolCall) -> ToolResult:
-        asked = self.asked
-        known = asked.results.get(call.call_id) if asked is not None else None
+        prompt_entry = self.prompt_entry
+        known = prompt_entry.results.get(call.call_id) if prompt_entry is not None else None
         if known is not None:
             return known
-        if asked is None or call.call_id not in asked.intents:
+        if prompt_entry is None or call.call_id not in prompt_entry.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        begun = _begun(asked.inner[call.call_id]) if call.call_id in asked.inner else ""
-        ran = asked.revised.get(call.call_id)
+        begun = _begun_calls_text(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
+        ran = prompt_entry.revised.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(ran)}." if ran is not None else ""
         return ToolResult(call.call_id, call.name, INTERRUPTED + edited + begun, is_error=True)
 
 
-def _begun(inner: Inner) -> str:
+def _begun_calls_text(inner: Inner) -> str:
     """Return a line about the calls of a sub-agent that had started when it was interrupted."""
     calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
     left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []

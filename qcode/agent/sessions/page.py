@@ -91,9 +91,9 @@ def _step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[
 
 
 def _prompt(prompt: PromptParts) -> Iterator[str]:
-    for one in prompt.attached:
-        head = f"<summary>{_text(one.kind)} <code>{_text(single_spaced(one.name))}</code></summary>"
-        yield f'<details class="call">{head}{_pre(one.content)}</details>'
+    for attachment in prompt.attached:
+        head = f"<summary>{_text(attachment.kind)} <code>{_text(single_spaced(attachment.name))}</code></summary>"
+        yield f'<details class="call">{head}{_pre(attachment.content)}</details>'
     if prompt.typed or prompt.images:
         images = "".join(map(_image, prompt.images))
         yield f'<div class="prompt"><div class="typed">{_text(prompt.typed)}</div>{images}</div>'
@@ -123,7 +123,9 @@ def _arguments(view: CallView) -> str:
 
 def _agent(messages: Sequence[Message]) -> str:
     """Return the work of a sub-agent: its texts and the cards of its calls."""
-    results = {one.call_id: one for message in messages for one in message.blocks if isinstance(one, ToolResult)}
+    results = {
+        result.call_id: result for message in messages for result in message.blocks if isinstance(result, ToolResult)
+    }
     parts: list[str] = []
     for message in messages:
         for block in message.blocks:

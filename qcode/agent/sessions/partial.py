@@ -139,13 +139,13 @@ class PartialReply:
         if self._size >= self._due:
             self._flush(is_full=True)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._time_is_up)
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
 
-    def _time_is_up(self) -> None:
+    def _flush_if_due(self) -> None:
         self._timer = None
         self._flush(is_whole=self._size == self._size_at_flush)
         if self._written < self._size:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._time_is_up)
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -266,21 +266,21 @@ def read_partial(path: Path, number: int) -> Message | None:
     except OSError:
         return None
     try:
-        shown, found = _folded(records)
+        shown, found = _fold_records(records)
     except ValueError:
         return None
     blocks = shown.blocks()
     return assistant(*blocks) if found == number and blocks else None
 
 
-def _folded(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None]:
+def _fold_records(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None]:
     """Return the longer of the text shown last and the text moved aside, and the number of the message."""
     live, aside, number = _ShownText(), _ShownText(), None
     for record in records:
         if "n" in record:
             number = whole(record, "n")
         elif "over" in record:
-            live, aside = _ShownText(), max(aside, live, key=lambda one: one.size)
+            live, aside = _ShownText(), max(aside, live, key=lambda shown_text: shown_text.size)
         elif "restored" in record:
             live, aside = _ShownText(), _ShownText()
             live.segments[-2] = ("reasoning", -2, text(record, "reasoning"))

@@ -60,7 +60,7 @@ from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject, count_in, parse_object, text_in
 
-_USAGE_FIELDS = tuple(one.name for one in fields(Usage))
+_USAGE_FIELDS = tuple(member.name for member in fields(Usage))
 _ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
 VERSION = 1
 """The version of the session file format."""
@@ -76,7 +76,7 @@ def message_from_json(value: JsonObject) -> Message:
     role = _get(value, "role", str)
     if role not in get_args(Role):
         raise ValueError("no such role")
-    blocks = tuple(block_from_json(_object(one)) for one in _get(value, "blocks", list))
+    blocks = tuple(block_from_json(_object(item)) for item in _get(value, "blocks", list))
     return Message(cast(Role, role), blocks)
 
 
@@ -129,9 +129,9 @@ def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
 def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
     """Return the valid attempts. Invalid ones are skipped, because they must not make the message unreadable."""
     found = []
-    for one in value if isinstance(value, list) else ():
+    for item in value if isinstance(value, list) else ():
         with suppress(ValueError):
-            found.append(_attempt(_object(one)))
+            found.append(_attempt(_object(item)))
     return tuple(found)
 
 
@@ -179,7 +179,7 @@ def _read_opaque(value: JsonObject) -> Opaque | None:
 
 
 def _read_result(value: JsonObject) -> ToolResult:
-    images = tuple(_read_image(_object(one)) for one in _get(value, "images", list)) if "images" in value else ()
+    images = tuple(_read_image(_object(item)) for item in _get(value, "images", list)) if "images" in value else ()
     return ToolResult(
         _get(value, "call_id", str),
         _get(value, "name", str),
@@ -228,7 +228,7 @@ def is_a_prompt(message: Message) -> bool:
 def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
     entry = stored.entry
     record: JsonObject = {"at": entry.at, "n": number, **message_to_json(entry.message)}
-    attempts: list[Json] = [attempt_to_json(one) for one in entry.attempts]
+    attempts: list[Json] = [attempt_to_json(attempt) for attempt in entry.attempts]
     if attempts:
         record["attempts"] = attempts
     if entry.note:
@@ -250,8 +250,8 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessag
 def new_messages_from(record: JsonObject) -> list[tuple[int, StoredMessage]]:
     """Return the messages with which a compaction replaced older ones."""
     found = []
-    for one in _list(record, "new"):
-        number, stored = stored_from(_record_object(one), -1)
+    for item in _list(record, "new"):
+        number, stored = stored_from(_record_object(item), -1)
         stored.is_summary, stored.is_own = True, False
         found.append((number, stored))
     return found
@@ -276,8 +276,8 @@ def runs_from(value: Json) -> tuple[Run, ...]:
     if not isinstance(value, list):
         raise ValueError("runs are missing")
     runs = []
-    for one in value:
-        match one:
+    for item in value:
+        match item:
             case [int(first), int(end)] if 0 <= first < end:
                 runs.append((first, end))
             case _:
@@ -306,8 +306,8 @@ def change_from(record: JsonObject) -> tuple[int, RecordedChange]:
 def move_to_json(move: Move) -> JsonObject:
     runs, own = move.after.key
     files: list[Json] = [
-        {"path": one.path, "source": _state_to_json(one.source), "target": _state_to_json(one.target)}
-        for one in move.files
+        {"path": file.path, "source": _state_to_json(file.source), "target": _state_to_json(file.target)}
+        for file in move.files
     ]
     changes: list[Json] = [*move.changes]
     to: JsonObject = {"runs": runs_to_json(runs), "own": own}
@@ -318,9 +318,9 @@ def move_from(record: JsonObject, history: SessionHistory) -> Move:
     to = _record_object(record.get("to"))
     own = to.get("own")
     after = history.head_of(runs_from(to.get("runs")), whole(to, "own") if own is not None else None)
-    files = tuple(_file_move(_record_object(one)) for one in _list(record, "files"))
-    changes = tuple(_at(one) for one in _list(record, "changes"))
-    return Move(whole(record, "move"), _why(record), history.head, after, files, changes)
+    files = tuple(_file_move(_record_object(item)) for item in _list(record, "files"))
+    changes = tuple(_record_index(item) for item in _list(record, "changes"))
+    return Move(whole(record, "move"), _move_reason(record), history.head, after, files, changes)
 
 
 def text(record: JsonObject, name: str, default: str | None = None) -> str:
@@ -337,7 +337,7 @@ def whole(record: JsonObject, name: str, default: int | None = None) -> int:
     return found
 
 
-def _why(record: JsonObject) -> Why:
+def _move_reason(record: JsonObject) -> Why:
     found = text(record, "why")
     for why in WHYS:
         if why == found:
@@ -380,7 +380,7 @@ def _record_object(value: Json) -> JsonObject:
     return value
 
 
-def _at(value: Json) -> int:
+def _record_index(value: Json) -> int:
     return whole({"at": value}, "at")
 
 
@@ -470,7 +470,7 @@ def shown_from(value: Json) -> Shown | None:
 
 
 def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:
-    usage = {one.name: getattr(ended.usage, one.name) for one in fields(Usage)}
+    usage = {field.name: getattr(ended.usage, field.name) for field in fields(Usage)}
     found: JsonObject = {
         "type": "turn",
         "outcome": ended.outcome,
@@ -517,12 +517,12 @@ def _searched_from(value: JsonObject) -> WebSearched:
     queries, sources = value.get("queries"), value.get("sources")
     if not isinstance(queries, list) or not isinstance(sources, list):
         raise ValueError("a search without its lists")
-    pages = [Source(*map(str, one[:2])) for one in sources if isinstance(one, list) and one]
+    pages = [Source(*map(str, source[:2])) for source in sources if isinstance(source, list) and source]
     return WebSearched(tuple(map(str, queries)), tuple(pages))
 
 
 def _counts(value: Json, cls: type[Any]) -> dict[str, int]:
-    known = {one.name for one in fields(cls)}
+    known = {field.name for field in fields(cls)}
     found = value.items() if isinstance(value, dict) else ()
     return {name: count for name, count in found if name in known and isinstance(count, int)}
 
@@ -571,7 +571,7 @@ def _redacted_json(value: Json, redact: Callable[[str], str]) -> Json:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
-        return [_redacted_json(one, redact) for one in value]
+        return [_redacted_json(item, redact) for item in value]
     if isinstance(value, dict):
-        return {redact(name): _redacted_json(one, redact) for name, one in value.items()}
+        return {redact(name): _redacted_json(item, redact) for name, item in value.items()}
     return value

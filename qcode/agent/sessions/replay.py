@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from qcode.agent.sessions.history import ShownPrompt, ShownResult, StoredMessage, Thought
-from qcode.agent.sessions.loader import INTERRUPTED_TEXT
+from qcode.agent.sessions.history import Inner, ShownPrompt, ShownResult, StoredMessage, Thought
+from qcode.agent.sessions.loader import INTERRUPTED, INTERRUPTED_TEXT, NEVER_RUN
 from qcode.protocol.events import (
     AgentEvent,
     CallState,
@@ -60,7 +60,9 @@ def replayed(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
             following = messages[index + 1].entry.message if index + 1 < len(messages) else None
             yield from _calls(stored, following)
         else:
-            shown = next((one.event.text for one in stored.shown if isinstance(one.event, ShownPrompt)), "")
+            shown = next(
+                (candidate.event.text for candidate in stored.shown if isinstance(candidate.event, ShownPrompt)), ""
+            )
             yield UserSaid(message, shown)
             if stored.is_own:
                 step = 0
@@ -74,9 +76,11 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     """Yield the blocks of a reply, with marks at their places in the text."""
     message = stored.entry.message
     marks = [
-        (one.at, one.event) for one in stored.shown if isinstance(one.event, (Retry, OutputEscalated, PartialRestored))
+        (shown.at, shown.event)
+        for shown in stored.shown
+        if isinstance(shown.event, (Retry, OutputEscalated, PartialRestored))
     ]
-    thoughts = [one.event for one in stored.shown if isinstance(one.event, Thought)][::-1]
+    thoughts = [shown.event for shown in stored.shown if isinstance(shown.event, Thought)][::-1]
     at, is_thinking = 0, False
     for number, block in enumerate(message.blocks):
         if is_thinking and not isinstance(block, Reasoning):
@@ -91,7 +95,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
                     place, mark = marks.pop(0)
                     piece, text = text[: place - at], text[place - at :]
                     at = place
-                    yield from _marked(number, piece, mark)
+                    yield from _piece_with_mark(number, piece, mark)
                 at += len(text)
                 yield from [TextDelta(number, text)] if text else []
             case ToolCall():
@@ -99,11 +103,11 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
             case _:
                 pass
     yield from [thoughts.pop()] if is_thinking and thoughts else []
-    yield from (one.event for one in stored.shown if isinstance(one.event, WebSearched))
+    yield from (shown.event for shown in stored.shown if isinstance(shown.event, WebSearched))
     yield ReplyFinished(None, "", 1, message, stored.entry.attempts, stored.entry.note)
 
 
-def _marked(number: int, piece: str, mark: Retry | OutputEscalated | PartialRestored) -> Iterator[ReplayItem]:
+def _piece_with_mark(number: int, piece: str, mark: Retry | OutputEscalated | PartialRestored) -> Iterator[ReplayItem]:
     if isinstance(mark, PartialRestored):
         yield PartialRestored(piece)
     else:
@@ -113,20 +117,24 @@ def _marked(number: int, piece: str, mark: Retry | OutputEscalated | PartialRest
 
 def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayItem]:
     """Yield the calls of a reply with their results, which the next message holds unless the process ended."""
-    given = {block.call_id: block for block in (following.blocks if following else ()) if isinstance(block, ToolResult)}
+    results = {
+        block.call_id: block for block in (following.blocks if following else ()) if isinstance(block, ToolResult)
+    }
     for call in stored.entry.message.calls:
-        result = given.get(call.call_id) or stored.results.get(call.call_id)
+        result = results.get(call.call_id) or stored.results.get(call.call_id)
         shown = stored.shown_results.get(call.call_id)
         if ran := shown.ran if shown is not None else stored.revised.get(call.call_id):
             call = replace(call, arguments=ran)
         if shown is None or shown.state not in ("denied", "rejected"):
             yield ToolStarted(call)
-        yield from _inner(call.call_id, stored)
+        yield from _agent_events(call.call_id, stored)
         yield _finished(call, result, shown, has_begun=call.call_id in stored.intents)
 
 
 def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | None, *, has_begun: bool) -> ToolFinished:
-    if result is None and shown is None:
+    # The result that a resumed session gives to a call without an outcome is written for the model.
+    is_unknown = result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
+    if is_unknown and shown is None:
         if not has_begun:
             return ToolFinished(call, ToolOutcome("", is_error=True, shown=""), "rejected")
         return ToolFinished(call, ToolOutcome("", is_error=True, summary=INTERRUPTED_TEXT, shown=""), "failed")
@@ -137,22 +145,23 @@ def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | No
     return ToolFinished(call, outcome, shown.state, shown.seconds, is_revised=bool(shown.ran))
 
 
-def _inner(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
+def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
     """Yield the work of the sub-agent that a call started, as far as it was stored."""
-    inner = stored.inner.get(call_id)
+    inner = stored.inner.get(call_id, Inner())
     calls: dict[str, ToolCall] = {}
     step = 0
-    for message in (one.message for one in inner.messages) if inner is not None else ():
+    for message in (item.message for item in inner.messages):
         if message.role == "assistant":
             step += 1
-            calls |= {call.call_id: call for call in message.calls}
+            calls |= {call.call_id: inner.as_run(call) for call in message.calls}
             yield AgentEvent(call_id, StepStarted(step))
             yield AgentEvent(call_id, ReplyFinished(None, "", 1, message))
         for block in message.blocks:
             if isinstance(block, ToolResult) and block.call_id in calls:
                 outcome = ToolOutcome(block.content, block.is_error)
                 state: CallState = "failed" if block.is_error else "done"
-                yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state))
+                is_revised = block.call_id in inner.revised
+                yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state, is_revised=is_revised))
             elif isinstance(block, Text) and step == 0:
                 yield AgentEvent(call_id, TurnStarted(block.text))
 
@@ -181,6 +190,6 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
     """Whether the last turn broke off: no end of it is recorded, and it lacks a reply or a result."""
     last = messages[-1] if messages else None
-    if last is None or any(isinstance(one.event, TurnEnded) for one in last.shown):
+    if last is None or any(isinstance(shown.event, TurnEnded) for shown in last.shown):
         return False
     return last.entry.message.role == "user" or bool(last.entry.message.calls)

@@ -149,17 +149,17 @@ class Session:
         """
         with self._lock:
             number = self.history.next_number
-            entry = HistoryEntry(message, self._named(attempts), note, self._now(), numbers=(number,))
+            entry = HistoryEntry(message, self._without_session_model(attempts), note, self._now(), numbers=(number,))
             stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.history.add(number, stored)
             self.partial.clear()
             return number
 
-    def _named(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
+    def _without_session_model(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
         """Return attempts that name their model only if it is not that of the session."""
         current = self.history.model_of(self.history.next_number)
-        return tuple(replace(one, model="") if one.model == current else one for one in attempts)
+        return tuple(replace(attempt, model="") if attempt.model == current else attempt for attempt in attempts)
 
     def recover(self, number: int) -> None:
         """Write message `number`, which was loaded from the file of the reply under way, and empty that file."""
@@ -191,7 +191,7 @@ class Session:
                 else:
                     numbers.append(part)
             runs = runs_of(number for part in numbers for number in part)
-            written: list[Json] = [stored_to_json(number, self._clean_stored(one)) for number, one in new]
+            written: list[Json] = [stored_to_json(number, self._clean_stored(message)) for number, message in new]
             record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": written}
             self._write(record)
             self.history.compact(runs, new)
@@ -262,26 +262,28 @@ class Session:
     def record_shown(self, items: Sequence[Shown]) -> None:
         """Record items that were shown with the last message, beside its text."""
         with self._lock:
-            found: list[Json] = [shown_to_json(one, self.redact) for one in items]
+            found: list[Json] = [shown_to_json(shown, self.redact) for shown in items]
             self._write({"kind": "shown", "at": self._now(), "items": found})
             self.history.show(items)
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
         with self._lock:
-            inner = InnerMessage(redacted(message, self.redact), self._named(attempts))
+            inner = InnerMessage(redacted(message, self.redact), self._without_session_model(attempts))
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
             self.history.add_inner(call_id, InnerMessage(message, inner.attempts))
 
     def intend_inner(self, call_id: str, call: ToolCall) -> None:
         """Record that a call of the sub-agent started by `call_id` is about to run. Call `sync` before it runs."""
-        self._write({"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id})
-        self.history.intend_inner(call_id, call.call_id)
+        record: JsonObject = {"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id}
+        if self.history.intend_inner(call_id, call.call_id, call.arguments):
+            record["arguments"] = redacted_call(call, self.redact).arguments
+        self._write(record)
 
     def record_requests(self, attempts: Iterable[AttemptRecord]) -> None:
         """Record requests that belong to no message: of a reply that was not committed, a summary, a title."""
         with self._lock:
-            if named := self._named(attempts):
+            if named := self._without_session_model(attempts):
                 written: list[Json] = [attempt_to_json(one) for one in named]
                 self._write({"kind": "requests", "at": self._now(), "attempts": written})
                 self.history.add_requests(named)
@@ -364,12 +366,12 @@ class SessionTranscript:
         for at in range(len(self._messages) - 1, -1, -1):
             numbers = self._numbers[at]
             stored = history.stored.get(numbers[0]) if len(numbers) == 1 else None
-            for one in reversed(stored.entry.attempts if stored is not None else ()):
-                if one.kind in ("first", "escalated") and one.usage.input:
+            for record in reversed(stored.entry.attempts if stored is not None else ()):
+                if record.kind in ("first", "escalated") and record.usage.input:
                     newest = max((number for before in self._numbers[:at] for number in before), default=-1)
                     if newest >= numbers[0] or history.model_of(numbers[0]) != model:
                         return None
-                    return tuple(self._messages[:at]), one.usage.input, one.usage.output or 0
+                    return tuple(self._messages[:at]), record.usage.input, record.usage.output or 0
         return None
 
     def append(self, effect: Append, *, is_own: bool) -> None:

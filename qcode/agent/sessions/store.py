@@ -55,7 +55,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _as_it_is(text: str) -> str:
+def _unredacted(text: str) -> str:
     return text
 
 
@@ -77,7 +77,7 @@ class SessionStore:
         clock: Callable[[], datetime] = _utc_now,
         new_id: Callable[[datetime], str] = new_session_id,
         *,
-        redact: Callable[[str], str] = _as_it_is,
+        redact: Callable[[str], str] = _unredacted,
         undecided: Callable[[str], int] = _nothing,
     ) -> None:
         self.folder = state_dir / "sessions" / project_folder_name(project_root)
@@ -117,7 +117,7 @@ class SessionStore:
         known = self.ids()
         if text in known:
             return text
-        matches = [one for one in known if text and one.startswith(text)]
+        matches = [session_id for session_id in known if text and session_id.startswith(text)]
         if len(matches) == 1:
             return matches[0]
         raise SessionNotFound(_not_found(text, matches, known))
@@ -202,8 +202,8 @@ class SessionStore:
     def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
         """Return a passage for each of these sessions that contains all words of `text`, ignoring case."""
         words = text.casefold().split()
-        found = ((one, passage(self._path(one), words)) for one in session_ids)
-        return {one: text for one, text in found if text is not None}
+        found = ((session_id, passage(self._path(session_id), words)) for session_id in session_ids)
+        return {session_id: text for session_id, text in found if text is not None}
 
     def prune(self, older_than: datetime, keep: Collection[str] = ()) -> int:
         """Remove sessions last written before `older_than`, except open ones; return how many."""
@@ -219,15 +219,19 @@ class SessionStore:
     def summaries(self) -> tuple[SessionSummary, ...]:
         """Return the summaries of all sessions, the most recently written one first; unreadable files are skipped."""
         found = (summarize(self._path(session_id)) for session_id in self.ids())
-        return tuple(replace(one, size=one.size + self._beside(one.session_id)) for one in found if one is not None)
+        return tuple(
+            replace(summary, size=summary.size + self._size_beside(summary.session_id))
+            for summary in found
+            if summary is not None
+        )
 
-    def _beside(self, session_id: str) -> int:
+    def _size_beside(self, session_id: str) -> int:
         """Return the size of what is stored for a session beside its file."""
         path = self._path(session_id)
         size = 0
-        for one in (path.with_suffix(".corrupt"), self._partial(session_id), *self._blobs(session_id).glob("*")):
+        for candidate in (path.with_suffix(".corrupt"), self._partial(session_id), *self._blobs(session_id).glob("*")):
             with suppress(OSError):
-                size += one.stat().st_size
+                size += candidate.stat().st_size
         return size
 
     def delete(self, text: str) -> str:
@@ -436,31 +440,31 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
             for line in stream:
                 if not missing:
                     break
-                if line.startswith((_MESSAGE, _TITLE)) and _may_have(line, missing, plain):
-                    said = _said(_parse(line))
-                    folded = said.casefold()
+                if line.startswith((_MESSAGE, _TITLE)) and _may_match(line, missing, plain):
+                    text = _message_text(_parse(line))
+                    folded = text.casefold()
                     present = {word for word in missing if word in folded}
-                    found = found or (_text_around(said, min(map(folded.find, present))) if present else "")
+                    found = found or (_text_around(text, min(map(folded.find, present))) if present else "")
                     missing -= present
     except OSError:
         return None
     return None if missing else found
 
 
-def _may_have(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) -> bool:
+def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) -> bool:
     if any(word not in plain for word in words):
         return True
     lower = line.lower()
     return any(plain[word] in lower for word in words)
 
 
-def _text_around(said: str, at: int) -> str:
+def _text_around(text: str, at: int) -> str:
     """Return one line from a little before `at`, the index in the folded text, which is nearly the same."""
     start = max(0, at - _AROUND_BEFORE)
-    return ("…" if start else "") + " ".join(said[start : start + _AROUND].split())
+    return ("…" if start else "") + " ".join(text[start : start + _AROUND].split())
 
 
-def _said(record: JsonObject) -> str:
+def _message_text(record: JsonObject) -> str:
     title = record.get("title")
     if isinstance(title, str):
         return title

@@ -141,7 +141,7 @@ def session_turns(
         turns[-1].append(step)
         entries[-1] += used
     return tuple(
-        SessionTurn(number, tuple(steps), sum((one.usage for one in used), Usage()), total_cost(used))
+        SessionTurn(number, tuple(steps), sum((usage.usage for usage in used), Usage()), total_cost(used))
         for number, (steps, used) in enumerate(zip(turns, entries, strict=True), 1)
     )
 
@@ -159,10 +159,13 @@ def _step(
         replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),
         model,
         f"Truncated at the output limit and completed with {recovery}." if recovery else "",
-        {call: tuple(redacted(said.message, redact) for said in agent.messages) for call, agent in agents.items()},
         {
-            call: _redacted_shown(one, redact)
-            for call, one in (stored.shown_results if stored is not None else {}).items()
+            call: tuple(redacted(message.message, redact) for message in agent.messages)
+            for call, agent in agents.items()
+        },
+        {
+            call: _redacted_shown(result, redact)
+            for call, result in (stored.shown_results if stored is not None else {}).items()
         },
     )
     paid = [*entry.attempts, *beside]
@@ -171,7 +174,7 @@ def _step(
 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:
     """Return the sum of the costs, None if one is unknown or there is none."""
-    costs = [one.cost for one in used]
+    costs = [turn.cost for turn in used]
     known = [cost for cost in costs if cost is not None]
     return sum(known, Decimal(0)) if costs and len(known) == len(costs) else None
 

@@ -67,7 +67,7 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
 
     room = budget(window) - sum(map(tokens, texts))
     shortened: list[str] = []
-    for handle in sorted(texts, key=lambda one: -len(texts[one])):
+    for handle in sorted(texts, key=lambda value: -len(texts[value])):
         if room >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION:
             break
         room += tokens(handle)
@@ -75,7 +75,7 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
         room -= tokens(handle)
         shortened.append(handle)
     left_out: list[str] = []
-    for handle in sorted(texts, key=lambda one: (uses.get(one, 0), one)):
+    for handle in sorted(texts, key=lambda name: (uses.get(name, 0), name)):
         if room >= 0:
             break
         room += tokens(handle)

@@ -19,6 +19,7 @@ from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
 from qcode.agent.trust import SKILL_FOLDERS
 from qcode.config import state_file
+from qcode.safety.paths import has_settled
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
@@ -29,8 +30,6 @@ FOLDER = "skills"
 
 CACHE_NAME = "skill_cache.json"
 
-_CTIME_GRAIN_NS = 50_000_000
-"""A file that changed this shortly before it was read may change again without a new ctime."""
 _SKIPPED = frozenset({".git", "node_modules"})
 _FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
 
@@ -81,10 +80,10 @@ def skill_folders(
         found.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
         if is_foreign and home is not None:
             found += [SkillFolder(home / name, f"~/{name}") for name in _FOREIGN_AT_HOME]
-    found += [SkillFolder(_named(path, home), path, is_named=True) for path in named]
+    found += [SkillFolder(_configured_folder(path, home), path, is_named=True) for path in named]
     if is_trusted:
         real_root = root.resolve()
-        for place in _upwards(folder.resolve(), real_root):
+        for place in _folders_up(folder.resolve(), real_root):
             names = SKILL_FOLDERS if is_foreign else SKILL_FOLDERS[:1]
             found += [
                 SkillFolder(place / name, (place / name).relative_to(real_root).as_posix(), real_root) for name in names
@@ -92,12 +91,12 @@ def skill_folders(
     return tuple(found)
 
 
-def _named(path: str, home: Path | None) -> Path:
+def _configured_folder(path: str, home: Path | None) -> Path:
     base = home or Path("/")
     return base / path[2:] if path.startswith("~/") else base / path
 
 
-def _upwards(folder: Path, root: Path) -> Iterator[Path]:
+def _folders_up(folder: Path, root: Path) -> Iterator[Path]:
     """Yield the folders from `folder` up to the root; only the root if `folder` is elsewhere."""
     if folder.is_relative_to(root):
         while folder != root:
@@ -149,7 +148,7 @@ def _identity(file: Path, shown: str) -> list[Json]:
         state = file.stat()
     except OSError:
         return []
-    if time.time_ns() - state.st_ctime_ns < _CTIME_GRAIN_NS:
+    if not has_settled(state, time.time_ns()):
         return []
     return [shown, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
 
@@ -164,19 +163,19 @@ def _row_of(skill: Skill) -> JsonObject:
 
 def _skill_of(row: JsonObject) -> Skill | None:
     """Return a skill as it was stored, None if a value is of another type."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(Skill):
         value: Any = row.get(field.name)
         kind = str(field.type)
-        if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(one, str) for one in value):
-            given[field.name] = tuple(value)
+        if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(item, str) for item in value):
+            values[field.name] = tuple(value)
         elif kind == "Path" and isinstance(value, str):
-            given[field.name] = Path(value)
+            values[field.name] = Path(value)
         elif type(value).__name__ == kind:
-            given[field.name] = value
+            values[field.name] = value
         else:
             return None
-    return Skill(**given)
+    return Skill(**values)
 
 
 def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None) -> FoundSkills:
@@ -186,7 +185,7 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
     problems: list[str] = []
     hidden: list[tuple[Skill, Skill]] = []
     seen: set[str] = set()
-    walk = _Walk(problems)
+    walk = _SkillWalk(problems)
     for folder in folders:
         for file in walk.files(folder):
             real = os.path.realpath(file)
@@ -212,10 +211,10 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
 
 def skill_files(folder: SkillFolder) -> list[Path]:
     """Return the `SKILL.md` of each skill in a folder."""
-    return list(_Walk([]).files(folder))
+    return list(_SkillWalk([]).files(folder))
 
 
-class _Walk:
+class _SkillWalk:
     """Walks folders of skills, with one limit on folders for all of them."""
 
     def __init__(self, problems: list[str]) -> None:

@@ -89,13 +89,13 @@ class Skills:
     @property
     def for_model(self) -> tuple[Skill, ...]:
         """The skills that the model may load, in the order of the catalog."""
-        found = (one for one in self.used if one.is_for_model and not self._is_left_out(one))
+        found = (used for used in self.used if used.is_for_model and not self._is_left_out(used))
         return tuple(sorted(found, key=lambda skill: skill.handle))
 
     @property
     def for_user(self) -> tuple[Skill, ...]:
         """The skills and commands in Markdown that `/name` runs."""
-        return (*(one for one in self.used if one.is_for_user), *self.commands)
+        return (*(used for used in self.used if used.is_for_user), *self.commands)
 
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off
@@ -119,9 +119,9 @@ class Skills:
 
     def find(self, name: str) -> Skill:
         """Return the skill of this name; raise `Refused` if there is none or it is switched off."""
-        skill = next((one for one in self.found.skills if one.handle.lower() == name.lower()), None)
+        skill = next((candidate for candidate in self.found.skills if candidate.handle.lower() == name.lower()), None)
         if skill is None:
-            names = [one.handle for one in self.used]
+            names = [used.handle for used in self.used]
             near = f"; the nearest is {most_alike(name, names)}" if names else ""
             raise Refused(f"skill: there is no skill {visible(cut(name, 80))}{near}")
         if self.is_off(skill):

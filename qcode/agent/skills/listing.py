@@ -27,7 +27,7 @@ def list_text(skills: Skills) -> str:
 def _rows(skills: Skills) -> Iterator[str]:
     found = skills.found
     width = max((len(skill.handle) for skill in found.skills), default=0)
-    for skill in sorted(found.skills, key=lambda one: one.handle):
+    for skill in sorted(found.skills, key=lambda listed: listed.handle):
         state = _state(skills, skill)
         about = cut(one_line(skill.description), _DESCRIPTION)
         yield f"{skill.handle:<{width}}  {visible(skill.place)}, {skill.tokens:,} tokens{state}"

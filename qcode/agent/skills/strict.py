@@ -48,7 +48,7 @@ def _unexpected(matter: FrontMatter) -> list[str]:
     return [f"Unexpected fields in frontmatter: {', '.join(extra)}. Only {list(_FIELDS)} are allowed."]
 
 
-def _given(matter: FrontMatter, field: str) -> tuple[str, list[str]]:
+def _required_text(matter: FrontMatter, field: str) -> tuple[str, list[str]]:
     """Return the text of a required field, or the line about it."""
     if field not in matter.fields:
         return "", [f"Missing required field in frontmatter: {field}"]
@@ -60,10 +60,10 @@ def _given(matter: FrontMatter, field: str) -> tuple[str, list[str]]:
 
 
 def _name(matter: FrontMatter, folder: Path) -> list[str]:
-    given, problems = _given(matter, "name")
+    value, problems = _required_text(matter, "name")
     if problems:
         return problems
-    name = unicodedata.normalize("NFKC", given)
+    name = unicodedata.normalize("NFKC", value)
     if len(name) > MAX_NAME:
         problems.append(f"Skill name '{name}' exceeds {MAX_NAME} character limit ({len(name)} chars)")
     if name != name.lower():
@@ -81,7 +81,7 @@ def _name(matter: FrontMatter, folder: Path) -> list[str]:
 
 
 def _description(matter: FrontMatter) -> list[str]:
-    text, problems = _given(matter, "description")
+    text, problems = _required_text(matter, "description")
     if len(text) > MAX_DESCRIPTION:
         problems.append(f"Description exceeds {MAX_DESCRIPTION} character limit ({len(text)} chars)")
     return problems

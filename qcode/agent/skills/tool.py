@@ -28,7 +28,7 @@ class SkillTool:
     def __init__(self, skills: Skills, readers: Sequence[str] = ()) -> None:
         self._skills = skills
         offered = skills.for_model
-        reads = tuple(one.handle for one in offered if not skills.forks(one) or skills.kind_of(one) in readers)
+        reads = tuple(skill.handle for skill in offered if not skills.forks(skill) or skills.kind_of(skill) in readers)
         self.spec = ToolSpec(
             name=SKILL_TOOL,
             description=(
@@ -39,7 +39,7 @@ class SkillTool:
             parameters={
                 "type": "object",
                 "properties": {
-                    "name": {"type": "string", "enum": [one.handle for one in offered]},
+                    "name": {"type": "string", "enum": [skill.handle for skill in offered]},
                     "arguments": {
                         "type": "string",
                         "description": "The object of the skill, such as a file, if it takes arguments.",
@@ -97,7 +97,7 @@ def is_above(text: str, messages: Sequence[Message]) -> bool:
     framed = text.partition("\n</skill>")[0]
     for message in messages:
         for block in message.blocks:
-            said = block.content if isinstance(block, ToolResult) and block.name == SKILL_TOOL else ""
-            if framed in (block.text if isinstance(block, Text) and message.role == "user" else said):
+            content = block.content if isinstance(block, ToolResult) and block.name == SKILL_TOOL else ""
+            if framed in (block.text if isinstance(block, Text) and message.role == "user" else content):
                 return True
     return False

@@ -139,14 +139,14 @@ class Tracing:
                 name = "sub-agent" if agent else "qcode"
                 parent = self._tools.get(agent, self._turns.get("")) if agent else None
                 facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": self.session_id()}
-                self._turns[agent] = self._begun(f"invoke_agent {name}", "invoke_agent", parent, facts)
+                self._turns[agent] = self._begin_span(f"invoke_agent {name}", "invoke_agent", parent, facts)
                 self._capture(self._turns[agent][0], "gen_ai.input.messages", lambda: [_part("user", prompt)])
             case Retry():
                 self._retries[agent] = event
             case ToolStarted(call=call):
                 facts = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.call_id}
                 facts["gen_ai.tool.type"] = "function"
-                begun = self._begun(f"execute_tool {call.name}", "execute_tool", self._turns.get(agent), facts)
+                begun = self._begin_span(f"execute_tool {call.name}", "execute_tool", self._turns.get(agent), facts)
                 self._tools[call.call_id] = begun
                 self._capture(begun[0], "gen_ai.tool.call.arguments", lambda: call.arguments)
             case ToolFinished(call=call, outcome=outcome, state=state):
@@ -196,8 +196,8 @@ class Tracing:
         more: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
         if retry is not None:
             more |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
-        begun = self._begun(f"chat {request.model}", "chat", self._turns.get(agent), facts | more, is_client=True)
-        self._capture(begun[0], "gen_ai.input.messages", lambda: [_message(one) for one in request.messages])
+        begun = self._begin_span(f"chat {request.model}", "chat", self._turns.get(agent), facts | more, is_client=True)
+        self._capture(begun[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
         return begun, facts, agent
 
     def end_request(self, begun: tuple[Span, float], facts: Attributes, agent: str, seen: Seen, error: str) -> None:
@@ -214,7 +214,7 @@ class Tracing:
         self._capture(begun[0], "gen_ai.output.messages", lambda: [_part("assistant", "".join(seen.texts))])
         self._end(begun, "chat", facts, error)
 
-    def _begun(
+    def _begin_span(
         self,
         name: str,
         operation: str,

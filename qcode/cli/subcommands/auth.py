@@ -52,10 +52,10 @@ class AuthContext:
 def run_auth(rest: Sequence[str]) -> int:
     """Run one command and return its exit code; raise `CommandLineError` or `QcodeError`."""
     try:
-        options, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
+        options, (command, *words), flags = parse_subcommand("auth", rest or [""], USAGE)
     except CommandLineError:
         raise CommandLineError(f"invalid arguments; {USAGE}") from None  # an unknown flag may be a key
-    if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(given):
+    if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(flags):
         hint = "; pass the key on standard input, never on the command line" if command == "login" and words[1:] else ""
         raise CommandLineError(f"invalid arguments; {USAGE}{hint}")
     is_attended = os.isatty(0) and os.isatty(1)
@@ -67,12 +67,12 @@ def run_auth(rest: Sequence[str]) -> int:
     try:
         match command:
             case "login":
-                code = _login(context, _spec(context, name, "login"), is_checked="no_check" not in given)
+                code = _login(context, _spec(context, name, "login"), is_checked="no_check" not in flags)
             case "logout":
                 code = _logout(context, _spec(context, name, "logout"))
             case _:
                 spec = _spec(context, name, "status") if name is not None else None
-                code = _status(context, spec, is_json="json" in given)
+                code = _status(context, spec, is_json="json" in flags)
     except Left:
         return LEFT
     return code or (ExitCode.OK if problem is None else problem.exit_code)
@@ -91,7 +91,7 @@ def _keys(folder: RunContext, *, is_attended: bool) -> Keys:
 def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
     specs = context.specs
     if name is None:
-        name = _asked_provider(context, command)
+        name = _ask_provider(context, command)
     if name in specs:
         return specs[name]
     # An unknown name may be a key in the wrong place.
@@ -101,7 +101,7 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
     raise UsageError(f"unknown provider{shown}{hint}")
 
 
-def _asked_provider(context: AuthContext, command: str) -> str:
+def _ask_provider(context: AuthContext, command: str) -> str:
     """Ask which provider is meant, if a user is at the terminal."""
     names = [name for name, spec in context.specs.items() if registry.takes_key(spec)]
     if command == "logout":
@@ -120,7 +120,7 @@ def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int
     _refuse_without_key(spec)
     address, _ = address_of(spec, context.settings, context.keys.env)
     is_needed = needs_key(spec, context.settings, context.keys.env)
-    key = _given_key(spec, address, is_needed=is_needed)
+    key = _read_key(spec, address, is_needed=is_needed)
     if not key:
         put(f"{spec.name} needs no key; nothing was stored\n")
         return 0
@@ -147,7 +147,7 @@ def _refuse_without_key(spec: ProviderSpec) -> None:
         raise UsageError(f"{spec.name} needs no key")
 
 
-def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
+def _read_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
     """Return the key, empty if none was given and none is needed; at a terminal ask again for an invalid one."""
     tries = _TRIES if os.isatty(0) else 1
     while True:

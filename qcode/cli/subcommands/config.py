@@ -33,13 +33,13 @@ _USE = (
 
 
 def run_config(rest: Sequence[str]) -> int:
-    options, words, given = parse_subcommand("config", rest, _USE)
-    if "project" in given and words[:1] not in (["set"], ["unset"]):
+    options, words, flags = parse_subcommand("config", rest, _USE)
+    if "project" in flags and words[:1] not in (["set"], ["unset"]):
         raise invalid_arguments(words, _USE)
     match words:
         case ["path"]:
             file = str(ConfigPaths.from_env(os.environ).config_file)
-            put(json.dumps({"path": file}) + "\n" if "json" in given else f"{file}\n")
+            put(json.dumps({"path": file}) + "\n" if "json" in flags else f"{file}\n")
             return ExitCode.OK
         case ["schema"]:
             from qcode.config.json_schema import schema_text
@@ -47,11 +47,11 @@ def run_config(rest: Sequence[str]) -> int:
             put(schema_text())
             return ExitCode.OK
         case ["show"]:
-            return _show(options, is_json="json" in given)
+            return _show(options, is_json="json" in flags)
         case ["set", name, value]:
-            return _change(options, name, value, is_project="project" in given, is_json="json" in given)
+            return _change(options, name, value, is_project="project" in flags, is_json="json" in flags)
         case ["unset", name]:
-            return _change(options, name, None, is_project="project" in given, is_json="json" in given)
+            return _change(options, name, None, is_project="project" in flags, is_json="json" in flags)
         case _:
             raise invalid_arguments(words, _USE)
 
@@ -165,5 +165,5 @@ def _precedence_note(options: Options, context: RunContext, path: KeyPath, file:
     if problem is not None or origin.kind == "default" or str(file) in origin.where:
         return ""
     key = find_key(path)
-    given = now.settings.given.get(dotted(path))
-    return "" if key is None else f"{origin} takes precedence: {dotted(path)} is still {value_text(key, given)}"
+    explicit = now.settings.given.get(dotted(path))
+    return "" if key is None else f"{origin} takes precedence: {dotted(path)} is still {value_text(key, explicit)}"

@@ -41,21 +41,21 @@ _SUBJECTS = {
 
 def run_hooks(rest: Sequence[str]) -> int:
     """Print the answer and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, given = parse_subcommand("hooks", rest, _USE)
+    options, words, flags = parse_subcommand("hooks", rest, _USE)
     match words:
-        case [] | ["list"] if "tool" not in given:
-            return _list(options, is_json="json" in given)
+        case [] | ["list"] if "tool" not in flags:
+            return _list(options, is_json="json" in flags)
         case ["test", event]:
             if event not in EVENTS:
                 from qcode.text.match import most_alike
 
                 raise CommandLineError(f'there is no event "{event}"; the nearest is {most_alike(event, EVENTS)}')
-            return _test(options, event, given)
+            return _test(options, event, flags)
         case _:
             raise invalid_arguments(words, _USE)
 
 
-def _found(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
+def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
     """Return the hooks of the folder and the exit code, which is that of an invalid configuration."""
     context, problem = folder_context(options)
     if problem is not None:
@@ -66,7 +66,7 @@ def _found(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
 def _list(options: Options, *, is_json: bool) -> int:
     from qcode.agent.hooks.listing import hook_lines, hook_rows
 
-    context, found, code = _found(options)
+    context, found, code = _find_hooks(options)
     if is_json:
         put(json.dumps(hook_rows(found.handlers, found.unused)) + "\n")
         return code
@@ -77,13 +77,13 @@ def _list(options: Options, *, is_json: bool) -> int:
     return code
 
 
-def _test(options: Options, event: str, given: Mapping[str, Any]) -> int:
+def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
     """Run the hooks of an event with the input on stdin, and print their answers and the decision."""
     read = _read_object()
-    context, found, code = _found(options)
+    context, found, code = _find_hooks(options)
     for line in found.problems:
         say(line)
-    fields, names = _input(event, read, given.get("tool", ""), context)
+    fields, names = _input(event, read, flags.get("tool", ""), context)
     runner = HookRunner(found.handlers, folder=context.folder, root=context.root, environment=context.env)
     ended: list[HookEnded] = []
 
@@ -92,7 +92,7 @@ def _test(options: Options, event: str, given: Mapping[str, Any]) -> int:
             ended.append(event)
 
     answer = asyncio.run(runner.run(event, [HookInput(fields, names, "test")], keep))
-    if "json" in given:
+    if "json" in flags:
         put(json.dumps(_as_json(answer, ended)) + "\n")
     else:
         put("".join(f"{clean(line)}\n" for line in _answer_lines(answer, ended)))
@@ -138,10 +138,10 @@ def _input(event: str, read: JsonObject, tool: str, context: RunContext) -> tupl
 
 def _answer_lines(answer: Answer, ended: Sequence[HookEnded]) -> list[str]:
     lines = []
-    for one in ended:
-        code = "" if one.exit_code is None else f", exit {one.exit_code}"
-        failure = f": {one.failure}" if one.failure else ""
-        lines.append(f"{one.decision} ({one.seconds:.1f} s{code}): {one.command}{failure}")
+    for hook_ended in ended:
+        code = "" if hook_ended.exit_code is None else f", exit {hook_ended.exit_code}"
+        failure = f": {hook_ended.failure}" if hook_ended.failure else ""
+        lines.append(f"{hook_ended.decision} ({hook_ended.seconds:.1f} s{code}): {hook_ended.command}{failure}")
     lines += [] if ended else ["no hook matches"]
     decision = "stop" if answer.stops else answer.decision or "none"
     reason = answer.stop_reason if answer.stops else answer.reason
@@ -160,12 +160,12 @@ def _as_json(answer: Answer, ended: Sequence[HookEnded]) -> JsonObject:
         "messages": list(answer.messages),
         "hooks": [
             {
-                "command": one.command,
-                "decision": one.decision,
-                "exit_code": one.exit_code,
-                "seconds": round(one.seconds, 3),
-                "failure": one.failure or None,
+                "command": hook_ended.command,
+                "decision": hook_ended.decision,
+                "exit_code": hook_ended.exit_code,
+                "seconds": round(hook_ended.seconds, 3),
+                "failure": hook_ended.failure or None,
             }
-            for one in ended
+            for hook_ended in ended
         ],
     }

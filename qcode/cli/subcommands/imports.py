@@ -29,7 +29,7 @@ _MAX_SHOWN = 160
 
 def run_import(rest: Sequence[str]) -> int:
     """Print the plan, and with `--write` carry it out; return 1 if a denial is lost. Raise `QcodeError`."""
-    options, words, given = parse_subcommand("import", rest, _USE)
+    options, words, flags = parse_subcommand("import", rest, _USE)
     unknown = next((word for word in words if word not in PROGRAMS), None)
     if unknown is not None:
         raise CommandLineError(f'unknown program "{single_spaced(unknown, 60)}"; {_USE}')
@@ -43,11 +43,11 @@ def run_import(rest: Sequence[str]) -> int:
     project = Target(folder / CONFIG_NAME, folder, home, context.root) if is_read else None
     places = Places(context.env, context.root, is_read)
     plans = {name: _plan(name, places, own, project) for name in words or PROGRAMS}
-    written = [] if "write" not in given else [*own.write(), *(project.write() if project is not None else ())]
-    if "json" in given:
+    written = [] if "write" not in flags else [*own.write(), *(project.write() if project is not None else ())]
+    if "json" in flags:
         put(json.dumps(_as_json(plans, written), ensure_ascii=False, indent=2) + "\n")
     else:
-        put("".join(f"{clean(line)}\n" for line in _lines(plans, context, written, is_written="write" in given)))
+        put("".join(f"{clean(line)}\n" for line in _lines(plans, context, written, is_written="write" in flags)))
     denials = [row for rows in plans.values() for row in rows if row.found.is_unenforced]
     for row in denials:
         say(f"{row.found.where}: a denial is lost: {visible(row.found.name)}")
@@ -57,8 +57,8 @@ def run_import(rest: Sequence[str]) -> int:
 def _plan(program: str, places: Places, own: Target, project: Target | None) -> list[Row]:
     found = list(find(program, places))
     return [
-        (project if is_project and project is not None else own).plan(one, is_project=is_project)
-        for one, is_project in found
+        (project if is_project and project is not None else own).plan(item, is_project=is_project)
+        for item, is_project in found
     ]
 
 

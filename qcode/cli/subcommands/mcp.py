@@ -50,15 +50,15 @@ _LOGIN_FLAGS = ("no_browser", "client_id", "callback_port")
 
 def run_mcp(rest: Sequence[str]) -> int:
     """List, show or approve, and return 0; raise `CommandLineError` or `QcodeError`."""
-    options, words, given = parse_subcommand("mcp", rest, _USE)
-    _refuse_stray(words, given)
+    options, words, flags = parse_subcommand("mcp", rest, _USE)
+    _refuse_stray(words, flags)
     match words:
         case ["serve"]:
             from qcode.cli.subcommands.mcp_serve import serve
 
             return serve(options)
         case ["add", name, first, *others]:
-            return _add(name, (first, *others), given)
+            return _add(name, (first, *others), flags)
         case ["remove", name]:
             return _remove(name)
         case [] | ["list"]:
@@ -71,50 +71,50 @@ def run_mcp(rest: Sequence[str]) -> int:
     if not wanted:
         put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
         return 0
-    spec = _named(specs, wanted)
+    spec = _find_spec(specs, wanted)
     if words[0] in ("login", "logout"):
-        return _change_login(words[0], spec, pins, context, given)
+        return _change_login(words[0], spec, pins, context, flags)
     files = _files(spec, context)
     put(f"{_detail(spec, pins, files, _login(spec, context))}\n")
     return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
-def _refuse_stray(words: Sequence[str], given: Mapping[str, Any]) -> None:
+def _refuse_stray(words: Sequence[str], flags: Mapping[str, Any]) -> None:
     """Raise `CommandLineError` for a flag of another action."""
     match words[:1]:
         case ["serve"]:
-            stray = [flag for flag in given if flag in (*_ADD_FLAGS, *_LOGIN_FLAGS)]
+            stray = [flag for flag in flags if flag in (*_ADD_FLAGS, *_LOGIN_FLAGS)]
         case ["login"]:
-            stray = [flag for flag in given if flag not in (*_SHARED_FLAGS, *_LOGIN_FLAGS)]
+            stray = [flag for flag in flags if flag not in (*_SHARED_FLAGS, *_LOGIN_FLAGS)]
         case ["add"]:
-            stray = [flag for flag in given if flag not in (*_SHARED_FLAGS, *_ADD_FLAGS)]
+            stray = [flag for flag in flags if flag not in (*_SHARED_FLAGS, *_ADD_FLAGS)]
         case _:
-            stray = [flag for flag in given if flag not in _SHARED_FLAGS]
+            stray = [flag for flag in flags if flag not in _SHARED_FLAGS]
     if stray:
         raise invalid_arguments((f"--{stray[0].replace('_', '-')}",), _USE)
 
 
-def _add(name: str, words: Sequence[str], given: Mapping[str, Any]) -> int:
+def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
     """Add a server to the user's own configuration. Nothing is started."""
     if not is_server_name(name):
         raise UsageError(f'invalid server name "{single_spaced(name, 40)}": {SERVER_NAME_WORDS}')
-    env = _pairs(given.get("env", ()), "=", "--env NAME=VALUE")
-    headers = _pairs(given.get("header", ()), ":", "--header NAME:VALUE")
+    env = _pairs(flags.get("env", ()), "=", "--env NAME=VALUE")
+    headers = _pairs(flags.get("header", ()), ":", "--header NAME:VALUE")
     is_url = len(words) == 1 and words[0].startswith(("http://", "https://"))
     if is_url and env:
         raise UsageError("--env is for a server with a command; a URL takes --header NAME:VALUE")
-    if not is_url and (headers or "transport" in given):
+    if not is_url and (headers or "transport" in flags):
         raise UsageError("--header and --transport are for a server with a URL")
     values: dict[str, Any] = {"url": words[0]} if is_url else {"command": words[0], "args": list(words[1:])}
-    values |= {"env": env, "headers": headers, "transport": given.get("transport", "")}
+    values |= {"env": env, "headers": headers, "transport": flags.get("transport", "")}
     values = {key: value for key, value in values.items() if value}
     paths = ConfigPaths.from_env(os.environ)
     for key, value in values.items():
-        for inner, one in value.items() if isinstance(value, dict) else (("", value),):
+        for inner, item in value.items() if isinstance(value, dict) else (("", value),):
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
             found = find_key(path)
             assert found is not None
-            checked(found, path, tuple(one) if isinstance(one, list) else one)
+            checked(found, path, tuple(item) if isinstance(item, list) else item)
     change_table(paths.config_file, ("mcp_servers", name), values)
     plain = [inner for inner, value in (*env.items(), *headers.items()) if may_be_secret(inner) and "${" not in value]
     for inner in plain:
@@ -126,8 +126,8 @@ def _add(name: str, words: Sequence[str], given: Mapping[str, Any]) -> int:
 
 def _pairs(typed: Sequence[str], mark: str, form: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for one in typed:
-        name, has_value, value = one.partition(mark)
+    for text in typed:
+        name, has_value, value = text.partition(mark)
         if not (name.strip() and has_value):
             raise UsageError(f'"{single_spaced(name, 40)}" does not have the form {form}')
         found[name.strip()] = value.strip() if mark == ":" else value
@@ -223,7 +223,7 @@ def _login(spec: ServerSpec, context: ServerContext) -> str:
         return ""
 
 
-def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
+def _find_spec(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
     if wanted not in names:
         near = nearest(wanted, names)
@@ -259,7 +259,7 @@ def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> 
     return 0
 
 
-def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerContext, given: Mapping[str, Any]) -> int:
+def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerContext, flags: Mapping[str, Any]) -> int:
     """Sign in or out and return 0; raise `QcodeError`."""
     try:
         config = spec.expanded(context.env)
@@ -276,17 +276,17 @@ def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerCont
     if action == "logout":
         return _sign_out(spec, credentials)
     try:
-        return asyncio.run(_sign_in(spec, config, credentials, given))
+        return asyncio.run(_sign_in(spec, config, credentials, flags))
     except (Left, KeyboardInterrupt):
         return _LEFT
     except ServerError as error:
         raise QcodeError(f"{spec.name}: {error}", ExitCode.NO_CREDENTIAL) from None
 
 
-async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials, given: Mapping[str, Any]) -> int:
-    client_id = given.get("client_id") or config.client_id or ""
-    client = Client(client_id, _client_secret() if client_id else "", given.get("callback_port") or 0)
-    problem = "--no-browser" if given.get("no_browser") else browser_problem(os.environ)
+async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials, flags: Mapping[str, Any]) -> int:
+    client_id = flags.get("client_id") or config.client_id or ""
+    client = Client(client_id, _client_secret() if client_id else "", flags.get("callback_port") or 0)
+    problem = "--no-browser" if flags.get("no_browser") else browser_problem(os.environ)
 
     async def show(address: str) -> None:
         put(f"Sign in to {spec.name} at this address:\n\n  {visible(address)}\n\n")

@@ -72,13 +72,13 @@ def _server(options: Options, root: Path) -> MCPServer:
             raise ToolError(f"folder must be an existing folder in {root}")
         async with turns:
             try:
-                return await _asked(replace(options, cwd=place), prompt, ctx.report_progress)
+                return await _run_prompt(replace(options, cwd=place), prompt, ctx.report_progress)
             except QcodeError as error:
                 raise ToolError(str(error)) from None
 
     @server.tool(description=_CHECK, structured_output=False)
     async def permissions_check(kind: str, value: str) -> CallToolResult:
-        found = next((one for one in TRIED_KINDS if one == kind), None)
+        found = next((known for known in TRIED_KINDS if known == kind), None)
         if found is None:
             raise ToolError(f"kind must be one of {', '.join(TRIED_KINDS)}")
         judge = await asyncio.to_thread(lambda: judge_of(run_context(options, root, is_attended=False)))
@@ -98,7 +98,7 @@ def _folder_in(root: Path, folder: str) -> Path | None:
         return None
 
 
-async def _asked(options: Options, prompt: str, report: Callable[..., Any]) -> CallToolResult:
+async def _run_prompt(options: Options, prompt: str, report: Callable[..., Any]) -> CallToolResult:
     """Run one turn and report each of its steps and calls. Cancelling the task cancels the turn."""
     context = await asyncio.to_thread(run_context, options, Path(options.cwd or "."), is_attended=False)
     done = 0
@@ -137,8 +137,8 @@ def _answer(result: Result[Any]) -> CallToolResult:
     if result.error is not None:
         row["error"] = {"kind": result.error.kind, "message": result.error.message}
     failed = result.outcome is Outcome.ERROR
-    said = result.text if result.text or result.error is None else result.error.message
-    return _result(said or f"(no answer: {result.outcome.value})", row, is_error=failed)
+    text = result.text if result.text or result.error is None else result.error.message
+    return _result(text or f"(no answer: {result.outcome.value})", row, is_error=failed)
 
 
 def _result(text: str, row: dict[str, Any], *, is_error: bool = False) -> CallToolResult:

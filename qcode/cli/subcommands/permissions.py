@@ -38,11 +38,11 @@ _USE = (
 
 def run_permissions(rest: Sequence[str]) -> int:
     """Print the answer and return 0, for every verdict; raise `CommandLineError` or `QcodeError`."""
-    options, words, given = parse_subcommand("permissions", rest, _USE)
-    has_lines = "jsonl" in given
-    if words == ["hook"] and not has_lines and "for" in given:
-        return _hook(options, given["for"], only_prints="print" in given or os.isatty(0))
-    if "for" in given or "print" in given:
+    options, words, flags = parse_subcommand("permissions", rest, _USE)
+    has_lines = "jsonl" in flags
+    if words == ["hook"] and not has_lines and "for" in flags:
+        return _hook(options, flags["for"], only_prints="print" in flags or os.isatty(0))
+    if "for" in flags or "print" in flags:
         raise CommandLineError(f"--for and --print only work with hook, which needs --for; {_USE}")
     if words in ([], ["list"]):
         if has_lines:
@@ -62,14 +62,14 @@ def run_permissions(rest: Sequence[str]) -> int:
     return 0
 
 
-def _check(options: Options, asked: Sequence[str]) -> int:
-    kind = next((one for one in TRIED_KINDS if [one] == list(asked[:1])), None)
-    if kind is None or len(asked) != 2:
-        what = f"unknown kind {asked[0]!r}" if asked and kind is None else "a kind and one value are needed"
-        quoting = "; put a command with spaces in quotes" if len(asked) > 2 else ""
+def _check(options: Options, words: Sequence[str]) -> int:
+    kind = next((known for known in TRIED_KINDS if [known] == list(words[:1])), None)
+    if kind is None or len(words) != 2:
+        what = f"unknown kind {words[0]!r}" if words and kind is None else "a kind and one value are needed"
+        quoting = "; put a command with spaces in quotes" if len(words) > 2 else ""
         raise CommandLineError(f"{what}{quoting}; {_USE}")
     judge = judge_of(_context(options))
-    verdict = judge(kind, _as_text(asked[1]))
+    verdict = judge(kind, _as_text(words[1]))
     put(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
     if kind == "write" and verdict.is_allowed and not judge.has_mode:
         put("this applies in every mode; default mode still asks before each change\n")
@@ -174,12 +174,12 @@ class PermissionCheck:
 
 def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
     try:
-        asked = json.loads(line)
+        question = json.loads(line)
     except (ValueError, RecursionError):
         return {"error": "the line is not valid JSON"}
-    if not isinstance(asked, dict):
+    if not isinstance(question, dict):
         return {"error": 'the line is not an object such as {"kind": "shell", "value": "ls"}'}
-    kind, value = asked.get("kind"), asked.get("value")
+    kind, value = question.get("kind"), question.get("value")
     if kind not in TRIED_KINDS:
         return {"error": f"kind must be one of {', '.join(TRIED_KINDS)}"}
     if not isinstance(value, str):
@@ -188,6 +188,6 @@ def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
     return {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
 
 
-def _as_text(given: str) -> str:
+def _as_text(text: str) -> str:
     """Return a word of the command line as text; invalid UTF-8 becomes U+FFFD."""
-    return os.fsencode(given).decode("utf-8", "replace")
+    return os.fsencode(text).decode("utf-8", "replace")

@@ -32,24 +32,24 @@ _USE = "use: qcode replay FILE [--diff] [--timed]"
 
 def run_replay(rest: Sequence[str]) -> int:
     """Return the exit code of the last turn; with `--diff` 0 if nothing departs, otherwise 1."""
-    options, words, given = parse_subcommand("replay", rest, _USE)
+    options, words, flags = parse_subcommand("replay", rest, _USE)
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
     path = Path(words[0]).expanduser().absolute()
     recorded = Recorded.read(path)
-    provider = "replay-timed" if "timed" in given else "replay"
+    provider = "replay-timed" if "timed" in flags else "replay"
     options = replace(options, model=f"{provider}/{path}", no_session=True)
     context = run_context(options, working_folder(options.cwd), is_attended=False)
-    return asyncio.run(_played(Agent.begin(context), recorded, shows_departures="diff" in given))
+    return asyncio.run(_play(Agent.begin(context), recorded, shows_departures="diff" in flags))
 
 
-async def _played(agent: Agent, recorded: Recorded, *, shows_departures: bool) -> int:
+async def _play(agent: Agent, recorded: Recorded, *, shows_departures: bool) -> int:
     assert isinstance(agent.selection.provider, ReplayProvider)
     code = ExitCode.OK
     try:
         await agent.toolbox.wait_for_servers()
         for prompt in recorded.prompts:
-            ended = await _turn(agent, prompt, _attached(recorded, prompt))
+            ended = await _turn(agent, prompt, _attached_blocks(recorded, prompt))
             code = exit_code(ended)
             if not shows_departures:
                 put(f"{clean(ended.text).rstrip()}\n")
@@ -59,9 +59,9 @@ async def _played(agent: Agent, recorded: Recorded, *, shows_departures: bool) -
         await agent.close()
     if not shows_departures:
         return code
-    played = agent.selection.provider.requests
-    lines = departures(recorded, played, agent.redact)
-    put("".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(played)} requests"]))
+    playback = agent.selection.provider
+    lines = departures(recorded, playback, agent.redact)
+    put("".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(playback.requests)} requests"]))
     return ExitCode.FAILED if lines else ExitCode.OK
 
 
@@ -76,7 +76,7 @@ async def _turn(agent: Agent, prompt: str, attached: tuple[Block, ...]) -> TurnE
     raise AssertionError("a turn ends with TurnEnded")
 
 
-def _attached(recorded: Recorded, prompt: str) -> tuple[Block, ...]:
+def _attached_blocks(recorded: Recorded, prompt: str) -> tuple[Block, ...]:
     """Return the blocks that were sent with a prompt before its text."""
     for reply in recorded.replies:
         for message in cast("list[JsonObject]", reply.request["messages"]):

@@ -31,7 +31,7 @@ _STATS = f"use: qcode stats [--all] {FOLDER_FLAGS}"
 _THEMES = "use: qcode themes [--json]"
 
 
-def _out(*lines: str) -> int:
+def _print(*lines: str) -> int:
     put("".join(f"{line}\n" for line in lines))
     return 0
 
@@ -46,30 +46,30 @@ def _end(problem: ConfigError | None, *, is_said: bool = True) -> int:
 
 
 def run_doctor(rest: Sequence[str]) -> int:
-    options, words, given = parse_subcommand("doctor", rest, _DOCTOR)
+    options, words, flags = parse_subcommand("doctor", rest, _DOCTOR)
     if words:
         raise invalid_arguments(words, _DOCTOR)
     from qcode.agent.doctor import report, report_json, report_lines
 
     context, problem = folder_context(options)
     found = report(context, problem=problem)
-    _out(json.dumps(report_json(found))) if "json" in given else _out(*map(clean, report_lines(found)))
+    _print(json.dumps(report_json(found))) if "json" in flags else _print(*map(clean, report_lines(found)))
     return _end(problem)
 
 
 def run_models(rest: Sequence[str]) -> int:
-    options, words, given = parse_subcommand("models", rest, _MODELS)
+    options, words, flags = parse_subcommand("models", rest, _MODELS)
     context, problem = folder_context(options)
     limits = LimitStore(context.paths.state_dir)
     match words:
         case ["forget"]:
-            return _out(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
+            return _print(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
         case [] | [_]:
             wanted = words[0] if words else ""
             service = ModelsService(context)
             rows = [row for row in _models(service.providers(with_unready=True)) if wanted in row[0]]
-            shown = rows if wanted or "all" in given else [row for row in rows if row[2]]
-            if "json" in given:
+            shown = rows if wanted or "all" in flags else [row for row in rows if row[2]]
+            if "json" in flags:
                 put(json.dumps([_model_json(*row) for row in shown]) + "\n")
                 return _end(problem, is_said=False)
             _print_models(shown, len(rows) - len(shown), wanted, learned_lines(limits, wanted))
@@ -80,7 +80,7 @@ def run_models(rest: Sequence[str]) -> int:
 
 def _models(providers: Sequence[OfferedProvider]) -> Iterator[tuple[str, ModelFacts, str]]:
     """Yield each model as `provider/model` with its facts and its credential, usable ones first."""
-    for provider in sorted(providers, key=lambda one: not one.is_ready):
+    for provider in sorted(providers, key=lambda offered_provider: not offered_provider.is_ready):
         for model in provider.models:
             yield f"{provider.name}/{model.name}", model.facts, (provider.state or "ready") if provider.is_ready else ""
 
@@ -99,7 +99,7 @@ def _print_models(
     header = ("model", "key", "context", "output", "$/M in", "$/M out")
     lines = columns([header, *table], text_columns=2) if table else []
     more = [f"{count_text(hidden, 'more model')} without a key: qcode models --all"] if hidden else []
-    _out(*lines, *learned, *more, f"source: {catalog_source()}")
+    _print(*lines, *learned, *more, f"source: {catalog_source()}")
 
 
 def _tokens(count: int | None) -> str:
@@ -124,7 +124,7 @@ def _model_json(name: str, facts: ModelFacts, state: str) -> Json:
 
 def run_stats(rest: Sequence[str]) -> int:
     """Print the totals of this folder's sessions, or of all sessions."""
-    options, words, given = parse_subcommand("stats", rest, _STATS)
+    options, words, flags = parse_subcommand("stats", rest, _STATS)
     if words:
         raise invalid_arguments(words, _STATS)
     from qcode.agent.models.client import facts_of
@@ -139,13 +139,13 @@ def run_stats(rest: Sequence[str]) -> int:
 
     stats = Stats(price_of)
     own = SessionStore(context.paths.state_dir, context.root).folder
-    stats.read(sorted(own.parent.glob("*/*.jsonl") if "all" in given else own.glob("*.jsonl")))
-    _out(json.dumps(stats.as_json())) if "json" in given else _out(*map(clean, stats.lines()))
+    stats.read(sorted(own.parent.glob("*/*.jsonl") if "all" in flags else own.glob("*.jsonl")))
+    _print(json.dumps(stats.as_json())) if "json" in flags else _print(*map(clean, stats.lines()))
     return _end(problem, is_said=False)
 
 
 def run_themes(rest: Sequence[str]) -> int:
-    _, words, given = parse_subcommand("themes", rest, _THEMES)
+    _, words, flags = parse_subcommand("themes", rest, _THEMES)
     if words:
         raise invalid_arguments(words, _THEMES)
     from qcode.tui.theme import load_themes
@@ -153,4 +153,4 @@ def run_themes(rest: Sequence[str]) -> int:
     themes, problems = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
     for problem in problems:
         say(problem)
-    return _out(json.dumps(sorted(themes))) if "json" in given else _out(*sorted(themes))
+    return _print(json.dumps(sorted(themes))) if "json" in flags else _print(*sorted(themes))

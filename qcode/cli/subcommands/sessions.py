@@ -46,22 +46,22 @@ _FLAGS = {
 def run_sessions(rest: Sequence[str]) -> int:
     """Run `qcode sessions` and return the exit code; raise `CommandLineError` or `QcodeError`."""
     action = next((word for word in rest if word in _USE), "list")
-    options, words, given = parse_subcommand("sessions", rest, _USE[action])
+    options, words, flags = parse_subcommand("sessions", rest, _USE[action])
     context, problem = folder_context(options)
     if problem is not None:
         say(str(problem))
     state_dir, root, settings = context.paths.state_dir, context.root, context.settings
     store = SessionStore(state_dir, root)
     match words or ["list"]:
-        case ["list", *wanted] if given.keys() <= _FLAGS["list"]:
-            code = _list(store, " ".join(wanted), settings.sessions.retention_days, is_json="json" in given)
-        case ["export", wanted] if given.keys() <= _FLAGS["export"]:
-            code = _export(store, wanted, given, settings)
-        case ["import", *places] if given.keys() <= _FLAGS["import"]:
-            code = _import(state_dir, root, [Path(place) for place in places], given)
-        case ["show", wanted] if given.keys() <= _OF_A_FOLDER:
+        case ["list", *wanted] if flags.keys() <= _FLAGS["list"]:
+            code = _list(store, " ".join(wanted), settings.sessions.retention_days, is_json="json" in flags)
+        case ["export", wanted] if flags.keys() <= _FLAGS["export"]:
+            code = _export(store, wanted, flags, settings)
+        case ["import", *places] if flags.keys() <= _FLAGS["import"]:
+            code = _import(state_dir, root, [Path(place) for place in places], flags)
+        case ["show", wanted] if flags.keys() <= _OF_A_FOLDER:
             code = _show(store, wanted)
-        case ["delete", wanted] if given.keys() <= _OF_A_FOLDER:
+        case ["delete", wanted] if flags.keys() <= _OF_A_FOLDER:
             put(f"deleted {store.delete(wanted)}\n")
             code = ExitCode.OK
         case _:
@@ -72,10 +72,10 @@ def run_sessions(rest: Sequence[str]) -> int:
 def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool) -> int:
     """Print all sessions, or those that contain all words."""
     wanted = store.search(words) if words else None
-    found = [one for one in store.summaries() if wanted is None or one.session_id in wanted]
-    expiries = [one.updated + timedelta(days=retention_days) if retention_days else None for one in found]
+    found = [summary for summary in store.summaries() if wanted is None or summary.session_id in wanted]
+    expiries = [summary.updated + timedelta(days=retention_days) if retention_days else None for summary in found]
     if is_json:
-        rows = [_as_json(one, expiry) for one, expiry in zip(found, expiries, strict=True)]
+        rows = [_as_json(summary, expiry) for summary, expiry in zip(found, expiries, strict=True)]
         put(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
     elif not found:
         none = (
@@ -86,28 +86,28 @@ def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool
         put(f"{none}\n")
     else:
         now = datetime.now(UTC)
-        put(_table([_row(one, expiry, now) for one, expiry in zip(found, expiries, strict=True)]))
+        put(_table([_row(summary, expiry, now) for summary, expiry in zip(found, expiries, strict=True)]))
     return 0
 
 
-def _as_json(one: SessionSummary, expiry: datetime | None) -> JsonObject:
+def _as_json(summary: SessionSummary, expiry: datetime | None) -> JsonObject:
     return {
-        "session_id": one.session_id,
-        "title": one.title,
-        "model": one.model,
-        "created": one.created,
-        "updated": one.updated.isoformat(timespec="seconds"),
-        "messages": one.messages,
-        "size_bytes": one.size,
+        "session_id": summary.session_id,
+        "title": summary.title,
+        "model": summary.model,
+        "created": summary.created,
+        "updated": summary.updated.isoformat(timespec="seconds"),
+        "messages": summary.messages,
+        "size_bytes": summary.size,
         "expires": expiry.isoformat(timespec="seconds") if expiry else None,
     }
 
 
-def _row(one: SessionSummary, expiry: datetime | None, now: datetime) -> tuple[str, ...]:
-    updated = f"{one.updated.astimezone():%Y-%m-%d %H:%M}"
-    size = (count_text(one.messages, "message"), bytes_text(one.size))
+def _row(summary: SessionSummary, expiry: datetime | None, now: datetime) -> tuple[str, ...]:
+    updated = f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
+    size = (count_text(summary.messages, "message"), bytes_text(summary.size))
     kept = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
-    return (one.session_id, updated, *size, *kept, single_spaced(one.title))
+    return (summary.session_id, updated, *size, *kept, single_spaced(summary.title))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -130,21 +130,21 @@ def _shown(text: str) -> str:
     return clean(text) if os.isatty(1) else text
 
 
-def _export(store: SessionStore, wanted: str, given: Mapping[str, Any], settings: Settings) -> int:
+def _export(store: SessionStore, wanted: str, flags: Mapping[str, Any], settings: Settings) -> int:
     """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
     from qcode.agent.models.client import price_of
     from qcode.agent.sessions.export import About, ExportRequest, exported, form_of, save_export
     from qcode.agent.sessions.turns import session_turns
 
-    path: Path | None = given.get("output")
-    form = given.get("format") or form_of(str(path or ""))
+    path: Path | None = flags.get("output")
+    form = flags.get("format") or form_of(str(path or ""))
     loaded = store.load(wanted)
     for notice in loaded.notices:
         say(notice)
     title = loaded.title or first_words(entry.message for entry in loaded.all_entries())
     redact = Redactor(named_secrets(os.environ)).redact
     turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
-    request = ExportRequest(form, turns=given.get("turns", ""), has_tools="no_tools" not in given)
+    request = ExportRequest(form, turns=flags.get("turns", ""), has_tools="no_tools" not in flags)
     try:
         text = exported(turns, About(loaded.session_id, redact(title), loaded.model), request)
         if path is None:
@@ -156,13 +156,13 @@ def _export(store: SessionStore, wanted: str, given: Mapping[str, Any], settings
     return 0
 
 
-def _import(state_dir: Path, root: Path, places: Sequence[Path], given: Mapping[str, Any]) -> int:
+def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[str, Any]) -> int:
     """Import sessions of other programs: those in `places`, by default those found on this machine."""
     from qcode.agent.imports.sources import find, sessions_in
 
-    is_everywhere, is_json = "all" in given, "json" in given
+    is_everywhere, is_json = "all" in flags, "json" in flags
     if places:
-        found = [one for place in places for one in sessions_in(place)]
+        found = [session for place in places for session in sessions_in(place)]
     else:
         found = find(os.environ, None if is_everywhere else root)
     if not found:
@@ -171,42 +171,45 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], given: Mapping[
         say(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{where}")
         put("[]\n" if is_json else "")
         return 0
-    is_chosen = "yes" in given or (bool(places) and not any(place.is_dir() for place in places))
-    chosen = found if is_chosen else _chosen(found, is_json=is_json)
+    is_chosen = "yes" in flags or (bool(places) and not any(place.is_dir() for place in places))
+    chosen = found if is_chosen else _choose_sessions(found, is_json=is_json)
     # The oldest first, so that `-c` continues the newest.
-    done = [_imported(state_dir, root, one, is_everywhere=is_everywhere, is_json=is_json) for one in reversed(chosen)]
+    done = [
+        _imported(state_dir, root, session, is_everywhere=is_everywhere, is_json=is_json)
+        for session in reversed(chosen)
+    ]
     if is_json and chosen:
         put(json.dumps([row for row, _ in done], ensure_ascii=False, indent=2) + "\n")
     return max((code for _, code in done), default=0)
 
 
-def _chosen(found: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
+def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
     """List what was found and ask which to import; without a terminal only list it."""
     from qcode.agent.imports.sources import PROGRAMS
 
     if is_json:
         rows: list[JsonObject] = [
             {
-                "path": str(one.path),
-                "program": one.head.program,
-                "cwd": one.head.cwd,
-                "title": _title(one.head),
-                "updated": datetime.fromtimestamp(one.written, UTC).isoformat(timespec="seconds"),
-                "size_bytes": one.size,
+                "path": str(session.path),
+                "program": session.head.program,
+                "cwd": session.head.cwd,
+                "title": _title(session.head),
+                "updated": datetime.fromtimestamp(session.written, UTC).isoformat(timespec="seconds"),
+                "size_bytes": session.size,
             }
-            for one in found
+            for session in found
         ]
         put(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
         return []
     rows_shown = [
         (
             str(number),
-            PROGRAMS[one.head.program],
-            f"{datetime.fromtimestamp(one.written, UTC).astimezone():%Y-%m-%d %H:%M}",
-            bytes_text(one.size),
-            single_spaced(_title(one.head)) or str(one.path),
+            PROGRAMS[session.head.program],
+            f"{datetime.fromtimestamp(session.written, UTC).astimezone():%Y-%m-%d %H:%M}",
+            bytes_text(session.size),
+            single_spaced(_title(session.head)) or str(session.path),
         )
-        for number, one in enumerate(found, start=1)
+        for number, session in enumerate(found, start=1)
     ]
     put(_table(rows_shown))
     if not (os.isatty(0) and os.isatty(1)):
@@ -270,7 +273,7 @@ def _imported(
 def _report(foreign: ForeignSession, done: Imported, where: str) -> str:
     """Return lines about what was imported, and what was left out of it."""
     title = single_spaced(_title(foreign))
-    said = {
+    facts = {
         "imported": f"{done.session_id}  imported {count_text(done.added, 'message')}{where}  {title}",
         "updated": f"{done.session_id}  added {count_text(done.added, 'new message')}{where}  {title}",
         "unchanged": f"{done.session_id}  already imported{where}  {title}",
@@ -279,8 +282,8 @@ def _report(foreign: ForeignSession, done: Imported, where: str) -> str:
     }[done.status]
     left_out = [f"{single_spaced(name)} ({count:,})" for name, count in sorted(foreign.left_out.items()) if count]
     is_written = done.status in ("imported", "updated")
-    return f"{said}\n  left out: {', '.join(left_out)}\n" if is_written and left_out else f"{said}\n"
+    return f"{facts}\n  left out: {', '.join(left_out)}\n" if is_written and left_out else f"{facts}\n"
 
 
 def _title(foreign: ForeignSession) -> str:
-    return foreign.title or first_words(one.message for one in foreign.messages if one.is_own)
+    return foreign.title or first_words(message.message for message in foreign.messages if message.is_own)

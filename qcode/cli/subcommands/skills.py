@@ -49,7 +49,7 @@ def _show(options: Options, name: str) -> int:
     from qcode.agent.skills.listing import detail_text
 
     skills = Skills(run_context(options, working_folder(options.cwd), is_attended=False))
-    skill = next((one for one in skills.found.skills if one.handle.lower() == name.lower()), None)
+    skill = next((candidate for candidate in skills.found.skills if candidate.handle.lower() == name.lower()), None)
     try:
         put(f"{detail_text(skills, skill or skills.find(name))}\n")
     except Refused as refused:
@@ -57,22 +57,24 @@ def _show(options: Options, name: str) -> int:
     return ExitCode.OK
 
 
-def _check(folder: Path, given: Sequence[str]) -> int:
+def _check(folder: Path, operands: Sequence[str]) -> int:
     """Check the skill in a folder, or all skills below it; return 1 if one breaks a rule."""
     from qcode.agent.skills.discovery import SkillFolder, skill_files
     from qcode.agent.skills.skill import skill_file
     from qcode.agent.skills.strict import check_folder
 
-    wanted = folder / given[0] if given else folder
+    wanted = folder / operands[0] if operands else folder
     if wanted.is_file() and wanted.name.lower() == "skill.md":
         wanted = wanted.parent
     folders = [wanted]
     if wanted.is_dir() and skill_file(wanted) is None:
         folders = [file.parent for file in skill_files(SkillFolder(wanted, str(wanted)))] or [wanted]
     is_valid = True
-    for one in folders:
-        problems = check_folder(one)
+    for path in folders:
+        problems = check_folder(path)
         is_valid = is_valid and not problems
-        put(f"{'Validation failed for' if problems else 'Valid skill:'} {visible(str(one))}{':' if problems else ''}\n")
+        put(
+            f"{'Validation failed for' if problems else 'Valid skill:'} {visible(str(path))}{':' if problems else ''}\n"
+        )
         put("".join(f"  - {visible(problem)}\n" for problem in problems))
     return ExitCode.OK if is_valid else ExitCode.FAILED

@@ -73,7 +73,7 @@ def kept_items(paths: ConfigPaths) -> list[KeptItem]:
 
 def run_uninstall(rest: Sequence[str]) -> int:
     """List what is kept, remove it if the user confirms, and print how to remove the program."""
-    _, words, given = parse_subcommand("uninstall", rest, _USE)
+    _, words, flags = parse_subcommand("uninstall", rest, _USE)
     if words:
         raise invalid_arguments(words, _USE)
     paths = ConfigPaths.from_env(os.environ)
@@ -84,7 +84,7 @@ def run_uninstall(rest: Sequence[str]) -> int:
     put("".join(f"{visible(line)}\n" for line in _listing(paths, items, names)))
     if not items:
         return 0
-    if "yes" not in given:
+    if "yes" not in flags:
         if not (os.isatty(0) and os.isatty(1)):
             put("Nothing was removed; qcode uninstall --yes removes the files and keys.\n")
             return 0

@@ -78,14 +78,14 @@ def installation(prefix: str | None = None) -> Installation:
 
 def run_update(rest: Sequence[str]) -> int:
     """Print how to update; with `--check` ask the package index first. Raise `QcodeError` if it cannot be reached."""
-    _, words, given = parse_subcommand("update", rest, _USE)
+    _, words, flags = parse_subcommand("update", rest, _USE)
     if words:
         raise invalid_arguments(words, _USE)
     found = installation()
     where = f"installed from {found.clone}" if found.clone is not None else f"installed with {found.installer}"
     lines = [f"qcode {__version__}, {where}"]
-    newest = newest_release(os.environ) if "check" in given else None
-    if "check" not in given:
+    newest = newest_release(os.environ) if "check" in flags else None
+    if "check" not in flags:
         lines.append("The network was not used; qcode update --check asks the package index for a newer version.")
     elif newest is None:
         lines.append(f"No version of {DISTRIBUTION} is published yet.")

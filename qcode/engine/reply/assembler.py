@@ -127,7 +127,7 @@ class Assembler:
                     self._draft(event.block, "reasoning").opaque = event.opaque
                 return self._by_block.get(event.block)
             case UsageReported():
-                self.usage = _newer(self.usage, event.usage)
+                self.usage = _merge_usage(self.usage, event.usage)
             case ReplyStarted():
                 self.model, self.response_id = event.model, event.response_id
             case ReplyEnded():
@@ -235,7 +235,7 @@ def _is_cut_word(rest: str) -> bool:
     return any(word.startswith(rest) for word in ("true", "false", "null"))
 
 
-def _newer(old: Usage, new: Usage) -> Usage:
+def _merge_usage(old: Usage, new: Usage) -> Usage:
     """Merge two usage reports field by field; a later report replaces an earlier one, because both are cumulative."""
     return Usage(
         old.input if new.input is None else new.input,

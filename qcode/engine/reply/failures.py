@@ -239,7 +239,7 @@ def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
         return end_without_room(state, request)
     state.breaks += 1
     state.parts += 1
-    return [_told_again(state, fitted), *state.send_continuation(fitted, "retries", is_broken=True)]
+    return [_retry_notice(state, fitted), *state.send_continuation(fitted, "retries", is_broken=True)]
 
 
 def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
@@ -250,14 +250,14 @@ def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
     effects: list[Effect] = []
     if attempt.has_shown_anything:
         if state.base:
-            effects.append(_told_again(state, cap))
+            effects.append(_retry_notice(state, cap))
         else:
             state.resends += 1
             effects.append(state.start_over("transport", state.resends, cap))
     return effects + state.send_again(attempt, cap)
 
 
-def _told_again(state: ReplyState, cap: int) -> Effect:
+def _retry_notice(state: ReplyState, cap: int) -> Effect:
     state.resends += 1
     return Emit(Retry(is_continuation=True, reason="transport", attempt=state.resends, max_tokens=cap))
 
@@ -354,8 +354,8 @@ def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
     if cap is None:
         return end_without_room(state, request)
     state.parts += 1
-    told = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
-    return [told, *state.send_continuation(cap, "retries", is_broken=False)]
+    retry = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
+    return [retry, *state.send_continuation(cap, "retries", is_broken=False)]
 
 
 def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:

@@ -89,7 +89,7 @@ class RepetitionDetector:
             self._follow_fence(line)
             start = self._lines.add(line, self._lines_end)
             if start is not None:
-                is_cycling = is_cycling or self._lines_end - start >= self._needed(start, MIN_CYCLE_CHARS)
+                is_cycling = is_cycling or self._lines_end - start >= self._needed_length(start, MIN_CYCLE_CHARS)
         return is_cycling
 
     def _follow_fence(self, line: str) -> None:
@@ -106,12 +106,12 @@ class RepetitionDetector:
         if self._seen < MIN_PERIODIC_CHARS or found == -1:
             return False
         period = len(newest) - MAX_PERIOD - found
-        needed = self._needed(self._seen - MIN_PERIODIC_CHARS, MIN_PERIODIC_CHARS)
+        needed = self._needed_length(self._seen - MIN_PERIODIC_CHARS, MIN_PERIODIC_CHARS)
         if self._seen < needed or not _has_period(self._last(MIN_PERIODIC_CHARS), period):
             return False
         return needed == MIN_PERIODIC_CHARS or _has_period(self._last(needed), period)
 
-    def _needed(self, start: int, outside: int) -> int:
+    def _needed_length(self, start: int, outside: int) -> int:
         """Return how long a repetition that began at `start` must be to count."""
         is_inside = self._is_arguments or self._fence is not None or start < self._inside_until
         return MIN_CHARS_INSIDE if is_inside else outside

@@ -130,7 +130,7 @@ class Reply:
         if not isinstance(phase, Reopened):
             return effects
         decision = decide(phase.shape, self._budget(phase.attempt, phase.shape))
-        return effects + self._carry_out(decision, phase.attempt, phase.shape)
+        return effects + self._perform(decision, phase.attempt, phase.shape)
 
     def handle_wait_elapsed(self, seconds: float = 0.0) -> list[Effect]:
         """Continue after a wait that took `seconds`."""
@@ -206,7 +206,7 @@ class Reply:
         effects += self._note_silent_cap(attempt, shape)
         if state.superseded is not None:
             shape = self._compare_with_superseded(attempt, shape, effects)
-        return effects + self._carry_out(decide(shape, self._budget(attempt, shape)), attempt, shape)
+        return effects + self._perform(decide(shape, self._budget(attempt, shape)), attempt, shape)
 
     def _stop_repeating(self, attempt: Attempt) -> list[Effect]:
         """Stop an attempt in which the model repeats itself; the reply ends and keeps its text."""
@@ -298,7 +298,7 @@ class Reply:
             return attempt.request
         return requests.continuing_request(state.plan, state.model, base, state.caps.continuation, is_broken=False)
 
-    def _carry_out(self, decision: Decision, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+    def _perform(self, decision: Decision, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         state = self._state
         match decision:
             case Escalate():

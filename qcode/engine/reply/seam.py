@@ -20,7 +20,7 @@ RESTART_MARK = "\n\n[…]\n\n"
 """Marks the place at which a continuation restarted the reply and then differed from it."""
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)*")
-_OWN_TO_LEAD_IN, _OWN_TO_HEADING = 2, 1
+_LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1
 """Line breaks after an opening that belong to it; further ones are part of the text."""
 
 
@@ -91,7 +91,7 @@ class Seam:
             return ""
         rest = self._without_opening(held)
         if len(rest) < len(held):
-            self._hold(rest)
+            self._restart_with(rest)
             return self._settle(rest, is_last=is_last)
         cleaned = self._without_replay(rest)
         if cleaned != rest:
@@ -112,16 +112,16 @@ class Seam:
         ends = [index + 1 for index, char in enumerate(blank) if char == "\n"]
         self._blank = blank[ends[owned - 1] :] if owned and len(ends) > owned else blank if not owned else ""
         # A heading or a header row includes its line break.
-        self._breaks = blank if ends else "" if owned == _OWN_TO_LEAD_IN else "\n"
+        self._breaks = blank if ends else "" if owned == _LEAD_IN_BREAKS else "\n"
         if self._is_json:
             self._blank = ""
-        is_indented = self._is_indented or (owned == _OWN_TO_LEAD_IN and not blank)
+        is_indented = self._is_indented or (owned == _LEAD_IN_BREAKS and not blank)
         rest = held[len(blank) :].lstrip(" \t") if is_indented else held[len(blank) :]
         self._owned_breaks = None
-        self._hold(rest)
+        self._restart_with(rest)
         return rest
 
-    def _hold(self, rest: str) -> None:
+    def _restart_with(self, rest: str) -> None:
         """Restart with the text after a removed opening."""
         self._held, self._is_held_blank = [rest], not rest.strip()
         self._restarted = _common(self._before, rest)
@@ -138,11 +138,11 @@ class Seam:
         if stripped != held and len(stripped) < len(self._tail) and stripped in self._tail:
             return True
         if self._fence is not None:
-            return fences.may_become_fence(held) or self._replays_behind_bare_fence(held, is_whole=True)
+            return fences.may_become_fence(held) or self._replays_after_bare_fence(held, is_whole=True)
         start = _without_indents(stripped)
         return any(header.startswith(start) for header in self._headers)
 
-    def _replays_behind_bare_fence(self, held: str, *, is_whole: bool) -> bool:
+    def _replays_after_bare_fence(self, held: str, *, is_whole: bool) -> bool:
         """Return whether a bare fence is followed by a replay: then it reopens the code block and does not close it.
 
         `is_whole`: the replay may still be incomplete, because more text can follow.
@@ -161,11 +161,11 @@ class Seam:
             self._may_lead_in = False
             length = lead_in(held)
             if length:
-                self._owned_breaks = _OWN_TO_LEAD_IN
+                self._owned_breaks = _LEAD_IN_BREAKS
                 return held[length:]
         if self._fence is not None:
             length = fences.reopened_fence(held, self._fence, is_inside_line=self._is_inside_line)
-            if not length and self._replays_behind_bare_fence(held, is_whole=False):
+            if not length and self._replays_after_bare_fence(held, is_whole=False):
                 length = fences.bare_fence(held, self._fence)
             if length:
                 self._fence = None
@@ -176,7 +176,7 @@ class Seam:
             length = _header_length(header, text)
             if length and not self._restarts_beyond(header, text):
                 self._headers = ()
-                self._owned_breaks = 0 if header.startswith("|") else _OWN_TO_HEADING
+                self._owned_breaks = 0 if header.startswith("|") else _HEADING_BREAKS
                 self._is_indented = text[:1] in " \t"
                 return text[length:]
         return held
@@ -233,7 +233,7 @@ MIN_STRUCTURAL_BYTES = 4
 CLEAR_CHARS = 20
 
 _STRUCTURAL = frozenset("#|`\n")
-_RULED = frozenset("|-:=_+*. \t")
+_RULE_CHARS = frozenset("|-:=_+*. \t")
 """Rules and the second row of a table consist only of these characters, and they repeat by nature."""
 # Possessive quantifiers: otherwise three groups of blanks in a row are matched in n³ ways.
 _LIST_OPENER = re.compile(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
@@ -300,7 +300,7 @@ def _is_replay(before: str, overlap: str) -> bool:
         return False
     start = len(before) - len(overlap)
     is_line_start = start == 0 or before[start - 1] == "\n"
-    if _RULED.issuperset(overlap):
+    if _RULE_CHARS.issuperset(overlap):
         return False
     is_whole_line = "\n" in overlap and (is_line_start or "\n" in overlap[:-1])
     if is_whole_line or len(overlap) >= CLEAR_CHARS:
@@ -398,7 +398,7 @@ _ENGLISH = (
     rf"(?:{_SELF}|here(?:'s|’s| is) (?:the|my) ){_VERB}\b[^\n:.]{{0,60}}?{_STOPPED}(?: (?:off|here|now|above|before))?"
 )
 # "Continuing from where I stopped" in other languages.
-_OTHERS = (
+_OTHER_LANGUAGES = (
     r"(?:ich )?(?:fahre|mache|setze|schreibe|es geht|weiter)\b[^\n:.]{0,40}\b(?:wo|dort|da|an der stelle)\b"
     r"[^\n:.]{0,50}(?:aufgehört|stehen ?geblieben|abgebrochen|unterbrochen|geendet)"
     r"(?: (?:habe|hatte|bin|wurde|haben|hat))?",
@@ -418,7 +418,7 @@ _END = r"[)\]]?[ \t]*(?:\.\.\.|[:.…:。—])[)\]]?[*_]*"
 _WRAPPED = r"[*_(\[]*"
 # Texts: the first continuation compiles them, which would take 7 ms of every start.
 _OPENING = rf"(?i){_POLITE}"
-_PLAIN = rf"(?i){_WRAPPED}{_POLITE}(?:{_ENGLISH}|{'|'.join(_OTHERS)}){_END}"
+_PLAIN = rf"(?i){_WRAPPED}{_POLITE}(?:{_ENGLISH}|{'|'.join(_OTHER_LANGUAGES)}){_END}"
 _BARE = (
     r"(?:continuing|continued|cont(?:'|’)?d|continuation|resuming|picking up|carrying on"
     r"|fortsetzung|suite|continuación|continuação|continuazione|продолжение|继续|续|接上文|続き|계속)"

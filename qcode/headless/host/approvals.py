@@ -130,15 +130,15 @@ class HostApprovals:
                 reason = answer.get("message")
                 return Deny(reason if isinstance(reason, str) and reason.strip() else "The user declined.")
             case {"behavior": "allow"}:
-                return self._allowed(approval, answer)
+                return self._allow(approval, answer)
             case _:
                 return Deny("the host's answer was not valid")
 
-    def _allowed(self, approval: CallApproval, answer: JsonObject) -> Decision:
+    def _allow(self, approval: CallApproval, answer: JsonObject) -> Decision:
         updates = answer.get("updatedPermissions")
-        wanted = [one for one in updates if isinstance(one, dict)] if isinstance(updates, list) else []
-        given = answer.get("updatedInput")
-        values = given if isinstance(given, dict) else None
+        wanted = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
+        value = answer.get("updatedInput")
+        values = value if isinstance(value, dict) else None
         match approval:
             case Question():
                 return _answer(approval, values or {})
@@ -149,14 +149,14 @@ class HostApprovals:
                 return Allow()
             case ToolApproval():
                 allow = Allow(self._scope(approval, wanted))
-                revised = self._revised(approval.call, values) if values is not None else None
+                revised = self._revision(approval.call, values) if values is not None else None
                 if isinstance(revised, Revise):
                     self._changed[approval.id] = allow
                 return revised or allow
             case ImpossibleCall():
                 return Deny()
 
-    def _revised(self, call: ToolCall, values: JsonObject) -> Decision | None:
+    def _revision(self, call: ToolCall, values: JsonObject) -> Decision | None:
         """Return the edit that the host made, a denial if it cannot be translated, None if nothing changed."""
         names = self._names()
         if values == names.input_of(call):
@@ -297,10 +297,10 @@ def _rule_text(rule: Json) -> str:
 def _answer(question: Question, values: JsonObject) -> Answer:
     """Return the answer among those of the host: the one to this question, or the only one."""
     answers = values.get("answers")
-    given = answers if isinstance(answers, dict) else {}
-    asked = question.call.arguments
-    chosen = next((text for key, text in given.items() if key and key in asked), None)
-    chosen = chosen if chosen is not None else next(iter(given.values()), None)
+    typed = answers if isinstance(answers, dict) else {}
+    arguments = question.call.arguments
+    chosen = next((text for key, text in typed.items() if key and key in arguments), None)
+    chosen = chosen if chosen is not None else next(iter(typed.values()), None)
     if isinstance(chosen, list):
-        chosen = ", ".join(str(one) for one in chosen)
+        chosen = ", ".join(str(item) for item in chosen)
     return Answer(chosen if isinstance(chosen, str) and chosen.strip() else _SKIPPED)

@@ -116,15 +116,15 @@ class Handshake:
         return f"fields of the initialize request without effect here: {shown_line(', '.join(self.ignored), 300)}"
 
 
-def _without_own(given: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
+def _without_own(configs: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
     """Return the values of `--mcp-config` without the servers inside the host, and the names of those."""
     kept: list[PathText] = []
     names: list[str] = []
-    for one in given:
-        values = parse_object(str(one)) if str(one).startswith("{") else None
+    for path in configs:
+        values = parse_object(str(path)) if str(path).startswith("{") else None
         servers = values.get("mcpServers") if values is not None else None
         if not isinstance(servers, dict):
-            kept.append(one)
+            kept.append(path)
             continue
         own = [name for name, config in servers.items() if isinstance(config, dict) and config.get("type") == "sdk"]
         names += own
@@ -146,10 +146,10 @@ def _texts(request: JsonObject, name: str, ignored: list[str]) -> tuple[str, ...
     if value is None:
         return None
     values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
         ignored.append(name)
         return None
-    return tuple(one for one in values if isinstance(one, str))
+    return tuple(text for text in values if isinstance(text, str))
 
 
 def _joined(texts: Sequence[str] | None) -> str | None:

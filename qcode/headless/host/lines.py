@@ -162,8 +162,8 @@ def host_result(line: JsonObject, names: Names, uuids: Sequence[str]) -> JsonObj
         "total_cost_usd": line["total_cost_usd"] or 0,
         "qcode_total_cost_usd": line["total_cost_usd"],
         "usage": without_null_counts(usage),
-        "modelUsage": {name: without_null_counts(one) for name, one in models.items() if isinstance(one, dict)},
-        "permission_denials": [_denial(one, names) for one in denials if isinstance(one, dict)],
+        "modelUsage": {name: without_null_counts(model) for name, model in models.items() if isinstance(model, dict)},
+        "permission_denials": [_denial(denial, names) for denial in denials if isinstance(denial, dict)],
         **({"user_message_uuid": uuids[-1], "user_message_uuids": list(uuids)} if uuids else {}),
     }
 

@@ -97,7 +97,7 @@ class HostLink:
         async def pass_on() -> None:
             async for message in from_session:
                 body = message.message.model_dump(by_alias=True, exclude_unset=True, mode="json")
-                task = asyncio.ensure_future(self._exchanged(name, body, to_session))
+                task = asyncio.ensure_future(self._exchange(name, body, to_session))
                 sending.add(task)
                 task.add_done_callback(sending.discard)
 
@@ -114,7 +114,7 @@ class HostLink:
             for stream in (to_server, from_server, to_session, from_session):
                 stream.close()
 
-    async def _exchanged(
+    async def _exchange(
         self, name: str, body: JsonObject, out: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
         """Send a message to a server, and give its response to the session."""
@@ -126,7 +126,7 @@ class HostLink:
         if "id" in body and "method" in body:
             missing: JsonObject = {"error": {"code": _INTERNAL_ERROR, "message": "the host sent no response"}}
             whole = response if isinstance(response, dict) else missing
-            await self._give({**whole, "jsonrpc": "2.0", "id": body["id"]}, out)
+            await self._deliver({**whole, "jsonrpc": "2.0", "id": body["id"]}, out)
 
     async def take(self, request: JsonObject) -> JsonObject:
         """Take a message that a server sends by itself: notifications are used, requests are refused."""
@@ -139,19 +139,19 @@ class HostLink:
             refusal: JsonObject = {"jsonrpc": "2.0", "id": message["id"], "error": error}
             await self.request("mcp_message", {"server_name": str(name), "message": refusal})
         else:
-            await self._give(message, out)
+            await self._deliver(message, out)
         return {}
 
-    async def _give(self, message: JsonObject, out: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _deliver(self, message: JsonObject, out: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         import anyio
         import mcp_types as types
         from mcp.shared.message import SessionMessage
 
         try:
-            given = SessionMessage(types.jsonrpc_message_adapter.validate_python(message, by_name=False))
+            session_message = SessionMessage(types.jsonrpc_message_adapter.validate_python(message, by_name=False))
         except ValueError as error:
             raise ValueError(f"the message is not valid JSON-RPC: {type(error).__name__}") from None
         try:
-            await out.send(given)
+            await out.send(session_message)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return

@@ -58,11 +58,11 @@ async def run_host(
     `link` is bound to the connection. `begun` is the input that was read so far, handshake included; `notices` are
     lines for the user.
     """
-    output = replace(RunOutput.of(agent, stdout, stderr), stderr=_Silent(stderr, is_terminal=False))
+    output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, is_terminal=False))
     return await HostSession(output, handshake, link, notices).serve(descriptor, begun)
 
 
-class _Silent(StderrWriter):
+class _SilentWriter(StderrWriter):
     """A writer that writes nothing: the SDKs pass stderr on to the terminal of their user."""
 
     async def _send(self, data: bytes) -> None:
@@ -117,7 +117,7 @@ class HostSession(Exchange):
         if self.handshake.title and not self._conversation.messages:
             self._conversation.session.set_title(self.handshake.title)
 
-    async def _introduce(self) -> None:
+    async def _write_init(self) -> None:
         """Write `init` before the first turn, and before a turn if it has changed."""
         await self.agent.toolbox.wait_for_servers()
         facts = self._output.init_facts()
@@ -165,9 +165,9 @@ class HostSession(Exchange):
                     self.notice(Notice("warning", f"{text}{last}"))
                 return None
 
-    def _ended(self, reason: str) -> None:
+    def _input_ended(self, reason: str) -> None:
         self.wire.close()
-        super()._ended(reason)
+        super()._input_ended(reason)
 
     def _withdraw(self, request_id: Json) -> None:
         if isinstance(request_id, str):
@@ -190,7 +190,7 @@ class HostSession(Exchange):
     async def _answer(self, control: ControlRequest) -> None:
         """Answer a control request; a failure concerns only this one."""
         try:
-            answer = await self._carried_out(control.subtype, control.request)
+            answer = await self._perform(control.subtype, control.request)
         except (ValueError, HostError) as refusal:
             await self._refuse(control.request_id, single_spaced(str(refusal), 1_000))
         except Exception as fault:  # noqa: BLE001 - a fault in one request must not end the conversation
@@ -206,12 +206,12 @@ class HostSession(Exchange):
         response: JsonObject = {"subtype": "error", "request_id": request_id, "error": text}
         await self.wire.send({"type": "control_response", "response": response})
 
-    async def _carried_out(self, subtype: str, request: JsonObject) -> JsonObject:
+    async def _perform(self, subtype: str, request: JsonObject) -> JsonObject:
         match subtype:
             case "initialize":
                 raise ValueError("initialize was already sent")
             case "interrupt":
-                return self._interrupted(cancels_queue=request.get("cancel_queued") is True)
+                return self._interrupt(cancels_queue=request.get("cancel_queued") is True)
             case "set_permission_mode":
                 mode = request.get("mode")
                 self.set_mode(mode if isinstance(mode, str) else "")
@@ -219,8 +219,8 @@ class HostSession(Exchange):
             case "set_model":
                 return await self._set_model(request.get("model"))
             case "set_max_thinking_tokens":
-                given = request.get("max_thinking_tokens")
-                self._conversation.effort = self._first_effort if given is None else requests.effort_of(given)
+                budget = request.get("max_thinking_tokens")
+                self._conversation.effort = self._first_effort if budget is None else requests.effort_of(budget)
                 return {}
             case "get_context_usage":
                 return requests.context_usage(self.agent)
@@ -242,15 +242,15 @@ class HostSession(Exchange):
         if self._run is not None:
             self._run.ask()
 
-    def _interrupted(self, *, cancels_queue: bool) -> JsonObject:
+    def _interrupt(self, *, cancels_queue: bool) -> JsonObject:
         self.interrupt()
-        waiting = [given for given in self._waiting if isinstance(given, UserMessage)]
-        ids: list[Json] = [uuid for given in waiting if (uuid := _uuid(given))]
+        waiting = [queued for queued in self._waiting if isinstance(queued, UserMessage)]
+        ids: list[Json] = [uuid for queued in waiting if (uuid := _uuid(queued))]
         if not cancels_queue:
             return {"still_queued": ids}
-        for given in waiting:
-            self._waiting.remove(given)
-            self._unqueue(given)
+        for queued in waiting:
+            self._waiting.remove(queued)
+            self._unqueue(queued)
         return {"still_queued": [], "cancelled": ids}
 
     def set_mode(self, mode: str) -> None:
@@ -305,32 +305,32 @@ class HostSession(Exchange):
 
     # Turns
 
-    async def _turn(self, given: object) -> int:
-        match given:
+    async def _turn(self, incoming: object) -> int:
+        match incoming:
             case UserMessage():
-                return await self._answered(given)
+                return await self._run_message(incoming)
             case InvalidLine(reason=reason):
                 await self._put_result(ErrorInfo("bad_input", reason))
                 return ExitCode.BAD_INPUT
             case _:
                 return ExitCode.INTERRUPTED
 
-    async def _answered(self, given: UserMessage) -> int:
+    async def _run_message(self, message: UserMessage) -> int:
         """Run the turn of a message; return its exit code."""
-        if uuid := _uuid(given):
+        if uuid := _uuid(message):
             self._uuids.append(uuid)
         if self._replays:
             ids = {**self._ids(), **({"uuid": uuid} if uuid else {})}
-            echoed: JsonObject = {"type": "user", "message": given.line.get("message"), "parent_tool_use_id": None}
+            echoed: JsonObject = {"type": "user", "message": message.line.get("message"), "parent_tool_use_id": None}
             await self._output.put(encode_bounded({**echoed, **ids, "isReplay": True}))
-        if given.line.get("shouldQuery") is False:
-            self._conversation.attach((*given.attached, *((Text(given.prompt),) if given.prompt else ())))
+        if message.line.get("shouldQuery") is False:
+            self._conversation.attach((*message.attached, *((Text(message.prompt),) if message.prompt else ())))
             return ExitCode.OK
-        self._conversation.attach(given.attached)
-        prompt, options = given.prompt, TurnOptions(is_append_only=True, finds_files=False)
-        if given.line.get("client_composed") is not True:
-            prompt, options = self._expanded(prompt, options)
-        return await self._run_turn(prompt, options, is_composed=given.line.get("client_composed") is True)
+        self._conversation.attach(message.attached)
+        prompt, options = message.prompt, TurnOptions(is_append_only=True, finds_files=False)
+        if message.line.get("client_composed") is not True:
+            prompt, options = self._expand(prompt, options)
+        return await self._run_turn(prompt, options, is_composed=message.line.get("client_composed") is True)
 
     async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
         if self._connecting:
@@ -347,7 +347,7 @@ class HostSession(Exchange):
             for message in self._conversation.rewinds.own_messages()[before:]:
                 self._prompts.update(dict.fromkeys(uuids, message.number))
 
-    def _expanded(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
+    def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
         """Return a prompt with its command expanded, and attach the files that it mentions."""
         foreign: tuple[tuple[int, int], ...] = ()
         if prompt.startswith("/") and (found := self.agent.custom_commands().typed(prompt)) is not None:
@@ -372,8 +372,8 @@ class HostSession(Exchange):
         return encode(host_result(line, self.names, ()))
 
 
-def _uuid(given: UserMessage) -> str:
-    uuid = given.line.get("uuid")
+def _uuid(message: UserMessage) -> str:
+    uuid = message.line.get("uuid")
     return uuid if isinstance(uuid, str) else ""
 
 

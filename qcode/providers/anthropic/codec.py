@@ -70,7 +70,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     taken: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, taken = encoded.settle(rest, "", partial(_settled, encoded))
+        rest, taken = encoded.settle(rest, "", partial(_encode_settled, encoded))
     sent = _messages(alternate(rest, _call_id, taken), encoded or EncodedMessages())
     if request.is_prefill and sent and sent[-1]["role"] == "assistant":
         _strip_end(sent[-1])
@@ -90,7 +90,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     return body
 
 
-def _settled(encoded: EncodedMessages, messages: Sequence[Message], taken: set[str]) -> Sequence[Json]:
+def _encode_settled(encoded: EncodedMessages, messages: Sequence[Message], taken: set[str]) -> Sequence[Json]:
     return _messages(alternate(messages, _call_id, taken), encoded, has_end=False)
 
 
@@ -134,19 +134,19 @@ def _assistant(message: Message, *, is_last: bool) -> list[Json]:
     """Return the blocks of an assistant message. `is_last`: a search without a result is continued by this request."""
     content: list[Json] = []
     ended = message.blocks
-    if not (is_last and ended and _piece(ended[-1])):
+    if not (is_last and ended and _search_part(ended[-1])):
         ended = tuple(without_trailing_thoughts(ended))
-    answered = _answered(message, is_last=is_last)
+    answered = _answered_searches(message, is_last=is_last)
     for block in said(ended):
         match block:
             case Text(text=text):
                 if text.strip():
                     content.append({**_text(text), **_citations(block)})
-            case Reasoning() if piece := _piece(block):
+            case Reasoning() if piece := _search_part(block):
                 if text_in(piece.get("id")) in answered or text_in(piece.get("tool_use_id")) in answered:
                     content.append(piece)
             case Reasoning():
-                if (thinking := _signed(block)) is not None:
+                if (thinking := _signed_thinking(block)) is not None:
                     content.append(thinking)
             case ToolCall():
                 content.append(
@@ -160,7 +160,7 @@ def _assistant(message: Message, *, is_last: bool) -> list[Json]:
     return content
 
 
-def _signed(block: Reasoning) -> JsonObject | None:
+def _signed_thinking(block: Reasoning) -> JsonObject | None:
     """Return a thinking block unchanged, or None if this protocol did not sign it."""
     if block.opaque is None or block.opaque.source != PROTOCOL:
         return None
@@ -172,19 +172,19 @@ def _signed(block: Reasoning) -> JsonObject | None:
     return None
 
 
-def _piece(block: Block) -> JsonObject:
+def _search_part(block: Block) -> JsonObject:
     """Return a block of a web search as this protocol sent it; empty for any other block."""
     if not isinstance(block, Reasoning) or block.opaque is None or block.opaque.source != PROTOCOL:
         return {}
     return piece_in(parse_object(block.opaque.data) or {})
 
 
-def _answered(message: Message, *, is_last: bool) -> set[str]:
+def _answered_searches(message: Message, *, is_last: bool) -> set[str]:
     """Return the ids of searches that can be sent back: those with a result, or unfinished ones at the very end."""
-    pieces = [piece for block in message.blocks if (piece := _piece(block))]
-    asked = {text_in(piece.get("id")) for piece in pieces if piece.get("type") == "server_tool_use"}
+    pieces = [piece for block in message.blocks if (piece := _search_part(block))]
+    call_ids = {text_in(piece.get("id")) for piece in pieces if piece.get("type") == "server_tool_use"}
     results = {text_in(piece.get("tool_use_id")) for piece in pieces if piece.get("type") != "server_tool_use"}
-    return asked & (results | {text_in(pieces[-1].get("id"))} if is_last and pieces else results)
+    return call_ids & (results | {text_in(pieces[-1].get("id"))} if is_last and pieces else results)
 
 
 def _citations(block: Text) -> JsonObject:
@@ -195,7 +195,7 @@ def _citations(block: Text) -> JsonObject:
 
 
 def _is_signed(block: Reasoning) -> bool:
-    return _signed(block) is not None
+    return _signed_thinking(block) is not None
 
 
 def _result(result: ToolResult) -> JsonObject:
@@ -444,10 +444,10 @@ class AnthropicDecoder(Ending):
         piece = self._hosted.pop(index)
         events: list[ReplyEvent] = []
         if piece.get("type") == "server_tool_use":
-            given = parse_object(self._whole_inputs.pop(index, "") or "{}")
-            if given is None:
+            values = parse_object(self._whole_inputs.pop(index, "") or "{}")
+            if values is None:
                 return self._blocks.end(number)
-            piece = {**piece, "input": given or object_in(piece.get("input"))}
+            piece = {**piece, "input": values or object_in(piece.get("input"))}
             line = self._searches.searched(text_in(object_in(piece["input"]).get("query")))
             events = self._blocks.write(number, line)
         return events + self._blocks.end(number, search_mark(PROTOCOL, piece))

@@ -106,7 +106,7 @@ def _model_names(control: Control) -> list[str]:
 _OPERATION = "bedrock-runtime.ConverseStream"
 
 
-class Made(Protocol):
+class BuiltRequest(Protocol):
     """A request built by the SDK."""
 
     method: str
@@ -154,7 +154,7 @@ class Amazon:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedRequest:
     """A signed request. A change of its address or body would invalidate the signature."""
 
     method: str
@@ -185,7 +185,7 @@ def connect(connection: Connection) -> Amazon:
     address = connection.base_url or None
     runtime: Runtime = session.create_client("bedrock-runtime", region, endpoint_url=address, config=config)
 
-    def show_key(request: Made, **_: object) -> None:
+    def show_key(request: BuiltRequest, **_: object) -> None:
         request.headers["Authorization"] = f"Bearer {key}"
 
     if key:
@@ -208,27 +208,27 @@ class Signer:
         self._runtime = runtime
         self._here = threading.local()
         runtime.meta.events.register_last(f"before-call.{_OPERATION}", self._fill)
-        runtime.meta.events.register_last(f"before-send.{_OPERATION}", self._keep)
+        runtime.meta.events.register_last(f"before-send.{_OPERATION}", self._capture_request)
 
-    def sign(self, model: str, body: bytes) -> Signed:
+    def sign(self, model: str, body: bytes) -> SignedRequest:
         """Return the signed request that sends `body` to `model`. Exceptions of the SDK pass through."""
         self._here.body = body
         try:
             self._runtime.converse_stream(modelId=model, messages=[])
-        except _Kept as kept:
+        except _Captured as kept:
             headers = {name: _text(value) for name, value in kept.request.headers.items()}
-            return Signed(kept.request.method, kept.request.url, headers, body)
+            return SignedRequest(kept.request.method, kept.request.url, headers, body)
         raise ProviderError(ErrorKind.INTERNAL, "the SDK sent the request by itself")
 
     def _fill(self, params: MutableMapping[str, object], **_: object) -> None:
         params["body"] = self._here.body
 
-    def _keep(self, request: Made, **_: object) -> None:
-        raise _Kept(request)
+    def _capture_request(self, request: BuiltRequest, **_: object) -> None:
+        raise _Captured(request)
 
 
-class _Kept(Exception):  # noqa: N818 - not an error: it carries the signed request out of the SDK before sending
-    def __init__(self, request: Made) -> None:
+class _Captured(Exception):  # noqa: N818 - not an error: it carries the signed request out of the SDK before sending
+    def __init__(self, request: BuiltRequest) -> None:
         super().__init__("kept")
         self.request = request
 
@@ -270,7 +270,7 @@ def of_sdk(origin: ConnectionOrigin, error: Exception, *, now: datetime) -> Prov
     """Convert an exception of botocore; return None for any other exception."""
     answer = getattr(error, "response", None)
     if isinstance(answer, dict):
-        return _of_answer(origin, answer, now=now)
+        return _client_error(origin, answer, now=now)
     names = [kind.__name__ for kind in type(error).__mro__]
     if "BotoCoreError" not in names:
         return None
@@ -279,7 +279,7 @@ def of_sdk(origin: ConnectionOrigin, error: Exception, *, now: datetime) -> Prov
     return attributed(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
 
 
-def _of_answer(origin: ConnectionOrigin, answer: JsonObject, *, now: datetime) -> ProviderError:
+def _client_error(origin: ConnectionOrigin, answer: JsonObject, *, now: datetime) -> ProviderError:
     """Convert a `ClientError`: a response with an error status, already read by the SDK."""
     error, meta = answer.get("Error"), answer.get("ResponseMetadata")
     error, meta = error if isinstance(error, dict) else {}, meta if isinstance(meta, dict) else {}

@@ -113,7 +113,7 @@ def _assistant(message: Message) -> list[Json]:
                 if text.strip():
                     content.append(_text(text))
             case Reasoning():
-                if (reasoning := _signed(block)) is not None:
+                if (reasoning := _signed_reasoning(block)) is not None:
                     content.append({"reasoningContent": reasoning})
             case ToolCall():
                 call: JsonObject = {
@@ -125,7 +125,7 @@ def _assistant(message: Message) -> list[Json]:
     return content
 
 
-def _signed(block: Reasoning) -> JsonObject | None:
+def _signed_reasoning(block: Reasoning) -> JsonObject | None:
     """Return reasoning unchanged, or None if this protocol did not sign it."""
     if block.opaque is None or block.opaque.source != PROTOCOL:
         return None
@@ -138,7 +138,7 @@ def _signed(block: Reasoning) -> JsonObject | None:
 
 
 def _is_signed(block: Reasoning) -> bool:
-    return _signed(block) is not None
+    return _signed_reasoning(block) is not None
 
 
 def _result(result: ToolResult, *, is_rich: bool) -> JsonObject:

@@ -54,7 +54,7 @@ class FrameParser:
     def _read_prelude(self, start: int) -> tuple[int, int]:
         size, headers_size, checksum = _PRELUDE.unpack_from(self._data, start)
         if crc32(self._data[start : start + 8]) != checksum or not _SMALLEST + headers_size <= size:
-            raise self._damaged()
+            raise self._damage_error()
         if size > self._max_event_bytes:
             limit = self._max_event_bytes // (1024 * 1024)
             raise ProviderError(
@@ -64,12 +64,12 @@ class FrameParser:
 
     def _read_message(self, message: bytes, headers_size: int) -> SseEvent:
         if crc32(message[: -_CHECKSUM.size]) != _CHECKSUM.unpack_from(message, len(message) - _CHECKSUM.size)[0]:
-            raise self._damaged()
+            raise self._damage_error()
         end = _PRELUDE.size + headers_size
         try:
             headers = _read_headers(message[_PRELUDE.size : end])
         except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
-            raise self._damaged() from error
+            raise self._damage_error() from error
         self._has_begun = True
         text = message[end : -_CHECKSUM.size].decode("utf-8", "replace").strip()
         match headers.get(":message-type"):
@@ -82,7 +82,7 @@ class FrameParser:
                 name = headers.get(":event-type", "")
         return SseEvent("", f"{{{json.dumps(name)}: {text or '{}'}}}")
 
-    def _damaged(self) -> ProviderError:
+    def _damage_error(self) -> ProviderError:
         if self._has_begun:
             return ProviderError(ErrorKind.CONNECTION, "the stream is corrupted")
         return ProviderError(ErrorKind.BAD_RESPONSE, "the server did not answer with an event stream")

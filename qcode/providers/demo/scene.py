@@ -76,9 +76,9 @@ def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
     start = max((at for at, message in enumerate(messages) if _is_wish(message)), default=0)
     turn = messages[start:]
     return Scene(
-        wish=_wish(turn[0]) if turn else "",
+        wish=_request_text(turn[0]) if turn else "",
         steps=_steps(turn),
-        steering=_own_words(_words(turn[-1])) if len(turn) > 1 else "",
+        steering=_typed_text(_words(turn[-1])) if len(turn) > 1 else "",
         partial=partial,
         is_typed=is_typed,
         tails=tails,
@@ -128,11 +128,11 @@ def _words(message: Message) -> str:
     return "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
 
 
-def _wish(message: Message) -> str:
-    return _own_words(_words(message)) or _words(message)
+def _request_text(message: Message) -> str:
+    return _typed_text(_words(message)) or _words(message)
 
 
-def _own_words(text: str) -> str:
+def _typed_text(text: str) -> str:
     """Return the paragraphs of `text` before the first one that qcode itself must have written."""
     kept: list[str] = []
     for paragraph in paragraphs(text):
@@ -178,7 +178,7 @@ def cut_at(script: Script, cap: int) -> Script:
         body = body_of(block)
         if left == 0 and body:
             break
-        kept.append(_shortened(block, left) if len(body) > left else block)
+        kept.append(_cut_block(block, left) if len(body) > left else block)
         left -= min(left, len(body))
     return tuple(kept)
 
@@ -189,8 +189,8 @@ def rest_of_text(script: Script, partial: str) -> Script | None:
     Thinking and text before that point are not repeated; calls after it are still made. If `partial` is not the exact
     beginning, its end is searched.
     """
-    said = "".join(block.text for block in script if isinstance(block, Text))
-    start = len(partial) if said.startswith(partial) else end_of(partial, said)
+    text = "".join(block.text for block in script if isinstance(block, Text))
+    start = len(partial) if text.startswith(partial) else end_of(partial, text)
     if start is None:
         return None
     rest: list[ScriptBlock] = []
@@ -222,7 +222,7 @@ def slices(text: str, size: int) -> Iterator[str]:
         start = end
 
 
-def _shortened(block: ScriptBlock, length: int) -> ScriptBlock:
+def _cut_block(block: ScriptBlock, length: int) -> ScriptBlock:
     if isinstance(block, ToolCall):
         return replace(block, arguments=block.arguments[:length])
     return replace(block, text=block.text[:length])

@@ -149,7 +149,7 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
     parts: list[JsonObject] = []
     calls: list[JsonObject] = []
     for block in said(message.blocks):
-        if piece := _piece(block.opaque):
+        if piece := _search_part(block.opaque):
             parts.append(piece)
             continue
         signature = _signature(block.opaque)
@@ -181,7 +181,7 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
     return list(parts)
 
 
-def _piece(opaque: Opaque | None) -> JsonObject:
+def _search_part(opaque: Opaque | None) -> JsonObject:
     """Return a part of a web search as this protocol sent it; empty for any other opaque data."""
     return piece_in(parse_object(opaque.data) or {}) if opaque is not None and opaque.source == PROTOCOL else {}
 

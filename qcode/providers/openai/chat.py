@@ -74,9 +74,11 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
         # Reasoning is sent back only inside the running tool loop, so the messages in it change once more.
         limit = start_of_tool_loop(rest) if quirks.echoes_reasoning else None
         encoded.begin(sent)
-        rest, taken = encoded.settle(rest, request.model, partial(_settled, quirks, encoded, request.model), limit)
+        rest, taken = encoded.settle(
+            rest, request.model, partial(_encode_settled, quirks, encoded, request.model), limit
+        )
         sent = []
-    messages = _spoken(rest, quirks, taken)
+    messages = _sendable_messages(rest, quirks, taken)
     loop = start_of_tool_loop(messages)
     variant, known = request.model, encoded or EncodedMessages()
     for index, message in enumerate(messages):
@@ -89,14 +91,14 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
     return sent
 
 
-def _settled(
+def _encode_settled(
     quirks: ChatQuirks, encoded: EncodedMessages, variant: str, messages: Sequence[Message], taken: set[str]
 ) -> list[Json]:
-    spoken = _spoken(messages, quirks, taken)
-    return [one for message in spoken for one in _encoded(message, quirks, encoded, variant, echoes=False)]
+    spoken = _sendable_messages(messages, quirks, taken)
+    return [item for message in spoken for item in _encoded(message, quirks, encoded, variant, echoes=False)]
 
 
-def _spoken(messages: Sequence[Message], quirks: ChatQuirks, taken: set[str]) -> list[Message]:
+def _sendable_messages(messages: Sequence[Message], quirks: ChatQuirks, taken: set[str]) -> list[Message]:
     spoken = [message for message in messages if message.role == "user" or _says(message)]
     return alternate(spoken, partial(_call_id, quirks=quirks), taken)
 
@@ -106,10 +108,10 @@ def _encoded(
 ) -> list[Json]:
     if message.role == "user":
         return encoded.of(message, partial(_user, message, quirks), variant)
-    return encoded.of(message, partial(_said_before, message, quirks, echoes), f"{variant} {echoes}")
+    return encoded.of(message, partial(_text_so_far, message, quirks, echoes), f"{variant} {echoes}")
 
 
-def _said_before(message: Message, quirks: ChatQuirks, echoes_reasoning: bool) -> list[Json]:
+def _text_so_far(message: Message, quirks: ChatQuirks, echoes_reasoning: bool) -> list[Json]:
     return [_assistant(message, quirks, echoes_reasoning=echoes_reasoning)]
 
 

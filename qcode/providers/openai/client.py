@@ -86,7 +86,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
             await client.get(path, cast_to=object)
             return []
 
-        await self._listed(get)
+        await self._list_safely(get)
 
     def _failures(self) -> tuple[type[Exception], ...]:
         from openai import OpenAIError

@@ -370,7 +370,7 @@ class ResponsesDecoder:
             return []
         match sent.get("type"):
             case "message":
-                kind, text = BlockKind.TEXT, _said_in(sent)
+                kind, text = BlockKind.TEXT, _message_text(sent)
                 self._refusal = self._refusal or _refused_in(sent)
                 phase = text_in(sent.get("phase"))
                 opaque = _opaque({"phase": phase}) if phase else None
@@ -429,7 +429,7 @@ def _failed(sent: JsonObject) -> ProviderError:
     return from_stream(sent)
 
 
-def _said_in(item: JsonObject) -> str:
+def _message_text(item: JsonObject) -> str:
     """Return the text of a message, including refusals."""
     parts = objects_in(item.get("content"))
     return "".join(text_in(part.get("text")) or text_in(part.get("refusal")) for part in parts)
@@ -437,7 +437,9 @@ def _said_in(item: JsonObject) -> str:
 
 def _citations_in(item: JsonObject) -> list[JsonObject]:
     parts = objects_in(item.get("content"))
-    return [one for part in parts for one in objects_in(part.get("annotations")) if one.get("type") == "url_citation"]
+    return [
+        entry for part in parts for entry in objects_in(part.get("annotations")) if entry.get("type") == "url_citation"
+    ]
 
 
 def _refused_in(item: JsonObject) -> str:

@@ -119,12 +119,12 @@ class Candidate:
         forms.read_function(function.name, None, tools)
         if self._place == "json":
             return [*calls, WrittenCall(function.name, body[self._item_start :], is_complete=False)]
-        given = [(name, body[start:end]) for name, start, end in function.parameters]
+        parameters = [(name, body[start:end]) for name, start, end in function.parameters]
         name, start, end = self._parameter
         if self._place == "behind value":
-            given.append((name, body[start:end]))
+            parameters.append((name, body[start:end]))
         open_name = name if self._place == "value" else ""
-        return [*calls, forms.cut_parameters(function.name, given, open_name, body[start:], tools)]
+        return [*calls, forms.cut_parameters(function.name, parameters, open_name, body[start:], tools)]
 
     @property
     def is_attempt(self) -> bool:
@@ -141,8 +141,8 @@ class Candidate:
             return forms.read_json(body[item[0] : item[1]], tools, needs_arguments=not self.form.is_marked)
         if item.json is not None:
             return [forms.read_function(item.name, forms.parse(body[item.json[0] : item.json[1]]), tools)]
-        given = [(name, body[start:end]) for name, start, end in item.parameters]
-        return [forms.read_parameters(item.name, given, tools)]
+        parameters = [(name, body[start:end]) for name, start, end in item.parameters]
+        return [forms.read_parameters(item.name, parameters, tools)]
 
     # The next token
 

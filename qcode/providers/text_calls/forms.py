@@ -149,7 +149,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=unique_key
 
 def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> list[WrittenCall]:
     """Return the calls of one JSON object or list. `needs_arguments`: an object without arguments is not a call."""
-    return [_call(value, tools, needs_arguments=needs_arguments) for value in _listed(parse(text))]
+    return [_call(value, tools, needs_arguments=needs_arguments) for value in _as_list(parse(text))]
 
 
 def parse(text: str) -> Json:
@@ -241,7 +241,7 @@ def as_json(value: Json) -> str:
     return text
 
 
-def _listed(value: Json) -> list[Json]:
+def _as_list(value: Json) -> list[Json]:
     if isinstance(value, list):
         if not value:
             raise UnreadableError("it contains no call", is_attempt=False)

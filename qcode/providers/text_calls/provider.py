@@ -50,11 +50,11 @@ class TextCallProvider:
 
         If the request allows no calls, text passes unchanged.
         """
-        async with _closing(self._inner.stream(as_text_request(request))) as events:
+        async with _close_after(self._inner.stream(as_text_request(request))) as events:
             if request.tools and request.allows_calls:
                 calls = TextCalls(request.tools, before=text_to_continue(request.messages))
                 events = as_event_stream(events, calls, tag=str(len(request.messages)), cap=request.max_tokens)
-            async with _closing(events):
+            async with _close_after(events):
                 async for event in events:
                     yield event
 
@@ -81,7 +81,7 @@ def as_text_request(request: ModelRequest) -> ModelRequest:
 
 
 @asynccontextmanager
-async def _closing(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIterator[ReplyEvent]]:
+async def _close_after(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIterator[ReplyEvent]]:
     """Close `events` on leaving if they can be closed, so that the connection ends as soon as the reader stops."""
     try:
         yield events
@@ -179,7 +179,7 @@ class CallEvents:
             self._source_ended = event
             return []
         if event.block in self._sources:
-            return [] if event.opaque is None else self._signed(event.opaque)
+            return [] if event.opaque is None else self._opaque_block(event.opaque)
         before, number = self._number(event.block)
         return [*before, replace(event, block=number)]
 
@@ -189,7 +189,7 @@ class CallEvents:
         ended, self._source, self._source_ended = self._source_ended, None, None
         opaque = ended.opaque if ended else None
         if self._text is None and opaque is not None:
-            return [*events, *self._signed(opaque)]
+            return [*events, *self._opaque_block(opaque)]
         return events + self._end_text(opaque)
 
     def _end(self, event: ReplyEnded) -> list[ReplyEvent]:
@@ -232,7 +232,7 @@ class CallEvents:
         number, self._next = self._next, self._next + 1
         return number
 
-    def _signed(self, opaque: Opaque) -> list[ReplyEvent]:
+    def _opaque_block(self, opaque: Opaque) -> list[ReplyEvent]:
         """Return a block without text, to carry data that the provider wants back."""
         number = self._begin()
         return [TextDelta(number, ""), BlockEnded(number, opaque)]

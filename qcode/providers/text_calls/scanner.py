@@ -95,7 +95,7 @@ class TextCalls:
     def feed(self, text: str) -> list[Piece]:
         """Add text; return the pieces that are decided by now, in order. No piece is empty."""
         self._read(text)
-        return self._given()
+        return self._merged_pieces()
 
     def flush(self, *, is_cut: bool = False) -> list[Piece]:
         """Return the remaining pieces: the text has ended.
@@ -110,9 +110,9 @@ class TextCalls:
             self._pieces.append(Taken(rest, (WrittenCall(NO_NAME, "", is_complete=False),)))
         else:
             self._show(rest)
-        return self._given()
+        return self._merged_pieces()
 
-    def _given(self) -> list[Piece]:
+    def _merged_pieces(self) -> list[Piece]:
         pieces, self._pieces = self._pieces, []
         runs = groupby(pieces, key=lambda piece: isinstance(piece, Visible))
         return [piece for is_visible, run in runs for piece in ([Visible("".join(_texts(run)))] if is_visible else run)]
@@ -163,7 +163,7 @@ class TextCalls:
                 self._is_in_broken = False
                 return text[mark.end :]
             if form is not None and form.is_marked and not self._is_in_broken:
-                self._begin_broken(form, is_call=True)
+                self._begin_malformed(form, is_call=True)
             shown = at = mark.end
             self._show(text[mark.start : at])
             self._end_broken(text[mark.start : at])
@@ -229,10 +229,10 @@ class TextCalls:
         if candidate.form.is_marked:
             is_call = candidate.state != "strange"
             self._is_spoilt = self._is_spoilt or is_call
-            self._begin_broken(candidate.form, is_call=is_call)
+            self._begin_malformed(candidate.form, is_call=is_call)
         return candidate.body
 
-    def _begin_broken(self, form: CallForm, *, is_call: bool) -> None:
+    def _begin_malformed(self, form: CallForm, *, is_call: bool) -> None:
         """Treat text up to the end of `form` as text that was meant as a call (`is_call`), or may have been."""
         self._is_in_broken, self._broken_end = form.name != "fence" or is_call, form.broken_end
         self.ends_rejected = is_call

@@ -145,7 +145,9 @@ class TailCalls:
                 return kind != "text"
             self._scanner = TextCalls(self._tools.values(), before="\n")
         pieces = self._scanner.feed(text)
-        return self._scanner.ends_rejected or not any(isinstance(one, Visible) and one.text.strip() for one in pieces)
+        return self._scanner.ends_rejected or not any(
+            isinstance(taken, Visible) and taken.text.strip() for taken in pieces
+        )
 
     def _read(self, held: str) -> list[WrittenCall]:
         """Return the calls that `held` consists of; none if it is text. A near miss is noted in `rejected`."""
@@ -181,7 +183,7 @@ class TailCalls:
 
     def _is_quoted(self, held: str) -> bool:
         """Return whether the user, an attachment or a tool result contains this text: the model may be quoting it."""
-        sources = _SPACE.sub("", "\n".join(_said(self._request)))
+        sources = _SPACE.sub("", "\n".join(_user_texts(self._request)))
         pieces = (_SPACE.sub("", piece) for piece in _SEPARATORS.split(held))
         whole = _SPACE.sub("", held)
         return whole in sources or any(len(piece) >= _MIN_QUOTE and piece in sources for piece in pieces)
@@ -273,7 +275,7 @@ def _is_thinking(before: str) -> bool:
     return before.lstrip().startswith("<think>") and "</think>" not in before
 
 
-def _said(request: ModelRequest) -> Iterable[str]:
+def _user_texts(request: ModelRequest) -> Iterable[str]:
     for message in request.messages:
         if message.role == "user":
             for block in message.blocks:
@@ -298,10 +300,10 @@ def _object_call(value: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
         value = value["function"]
     found = value if isinstance(value, dict) else {}
     names = [found[key] for key in ("name", "tool", "function") if isinstance(found.get(key), str)]
-    given = [found[key] for key in ("arguments", "parameters") if key in found]
-    if len(names) != 1 or len(given) != 1 or not isinstance(given[0], dict | str):
+    values = [found[key] for key in ("arguments", "parameters") if key in found]
+    if len(names) != 1 or len(values) != 1 or not isinstance(values[0], dict | str):
         raise UnreadableError("it has no tool name or no arguments", is_attempt=False)
-    return read_function(str(names[0]), given[0], tools)
+    return read_function(str(names[0]), values[0], tools)
 
 
 def _check_fit(call: WrittenCall, tool: ToolSpec) -> None:
@@ -372,23 +374,23 @@ class _Reader:
 
     def read_glm(self) -> list[WrittenCall]:
         calls = []
-        while self._took("<tool_call>"):
+        while self._skip_mark("<tool_call>"):
             name, pairs = self._name(), []
-            while self._took("<arg_key>"):
-                key = self._until("</arg_key>").strip()
+            while self._skip_mark("<arg_key>"):
+                key = self._read_until("</arg_key>").strip()
                 self._take("<arg_value>")
-                pairs.append((key, self._until("</arg_value>")))
+                pairs.append((key, self._read_until("</arg_value>")))
             self._take("</tool_call>")
             calls.append(read_parameters(name, pairs, self._tools))
         return calls
 
     def read_deepseek(self) -> list[WrittenCall]:
-        has_frame = self._took("<｜tool▁calls▁begin｜>")
+        has_frame = self._skip_mark("<｜tool▁calls▁begin｜>")
         calls = []
-        while self._took("<｜tool▁call▁begin｜>"):
-            name = self._until("<｜tool▁sep｜>").strip()
+        while self._skip_mark("<｜tool▁call▁begin｜>"):
+            name = self._read_until("<｜tool▁sep｜>").strip()
             if name == "function":
-                name = self._until("\n").strip()
+                name = self._read_until("\n").strip()
                 self._take("```json")
                 arguments = self._json()
                 self._take("```")
@@ -402,7 +404,7 @@ class _Reader:
 
     def read_dsml(self) -> list[WrittenCall]:
         self._take("<｜DSML｜")
-        frame = self._until(">")
+        frame = self._read_until(">")
         if frame not in ("function_calls", "tool_calls"):
             raise UnreadableError("its frame is unknown")
         calls = self._invocations("<｜DSML｜", "</｜DSML｜")
@@ -416,10 +418,10 @@ class _Reader:
         return calls
 
     def read_kimi(self) -> list[WrittenCall]:
-        has_frame = self._took("<|tool_calls_section_begin|>")
+        has_frame = self._skip_mark("<|tool_calls_section_begin|>")
         calls = []
-        while self._took("<|tool_call_begin|>"):
-            numbered = self._until("<|tool_call_argument_begin|>").strip()
+        while self._skip_mark("<|tool_call_begin|>"):
+            numbered = self._read_until("<|tool_call_argument_begin|>").strip()
             name = re.sub(r":\d+$", "", numbered.removeprefix("functions."))
             arguments = self._json()
             self._take("<|tool_call_end|>")
@@ -436,53 +438,53 @@ class _Reader:
         """
         calls = []
         while self.rest:
-            self._took("<|start|>assistant")
-            self._took("<|channel|>commentary") or self._took("<|channel|>analysis")
+            self._skip_mark("<|start|>assistant")
+            self._skip_mark("<|channel|>commentary") or self._skip_mark("<|channel|>analysis")
             self._take("to=")
             if "<|message|>" not in self.rest:
                 raise UnreadableError("it is not complete", is_attempt=False)
-            recipient = self._until("<|message|>").partition("<|")[0].split()
+            recipient = self._read_until("<|message|>").partition("<|")[0].split()
             if not recipient:
                 raise UnreadableError("it names no tool")
             arguments = self._json()
-            self._took("<|call|>")
+            self._skip_mark("<|call|>")
             self.skip()
             calls.append(read_function(recipient[0].removeprefix("functions."), arguments, self._tools))
         return calls
 
     def read_mistral(self) -> list[WrittenCall]:
         calls = []
-        while self._took("TOOL_CALLS"):
+        while self._skip_mark("TOOL_CALLS"):
             name = self._name()
-            self._took("[ARGS]") or self._took("ARGS")
+            self._skip_mark("[ARGS]") or self._skip_mark("ARGS")
             calls.append(read_function(name, self._json(), self._tools))
         return calls
 
     def _invocations(self, opener: str, closer: str) -> list[WrittenCall]:
         """Read `<invoke name="N"><parameter name="K">V</parameter></invoke>`, once or more often."""
         calls = []
-        while self._took(f'{opener}invoke name="'):
-            name, pairs = self._until('"'), []
+        while self._skip_mark(f'{opener}invoke name="'):
+            name, pairs = self._read_until('"'), []
             self._take(">")
-            while self._took(f'{opener}parameter name="'):
-                key = self._until('"')
-                self._until(">")
-                pairs.append((key, self._until(f"{closer}parameter>")))
+            while self._skip_mark(f'{opener}parameter name="'):
+                key = self._read_until('"')
+                self._read_until(">")
+                pairs.append((key, self._read_until(f"{closer}parameter>")))
             self._take(f"{closer}invoke>")
             calls.append(read_parameters(name, pairs, self._tools))
         return calls
 
-    def _took(self, mark: str) -> bool:
+    def _skip_mark(self, mark: str) -> bool:
         self.skip()
         is_there = self.rest.startswith(mark)
         self.rest = self.rest.removeprefix(mark)
         return is_there
 
     def _take(self, mark: str) -> None:
-        if not self._took(mark):
+        if not self._skip_mark(mark):
             raise UnreadableError("it is not complete")
 
-    def _until(self, mark: str) -> str:
+    def _read_until(self, mark: str) -> str:
         text, found, self.rest = self.rest.partition(mark)
         if not found:
             raise UnreadableError("it is not complete")

@@ -22,8 +22,8 @@ def vertex_address(
     environ: Mapping[str, str], *, project: str = "", location: str = "", host: str = ""
 ) -> tuple[str, str]:
     """Return an address and the variable that supplied the project, empty for the argument; both without a project."""
-    found, variable = (project, "") if project else _first(PROJECT_VARIABLES, environ)
-    place = location or _first(LOCATION_VARIABLES, environ)[0] or DEFAULT_LOCATION
+    found, variable = (project, "") if project else _first_set(PROJECT_VARIABLES, environ)
+    place = location or _first_set(LOCATION_VARIABLES, environ)[0] or DEFAULT_LOCATION
     if not found:
         return "", ""
     return f"{host.rstrip('/') or _host(place)}/projects/{quote(found)}/locations/{quote(place)}", variable
@@ -50,6 +50,6 @@ def _host(location: str) -> str:
     return f"https://{location}-aiplatform.googleapis.com"
 
 
-def _first(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
+def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
     found = ((environ.get(variable, "").strip(), variable) for variable in variables)
     return next(((value, variable) for value, variable in found if value), ("", ""))

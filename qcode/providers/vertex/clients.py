@@ -139,11 +139,11 @@ def _sign_in_failure(connection: Connection, error: Exception) -> ProviderError 
 
     if isinstance(error, exceptions.RefreshError):
         why = str(error.args[0] if error.args else error).partition("\n")[0][:200]
-        said = f"{connection.name}: Google Cloud refused the credentials ({why}); {_HOW}"
-        return ProviderError(ErrorKind.AUTH, said)
+        text = f"{connection.name}: Google Cloud refused the credentials ({why}); {_HOW}"
+        return ProviderError(ErrorKind.AUTH, text)
     if isinstance(error, exceptions.TransportError):
-        said = f"{connection.name} cannot reach Google Cloud to sign in: {str(error).partition(chr(10))[0][:200]}"
-        return ProviderError(ErrorKind.UNREACHABLE, said)
+        text = f"{connection.name} cannot reach Google Cloud to sign in: {str(error).partition(chr(10))[0][:200]}"
+        return ProviderError(ErrorKind.UNREACHABLE, text)
     if isinstance(error, exceptions.GoogleAuthError):
         return attributed(_no_credentials(error), connection.origin)
     return None

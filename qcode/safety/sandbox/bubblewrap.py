@@ -60,11 +60,11 @@ def launch(way: Way, argv: Sequence[str], confinement: Confinement) -> Launch:
     if way.is_prepared:
         options += ["--dev-bind", "/", "/", "--proc", "/proc"]
     elif level == "read-only":
-        options += [*_private_root(confinement), *_refined(confinement), "--remount-ro", "/"]
+        options += [*_private_root(confinement), *_path_options(confinement), "--remount-ro", "/"]
     elif level == "workspace":
-        options += [*_writable_workspace(confinement), *_refined(confinement)]
+        options += [*_writable_workspace(confinement), *_path_options(confinement)]
     else:
-        options += [*_as_on_the_host(way), *_refined(confinement)]
+        options += [*_host_view(way), *_path_options(confinement)]
     if way.is_root:
         # Root without capabilities still owns the switches of the kernel in /proc/sys.
         options += ["--remount-ro", "/proc"]
@@ -81,7 +81,7 @@ def _build_root(confinement: Confinement) -> None:
     mounts.build_root(confinement, _PRIVATE, _ROOT_DEVICES if confinement.level == "protect" else ())
 
 
-def _refined(confinement: Confinement) -> list[str]:
+def _path_options(confinement: Confinement) -> list[str]:
     """Return options that pin, protect and hide paths. Paths that no longer exist are skipped, except hidden ones."""
     options: list[str] = []
     for path in confinement.pinned:
@@ -128,7 +128,7 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
     return options
 
 
-def _as_on_the_host(way: Way) -> list[str]:
+def _host_view(way: Way) -> list[str]:
     """Return options that show the host, but hide from root the disks and files that make the kernel run a program."""
     if not way.is_root:
         return ["--dev-bind", "/", "/"]

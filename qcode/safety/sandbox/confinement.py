@@ -7,8 +7,8 @@ the folders of the home that programs on the search path need. This module reads
 
 from __future__ import annotations
 
-import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -232,7 +232,7 @@ def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
     found = [os.path.realpath(path) for path in scope.own if path.exists()]
     if home:
         found += [f"{home}/{name}" for name in (*STARTUP, *CREDENTIALS, ".ssh")]
-        found += _histories(home)
+        found += [f"{home}/{name}" for name in _names_in(home) if is_history(name)]
     return tuple(dict.fromkeys(path for path in found if os.path.lexists(path)))
 
 
@@ -247,22 +247,24 @@ def _secrets(scope: SandboxScope) -> Iterator[str]:
     home = scope.home_path
     if not home:
         return
-    places = [f"{home}/{name}" for name in (*CREDENTIALS, ".ssh")]
-    yield from (os.path.realpath(path) for path in (*places, *_histories(home)) if os.path.exists(path))  # noqa: PTH110  # text
+    names = _names_in(home)
+    there = {name.casefold() for name in names}
+    # One listing instead of a call for each place. The entries of `CREDENTIALS` are in small letters.
+    known = [name for name in (*CREDENTIALS, ".ssh") if not names or name.partition("/")[0] in there]
+    paths = (f"{home}/{name}" for name in (*known, *filter(is_history, names)))
+    yield from (os.path.realpath(path) for path in paths if os.path.exists(path))  # noqa: PTH110  # text
 
 
-def _histories(home: str) -> list[str]:
+def _names_in(folder: str) -> list[str]:
     try:
-        return [f"{home}/{name}" for name in os.listdir(home) if is_history(name)]  # noqa: PTH208  # text
+        return os.listdir(folder)  # noqa: PTH208  # text
     except OSError:
         return []
 
 
 def _system_secrets() -> Iterator[str]:
     """Yield the secrets of the system that this process can read; for most users there are none."""
-    keys: list[str] = []
-    with contextlib.suppress(OSError):
-        keys = [f"/etc/ssh/{name}" for name in os.listdir("/etc/ssh")]  # noqa: PTH208  # text
+    keys = [f"/etc/ssh/{name}" for name in _names_in("/etc/ssh")]
     for path in (*_SYSTEM_SECRETS, *filter(is_system_secret, keys)):
         if os.access(path, os.R_OK):
             yield os.path.realpath(path)
@@ -295,4 +297,8 @@ def depth(path: str) -> int:
 
 
 def _is_file(path: str) -> bool:
-    return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114  # text
+    """Return whether a path is a file, and not a link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False

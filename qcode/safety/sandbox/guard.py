@@ -28,7 +28,7 @@ _Identity = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RecordedPath:
     """A protected path before the command: its identity, and the data to restore it."""
 
     identity: _Identity
@@ -62,7 +62,7 @@ class Guard:
         self._lock = threading.Lock()
         self._begun_ns = time.time_ns() - _CLOCK_GRAIN_NS
         paths, self._knows_all = find()
-        self._before: dict[str, Remembered] = _remember(paths, self._mounted)
+        self._before: dict[str, RecordedPath] = _record(paths, self._mounted)
 
     def accept(self, paths: Iterable[str]) -> None:
         """Exempt paths that are about to change with the user's approval."""
@@ -73,7 +73,7 @@ class Guard:
         with self._lock:
             for path in paths:
                 self._before.pop(path, None)
-            self._before |= _remember(paths, frozenset())
+            self._before |= _record(paths, frozenset())
             self._mounted -= frozenset(paths)
             self._accepted -= frozenset(paths)
 
@@ -109,7 +109,7 @@ class Guard:
             return f"{path} is a protected name. It is new and could not be removed: check it."
         return f"{path} is a protected name, so it was removed again. The new version is in {moved}."
 
-    def _restore(self, path: str, remembered: Remembered) -> list[str]:
+    def _restore(self, path: str, remembered: RecordedPath) -> list[str]:
         try:
             info = os.lstat(path)
         except OSError:
@@ -141,20 +141,20 @@ class Guard:
         return place
 
 
-def _remember(paths: Iterable[str], mounted: frozenset[str]) -> dict[str, Remembered]:
-    found: dict[str, Remembered] = {}
+def _record(paths: Iterable[str], mounted: frozenset[str]) -> dict[str, RecordedPath]:
+    found: dict[str, RecordedPath] = {}
     room = MAX_KEPT_IN_ALL
     for path in paths:
         try:
             info = os.lstat(path)
             if stat.S_ISLNK(info.st_mode):
-                found[path] = Remembered(_identity(info), link=os.readlink(path))  # noqa: PTH115  # text, unchanged
+                found[path] = RecordedPath(_identity(info), link=os.readlink(path))  # noqa: PTH115  # text, unchanged
                 continue
             content = None
             if path not in mounted and stat.S_ISREG(info.st_mode) and info.st_size <= min(MAX_KEPT, room):
                 content = relocation.read(path, MAX_KEPT + 1)
                 room -= len(content)
-            found[path] = Remembered(_identity(info), content=content, mode=stat.S_IMODE(info.st_mode))
+            found[path] = RecordedPath(_identity(info), content=content, mode=stat.S_IMODE(info.st_mode))
         except OSError:
             continue
     return found
@@ -164,7 +164,7 @@ def _identity(info: os.stat_result) -> _Identity:
     return info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_ctime_ns
 
 
-def _is_same(path: str, info: os.stat_result, remembered: Remembered) -> bool:
+def _is_same(path: str, info: os.stat_result, remembered: RecordedPath) -> bool:
     """Return whether the file or link at `path` has the same content as before."""
     try:
         if stat.S_ISLNK(info.st_mode):
@@ -180,7 +180,7 @@ def _is_same(path: str, info: os.stat_result, remembered: Remembered) -> bool:
         return False
 
 
-def _write(path: str, remembered: Remembered) -> bool:
+def _write(path: str, remembered: RecordedPath) -> bool:
     try:
         if remembered.link is not None:
             relocation.link_new(path, remembered.link)

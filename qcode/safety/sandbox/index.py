@@ -17,6 +17,7 @@ from dataclasses import field
 from itertools import chain
 
 from qcode.safety import protected_paths
+from qcode.safety.paths import has_settled
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within
 
@@ -24,9 +25,6 @@ MAX_WALK_S = 10.0
 LARGE_TREE = 5_000
 """Number of folders above which the index is refreshed at most every `LARGE_TREE_S`."""
 LARGE_TREE_S = 2.0
-_CTIME_GRAIN_NS = 20_000_000
-"""A folder that changed this shortly before its scan may change again without a new ctime: the clock of a file system
-ticks every 1 to 10 ms."""
 _CLOCK_EVERY = 64
 
 _ENVIRONMENT_FILE = re.compile(r"\.env([._~-].*)?|\.envrc(\..*)?")
@@ -206,7 +204,7 @@ class _FolderPass:
             return
         # The change must be clearly older than the scan: otherwise a second change could have the same ctime.
         folder.ctime_ns = info.st_ctime_ns
-        folder.is_settled = stat.S_ISDIR(info.st_mode) and info.st_ctime_ns < begun - _CTIME_GRAIN_NS
+        folder.is_settled = stat.S_ISDIR(info.st_mode) and has_settled(info, begun)
         for entry in _entries(path):
             self._note(entry, folder, path)
 

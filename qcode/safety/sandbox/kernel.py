@@ -18,6 +18,8 @@ _SECUREBITS = 0b1110_1111
 """NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each locked, and KEEP_CAPS locked in its off state."""
 _CAPABILITY_VERSION = 0x20080522
 _MAX_CAPABILITY = 63
+DAC_OVERRIDE = 1
+"""The right of root to open any file."""
 _NUMBERS = {"x86_64": (126, 125, 155), "aarch64": (91, 90, 41)}
 _CAPSET, _CAPGET, _PIVOT_ROOT = _NUMBERS.get(os.uname().machine, (-1, -1, -1))
 _NEW_MOUNTS, _DETACH = 0x20000, 2
@@ -97,6 +99,11 @@ def drop_capabilities() -> None:
         raise OSError(errno.EPERM, "capabilities are left")
 
 
+def forbid_capability(number: int) -> None:
+    """Keep a capability from every program that the thread starts, also one that root starts."""
+    call("bounding set", "prctl", _BOUNDING_DROP, number, 0, 0, 0)
+
+
 def separate_mounts() -> None:
     """Give the thread a private copy of all mounts."""
     call("mount namespace", "unshare", _NEW_MOUNTS)
@@ -127,9 +134,10 @@ def cover(folder: str) -> None:
     call(f"mount {folder}", "mount", b"tmpfs", os.fsencode(folder), b"tmpfs", flags, b"size=4k,mode=755")
 
 
-def mount_empty(place: str) -> None:
-    """Mount an empty writable folder."""
-    call(f"mount {place}", "mount", b"tmpfs", os.fsencode(place), b"tmpfs", _NO_SUID | _NO_DEV, b"mode=755")
+def mount_empty(place: str, *, has_devices: bool = False) -> None:
+    """Mount an empty writable folder, optionally for device nodes."""
+    flags = _NO_SUID | (0 if has_devices else _NO_DEV)
+    call(f"mount {place}", "mount", b"tmpfs", os.fsencode(place), b"tmpfs", flags, b"mode=755")
 
 
 def mount_terminals(place: str) -> None:

@@ -80,7 +80,7 @@ def _ruleset(confinement: Confinement, known: int) -> int:
     ruleset = kernel.landlock_ruleset(fields)
     try:
         for folder in confinement.readable:
-            for path in _granted(folder, confinement.hidden):
+            for path in _grantable(folder, confinement.hidden):
                 _grant(ruleset, path, _READING)
         for path in _OF_PROC:
             _grant(ruleset, path, _READ_FILE)
@@ -92,7 +92,7 @@ def _ruleset(confinement: Confinement, known: int) -> int:
     return ruleset
 
 
-def _granted(folder: str, hidden: Sequence[str]) -> Iterator[str]:
+def _grantable(folder: str, hidden: Sequence[str]) -> Iterator[str]:
     """Yield the topmost paths in `folder`, or `folder` itself, that contain no hidden path."""
     inside = [path for path in hidden if is_within(path, folder)]
     if folder in inside or is_within_any(folder, KERNEL_FOLDERS):
@@ -107,7 +107,7 @@ def _granted(folder: str, hidden: Sequence[str]) -> Iterator[str]:
     except OSError:
         return
     for child in children:
-        yield from _granted(child, inside)
+        yield from _grantable(child, inside)
 
 
 def _grant(ruleset: int, path: str, access: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Sequence
 
 from qcode.safety.protected_paths import is_within_any
@@ -51,7 +52,7 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         _bind(path, f"{_NEW_ROOT}{path}")
     for path in confinement.protected:
         _bind(path, f"{_NEW_ROOT}{path}", is_read_only=True)
-    _hide((*confinement.hidden, *confinement.masked))
+    _hide(confinement.hidden, confinement.masked)
     if confinement.level == "protect":
         # The kernel runs a program that is named there.
         kernel.restrict_mount(f"{_NEW_ROOT}/sys", is_read_only=True)
@@ -61,6 +62,9 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         kernel.forbid_setuid(f"{_NEW_ROOT}/proc")
         kernel.restrict_mount(_NEW_ROOT, is_read_only=True, is_recursive=False)
     kernel.enter_root(_NEW_ROOT)
+    if confinement.level != "protect":
+        # bwrap makes two mounts in /proc less if root cannot write there; then it makes all of it read-only.
+        kernel.forbid_capability(kernel.DAC_OVERRIDE)
 
 
 def _show_readable(confinement: Confinement, private: Sequence[str], covered: Sequence[str]) -> None:
@@ -73,15 +77,16 @@ def _show_readable(confinement: Confinement, private: Sequence[str], covered: Se
         _show(path)
 
 
-def _hide(paths: Sequence[str]) -> None:
-    """Cover each existing path with an empty folder or file."""
-    if paths:
+def _hide(paths: Sequence[str], files: Sequence[str]) -> None:
+    """Cover each existing path with an empty folder or file; `files` are files for certain."""
+    if paths or files:
         # A copy of a mount keeps its restrictions, which saves one call for each file.
         _bind(EMPTY_FILE, EMPTY_FILE, is_read_only=True)
-    for path in paths:
+    folders = set(filter(os.path.isdir, paths))
+    for path in (*paths, *files):
         place = f"{_NEW_ROOT}{path}"
         with contextlib.suppress(FileNotFoundError):
-            if os.path.isdir(path):  # noqa: PTH112  # text
+            if path in folders:
                 kernel.cover(place)
             else:
                 kernel.bind(EMPTY_FILE, place)
@@ -107,10 +112,9 @@ def _show(path: str) -> None:
 
 
 def _make_devices(folder: str, further: Iterable[str]) -> None:
-    kernel.mount_empty(folder)
+    kernel.mount_empty(folder, has_devices=True)
     for name in _DEVICES:
-        _make_file(f"{folder}/{name}")
-        _bind(f"/dev/{name}", f"{folder}/{name}")
+        _make_device(f"/dev/{name}", f"{folder}/{name}")
     for name, text in _LINKS.items():
         os.symlink(text, f"{folder}/{name}")  # noqa: PTH211  # text
     for name in ("pts", "shm"):
@@ -126,6 +130,18 @@ def _make_devices(folder: str, further: Iterable[str]) -> None:
             continue
         _bind(path, f"{folder}/{name}")
     kernel.forbid_setuid(folder)
+
+
+def _make_device(device: str, place: str) -> None:
+    """Make the same device at `place`, or mount it there: the right to make one may be missing, as in a container."""
+    info = os.stat(device)  # noqa: PTH116  # text
+    try:
+        os.mknod(place, stat.S_IFMT(info.st_mode), info.st_rdev)
+    except PermissionError:
+        _make_file(place)
+        _bind(device, place)
+    else:
+        os.chmod(place, info.st_mode)  # noqa: PTH101  # text
 
 
 def _make_file(place: str) -> None:

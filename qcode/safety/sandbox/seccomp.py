@@ -102,7 +102,7 @@ def filter_program(name: FilterName, machine: str) -> bytes:
     rows.append((_LOAD, 0, 0, _NUMBER_AT))
     if machine == "x86_64":
         rows += [(_AT_LEAST, 0, 1, _X32), _returns(_ENOSYS)]
-    for numbers in _refused(name):
+    for numbers in _refused_numbers(name):
         if (number := numbers[column]) is not None:
             rows += [(_EQUALS, 0, 1, number), _returns(_EPERM)]
     for numbers, block in _conditions(name):
@@ -112,7 +112,7 @@ def filter_program(name: FilterName, machine: str) -> bytes:
     return b"".join(struct.pack("=HBBI", *row) for row in rows)
 
 
-def _refused(name: FilterName) -> Iterator[Numbers]:
+def _refused_numbers(name: FilterName) -> Iterator[Numbers]:
     yield from _AROUND_THE_FILTER.values()
     if name != "workspace":  # a debugger needs them, and the namespace holds no foreign process
         yield from _OTHER_PROCESSES.values()
@@ -128,8 +128,8 @@ def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]
     """Yield calls with the instructions that decide on them; each block ends with a return."""
     is_landlock = name in ("landlock", "landlock-no-scopes")
     if not is_landlock:
-        yield _SOCKET, _unless(0, _INTERNET)
-    yield _SOCKETPAIR, [*_one_of(0, (_AF_UNIX,)), *_unless(1, _CONNECTED, _SOCK_TYPE)]
+        yield _SOCKET, _refuse_if(0, _INTERNET)
+    yield _SOCKETPAIR, [*_require_one_of(0, (_AF_UNIX,)), *_refuse_if(1, _CONNECTED, _SOCK_TYPE)]
     yield _CLONE, _without_bits(0, _NEW_NAMESPACES)
     yield _UNSHARE, _without_bits(0, _NEW_NAMESPACES)
     yield _CLONE3, [_returns(_ENOSYS)]  # its flags are in memory, which a filter cannot read; glibc falls back to clone
@@ -137,11 +137,11 @@ def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]
     if is_landlock:
         controls += _FLAGS_OF_FILE
         for _, numbers, argument in _ON_PROCESS:
-            yield numbers, _unless(argument, (0,))
+            yield numbers, _refuse_if(argument, (0,))
     if name == "landlock-no-scopes":
         controls += _SIGNAL_OWNERS
-        yield _FCNTL, _if(1, _SETS_OWNER)
-    yield _IOCTL, _if(1, controls)
+        yield _FCNTL, _allow_if(1, _SETS_OWNER)
+    yield _IOCTL, _allow_if(1, controls)
 
 
 def _returns(action: int) -> Instruction:
@@ -159,16 +159,16 @@ def _tests(values: Sequence[int]) -> list[Instruction]:
     return [(_EQUALS, len(values) - index, 0, value) for index, value in enumerate(values)]
 
 
-def _one_of(argument: int, values: Sequence[int]) -> list[Instruction]:
+def _require_one_of(argument: int, values: Sequence[int]) -> list[Instruction]:
     """Continue if the argument has one of the values, otherwise refuse."""
     return [*_load(argument, None), *_tests(values), _returns(_EPERM)]
 
 
-def _unless(argument: int, values: Sequence[int], mask: int | None = None) -> list[Instruction]:
+def _refuse_if(argument: int, values: Sequence[int], mask: int | None = None) -> list[Instruction]:
     return [*_load(argument, mask), *_tests(values), _returns(_EPERM), _returns(_ALLOW)]
 
 
-def _if(argument: int, values: Sequence[int]) -> list[Instruction]:
+def _allow_if(argument: int, values: Sequence[int]) -> list[Instruction]:
     return [*_load(argument, None), *_tests(values), _returns(_ALLOW), _returns(_EPERM)]
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import time
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.safety.paths import PathJudge, anchored
+from qcode.safety.paths import PathJudge, anchored, has_settled
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import UNSPLIT, Word
 from qcode.safety.verdict import SHELL_PATH, SHELL_UNKNOWN, Verdict
@@ -58,20 +61,21 @@ class Reads:
         groups: list[_Group] = []
         try:
             for word in words:
-                groups += self._named(word, leading=leading)
+                groups += self._named_files(word, leading=leading)
         finally:  # a path before the word that raised comes first
             for path in self._undecided(groups):
                 self.check(path)
         return groups
 
-    def _named(self, word: Word, *, leading: Leading) -> list[_Group]:
+    def _named_files(self, word: Word, *, leading: Leading) -> list[_Group]:
         if not word.is_known:
             raise NeedsApproval("it reads a file whose name is unknown")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
-        groups = self._matches(path, leading=leading) if word.has_glob else [_split(path)]
-        if word.is_split and not UNSPLIT.fullmatch("".join(_paths(groups))):
+        groups = self._matches(path, leading=leading) if word.has_glob else [_split_path(path)]
+        texts = chain.from_iterable((prefix, *names) for prefix, names in groups)
+        if word.is_split and not UNSPLIT.fullmatch("".join(texts)):
             raise NeedsApproval("an unquoted name that could expand to other arguments")
         return groups
 
@@ -158,7 +162,7 @@ class Reads:
         starts = (names if len(parts) == 1 else [prefix[len(self.folder) + 1 :]] for prefix, names in groups)
         if is_leading and any(start.startswith("-") for some in starts for start in some):
             raise NeedsApproval("a wildcard that becomes an option")
-        return groups or [_split(pattern)]
+        return groups or [_split_path(pattern)]
 
     def _expanded(self, pattern: str) -> list[_Group]:
         """Return the absolute paths that match, in groups by folder, by the rules of bash for hidden names.
@@ -186,13 +190,24 @@ def _matching(folder: str, part: str) -> list[str]:
     if not _WILD.search(part):
         return [part] if os.path.lexists(f"{folder}/{part}") and (part or os.path.isdir(folder)) else []  # noqa: PTH112  # text
     try:
-        names = os.listdir(folder or "/")  # noqa: PTH208  # names
+        info = os.stat(folder or "/")  # noqa: PTH116  # text
+        listed = _listed if has_settled(info, time.time_ns()) else _listed.__wrapped__
+        return listed(folder or "/", part, (info.st_dev, info.st_ino, info.st_ctime_ns))
     except OSError:
         return []
-    return [name for name in fnmatch.filter(names, part) if name[0] != "."]
 
 
-def _split(path: str) -> _Group:
+@lru_cache(maxsize=64)
+def _listed(folder: str, part: str, _identity: tuple[int, ...]) -> list[str]:
+    """Return the names that one part of a pattern matches, none of them hidden; at most one more than is accepted.
+
+    A ctime cannot be set back, so a folder of the same identity holds the same names.
+    """
+    matches = re.compile(rf"(?!\.){fnmatch.translate(part)}").match
+    return list(islice(filter(matches, os.listdir(folder)), MAX_MATCHES + 1))  # noqa: PTH208  # names
+
+
+def _split_path(path: str) -> _Group:
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}", [name]
 

@@ -140,7 +140,7 @@ class _FlowPass:
 
     def _command(self, script: SimpleCommand, folders: Folders) -> _Ends:
         command = SimpleCommand(
-            self._filled(script.words, folders), self._filled(script.inputs, folders), script.outputs
+            self._fill_words(script.words, folders), self._fill_words(script.inputs, folders), script.outputs
         )
         if any(word.has_glob for word in (*command.words, *command.inputs)):
             self.forms.add("wildcard")
@@ -156,7 +156,7 @@ class _FlowPass:
 
     def _loop(self, script: Loop, folders: Folders) -> _Ends:
         self.forms.add("loop")
-        words = self._filled(script.words, folders)
+        words = self._fill_words(script.words, folders)
         before, seen = dict(self.variables), folders
         for word in words:
             self.variables[script.name] = replace(word, is_one=word.has_glob) if word.unknown != "words" else _ANY_TEXT
@@ -169,7 +169,7 @@ class _FlowPass:
         self.variables[script.name] = _ANY_TEXT
         return seen, seen
 
-    def _filled(self, words: tuple[Word, ...], folders: Folders) -> tuple[Word, ...]:
+    def _fill_words(self, words: tuple[Word, ...], folders: Folders) -> tuple[Word, ...]:
         return tuple(filled(word, [self._value(hole, folders) for hole in word.holes]) for word in words)
 
     def _value(self, hole: Hole, folders: Folders) -> Word:

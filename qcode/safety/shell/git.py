@@ -146,11 +146,15 @@ def classify_operands(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
 
     git reads an operand as a path only if it is not a revision, and fails if a revision is also the name of a file.
     """
-    named = tuple(one for one in use.either if kind(one))
+    named = tuple(operand for operand in use.either if kind(operand))
     content = use.plain_content if use.either and len(named) == len(use.either) else use.content
     limits = use.limits + named
     classified = replace(use, content=content, limits=limits, either=())
-    if content.startswith("wide") and limits and all(not _WILD.search(one) and kind(one) == "file" for one in limits):
+    if (
+        content.startswith("wide")
+        and limits
+        and all(not _WILD.search(limit) and kind(limit) == "file" for limit in limits)
+    ):
         return replace(classified, content="narrow", narrowed=content)
     return classified
 
@@ -332,9 +336,9 @@ class _GitReader:
     def _check_form(self) -> None:
         """Refuse forms of a command that do more than read."""
         operands = [word.text for word, _ in self._arguments.operands]
-        given = self._arguments.has
-        if self._name in ("branch", "tag") and operands and not given(*_LISTING):
-            if not (self._name == "tag" and given("-l")):
+        has_option = self._arguments.has
+        if self._name in ("branch", "tag") and operands and not has_option(*_LISTING):
+            if not (self._name == "tag" and has_option("-l")):
                 raise _UnknownGitUse("an operand names something to create")
         elif self._name == "config":
             self._check_config(operands)
@@ -344,16 +348,20 @@ class _GitReader:
             raise _UnknownGitUse("it names no file")
         elif self._name == "blame" and self._is_separated and len(self._after) != 1:
             raise _UnknownGitUse("it names no single file")
-        elif self._name == "check-attr" and self._is_separated and given("-a", "--all") and operands:
+        elif self._name == "check-attr" and self._is_separated and has_option("-a", "--all") and operands:
             raise _UnknownGitUse("paths before and after a --")
 
     def _check_config(self, words: list[str]) -> None:
         """One name reads a setting, two write it. `get` and `list` are commands since git 2.46."""
-        given = self._arguments.has
+        has_option = self._arguments.has
         is_reading = (
-            (given("-l", "--list") and not words)
-            or (given("--get", "--get-all", "--get-regexp") and len(words) == 1)
-            or (not given("-l", "--list", "--get", "--get-all", "--get-regexp") and len(words) == 1 and "." in words[0])
+            (has_option("-l", "--list") and not words)
+            or (has_option("--get", "--get-all", "--get-regexp") and len(words) == 1)
+            or (
+                not has_option("-l", "--list", "--get", "--get-all", "--get-regexp")
+                and len(words) == 1
+                and "." in words[0]
+            )
             or words == ["list"]
             or (not self._arguments.options and len(words) == 2 and words[0] == "get" and "." in words[1])
         )
@@ -400,15 +408,15 @@ class _GitReader:
         self._paths.append(_checked_path(match[1] or match[2]))
 
     def _use(self) -> GitUse:
-        given = frozenset(name for name, _ in self._arguments.options)
-        content, plain = self._content(given)
+        options = frozenset(name for name, _ in self._arguments.options)
+        content, plain = self._content(options)
         reads: Reads = self._program.reads  # type: ignore[assignment]  # the data file says so; a test holds it
         if content == "none":
             return GitUse(self._name, self._arguments, reads)
         either = () if self._is_separated else tuple(self._either)
-        named = (*self._paths, *self._either, *(one for one in self._limits if not _WILD.search(one)))
+        named = (*self._paths, *self._either, *(limit for limit in self._limits if not _WILD.search(limit)))
         is_narrow = content == "narrow"
-        is_limited = not is_narrow and not given & _BEYOND_PATHS and not self._may_be_blob
+        is_limited = not is_narrow and not options & _BEYOND_PATHS and not self._may_be_blob
         return GitUse(
             self._name,
             self._arguments,
@@ -421,28 +429,28 @@ class _GitReader:
             plain,
         )
 
-    def _content(self, given: frozenset[str]) -> tuple[Content, Content]:
+    def _content(self, options: frozenset[str]) -> tuple[Content, Content]:
         """Return the printed content, and the printed content if no operand is a revision."""
         name = self._name
         has_revision = bool(self._either or self._stored)
         if name in ("blame", "cat-file", "grep"):
-            return self._content_by_name(given, has_revision=has_revision)
+            return self._content_by_name(options, has_revision=has_revision)
         if name == "status":
-            return ("wide-history",) * 2 if given & {"-v", "--verbose"} else ("none",) * 2
-        if not self._shows_patch(given):
+            return ("wide-history",) * 2 if options & {"-v", "--verbose"} else ("none",) * 2
+        if not self._shows_patch(options):
             return ("none", "none")
-        if name == "show" and self._stored and not (self._either or self._limits or given & _REVISIONS):
+        if name == "show" and self._stored and not (self._either or self._limits or options & _REVISIONS):
             return ("narrow", "narrow")
-        if name == "diff" and not given & {"--cached", "--staged", "--merge-base"}:
+        if name == "diff" and not options & {"--cached", "--staged", "--merge-base"}:
             return self._by_revision(has_revision=has_revision)
         return ("wide-history", "wide-history")
 
-    def _content_by_name(self, given: frozenset[str], *, has_revision: bool) -> tuple[Content, Content]:
+    def _content_by_name(self, options: frozenset[str], *, has_revision: bool) -> tuple[Content, Content]:
         if self._name == "blame":
             return ("narrow", "narrow")
         if self._name == "grep":
             return self._by_revision(has_revision=has_revision)
-        if given & {"-t", "-s", "-e"}:
+        if options & {"-t", "-s", "-e"}:
             return ("none", "none")
         return ("wide-history" if self._either else "narrow",) * 2
 
@@ -450,16 +458,16 @@ class _GitReader:
         """Return the contents of a command that shows the work tree or index, or a revision if one is named."""
         return ("wide-history" if has_revision else "wide-tracked", "wide-history" if self._stored else "wide-tracked")
 
-    def _shows_patch(self, given: frozenset[str]) -> bool:
+    def _shows_patch(self, options: frozenset[str]) -> bool:
         """Return whether a command of the `log` and `diff` family may print contents."""
         if "-p" not in self._program.options:
             return False
-        if given & (_PATCHES | _SEARCHES) or (self._name == "show" and self._may_be_blob):
+        if options & (_PATCHES | _SEARCHES) or (self._name == "show" and self._may_be_blob):
             return True
         if self._name == "show" and self._stored:
             return True
-        is_default = self._name in ("diff", "show") or (self._name == "stash/show" and bool(given))
-        return is_default and not given & _INSTEAD_OF_PATCHES
+        is_default = self._name in ("diff", "show") or (self._name == "stash/show" and bool(options))
+        return is_default and not options & _INSTEAD_OF_PATCHES
 
 
 def _checked_path(text: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from qcode.safety.paths import Ground, PathJudge, anchored, home_of
 from qcode.safety.probes import Probes
-from qcode.safety.protected_paths import is_within
+from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.shell.ast import NotPlain, SimpleCommand, Word
 from qcode.safety.shell.file_reads import Leading, NeedsApproval, PathComplaint, Reader, Reads
 from qcode.safety.shell.flow import Flow, FlowPart, Folders, Form, flow_of, target_of_cd
@@ -172,7 +172,7 @@ class Judge:
 
     def _is_plain_folder(self, folder: str, roots: Collection[str]) -> bool:
         """Return whether git, started in `folder`, uses the repository of the workspace and not a nested one."""
-        root = next((one for one in roots if is_within(folder, one)), "")
+        root = next((known for known in roots if is_within(folder, known)), "")
         if not root or not os.path.isdir(folder):  # noqa: PTH112  # plain text
             return False
         below = Path(folder).relative_to(root).parts
@@ -194,7 +194,7 @@ class Judge:
             raise PathComplaint(f"{target}: it goes back from a symbolic link")
         folders = (self.paths.ground.root, *self.paths.ground.added)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
-        base = max((one for one in spelled if is_within(path, one)), key=len, default="")
+        base = max((spelling for spelling in spelled if is_within(path, spelling)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
             raise NeedsApproval(f"{target}: it leaves the workspace")
         reads.check(path)
@@ -203,15 +203,14 @@ class Judge:
         """Raise if bash would run `name` from the workspace, or from a shim that a project configures."""
         if "/" in name:
             raise NeedsApproval("a program given by its path")
-        roots = [os.path.realpath(one) for one in (self.paths.ground.root, *self.paths.ground.added)]
         for part in self.search_path.split(":") if self.search_path else ():
-            here = Path(part or ".") / name
-            if not here.is_file() or not os.access(here, os.X_OK):
+            here = f"{part or '.'}/{name}"
+            if not os.path.isfile(here) or not os.access(here, os.X_OK):  # noqa: PTH113  # plain text
                 continue
-            reals = (os.path.realpath(here), os.path.realpath(here.parent))
-            if not part.startswith("/") or any(is_within(real, root) for real in reals for root in roots):
+            reals = (os.path.realpath(here), os.path.realpath(part or "."))
+            if not part.startswith("/") or any(is_within_any(real, self.paths.roots) for real in reals):
                 raise NeedsApproval(f"{name} would be the workspace's own {here}")
-            if here.parent.name == "shims" and _has_version_file(folder):
+            if os.path.basename(os.path.normpath(part)) == "shims" and _has_version_file(folder):  # noqa: PTH119  # plain text
                 raise NeedsApproval(f"a file of the project decides which {name} runs")
             return
 
@@ -298,7 +297,7 @@ def _kind(path: str) -> Kind:
 
 def _has_version_file(folder: str) -> bool:
     folders = (Path(folder), *Path(folder).parents)
-    return any(os.path.lexists(one / name) for one in folders for name in _VERSION_FILES)
+    return any(os.path.lexists(path / name) for path in folders for name in _VERSION_FILES)
 
 
 __all__ = ["NO_SANDBOX", "Judge", "NotPlain", "is_table_command", "read_flow", "resolve"]

@@ -207,12 +207,12 @@ def _test(words: tuple[Word, ...]) -> Roles | str:
     if len(words) > 1 and words[0] == Word("!"):
         words = words[1:]
     match words:
-        case (one,) if not one.text.startswith("-"):
-            return ((one, "text"),)
-        case (operator, one) if operator.text in ("-n", "-z"):
-            return ((one, "text"),)
-        case (operator, one) if operator.text in _TEST_OF_FILE:
-            return ((one, "list"),)
+        case (operand,) if not operand.text.startswith("-"):
+            return ((operand, "text"),)
+        case (operator, operand) if operator.text in ("-n", "-z"):
+            return ((operand, "text"),)
+        case (operator, operand) if operator.text in _TEST_OF_FILE:
+            return ((operand, "list"),)
         case (left, operator, right) if operator.text in _TEST_OF_TEXT:
             return (left, "text"), (right, "text")
         case (left, operator, right) if operator.text in _TEST_OF_FILES:

@@ -122,13 +122,13 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def _in_order(scripts: list[Script]) -> Script:
+def _sequence(scripts: list[Script]) -> Script:
     if not scripts:
         raise NotPlain("the command is incomplete")
-    return Listing(scripts[0], tuple((";", one) for one in scripts[1:])) if len(scripts) > 1 else scripts[0]
+    return Listing(scripts[0], tuple((";", script) for script in scripts[1:])) if len(scripts) > 1 else scripts[0]
 
 
-def _alone(word: tuple[Word, ...]) -> Word:
+def _single_word(word: tuple[Word, ...]) -> Word:
     if len(word) != 1:
         raise NotPlain("it contains a brace expansion")
     return word[0]
@@ -171,13 +171,13 @@ class _Nodes:
         """Yield the expansions below a word, in order; raise `NotPlain` for a part that no plain word has."""
         pending = [node]
         while pending:
-            one = pending.pop()
-            if one.type in _HOLES:
-                yield one
+            item = pending.pop()
+            if item.type in _HOLES:
+                yield item
                 continue
-            if checks and one.type not in _LEAVES:
-                raise NotPlain(_reason(one.type, "an unsupported word"))
-            pending += reversed(one.children)
+            if checks and item.type not in _LEAVES:
+                raise NotPlain(_reason(item.type, "an unsupported word"))
+            pending += reversed(item.children)
 
 
 class _SyntaxReader(_Nodes):
@@ -195,7 +195,7 @@ class _SyntaxReader(_Nodes):
         comments = [child for child in found if child.type == "comment"]
         if comments and self.inside:
             raise NotPlain("a comment inside a substitution")
-        return _in_order([self.statement(child) for child in found if child.type != "comment"])
+        return _sequence([self.statement(child) for child in found if child.type != "comment"])
 
     def statement(self, node: Node) -> Script:
         self.depth += 1
@@ -213,7 +213,7 @@ class _SyntaxReader(_Nodes):
             case "test_command":
                 return self._test(node)
             case "redirected_statement":
-                return self._redirected(node)
+                return self._read_redirected(node)
             case "list":
                 return self._list(node)
             case "pipeline":
@@ -279,7 +279,7 @@ class _SyntaxReader(_Nodes):
 
     def _test(self, node: Node) -> Script:
         """Return the words of `[ ... ]` or `[[ ... ]]`; the tree's own reading of the expression does not matter."""
-        text, holes = self._marked(node, checks=False)
+        text, holes = self._with_marks(node, checks=False)
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
         if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _FRAME:
@@ -292,7 +292,7 @@ class _SyntaxReader(_Nodes):
         found = SimpleCommand((opening, *first, closing))
         return Listing(found, tuple(tests)) if tests else found
 
-    def _redirected(self, node: Node) -> Script:
+    def _read_redirected(self, node: Node) -> Script:
         children = self.checked(node, _BLANKS, set())
         body, redirects = children[0], children[1:]
         inner = self.statement(body)
@@ -328,7 +328,7 @@ class _SyntaxReader(_Nodes):
         _check_apart(children)
         if not children or any(child.type not in _WORDS for child in children):
             raise NotPlain("an unsupported redirection")
-        target = _alone(self._words(children[0]))
+        target = _single_word(self._words(children[0]))
         more = [word for child in children[1:] for word in self._words(child)]
         inputs, outputs = command.inputs, command.outputs
         if operator == ">&":
@@ -343,9 +343,9 @@ class _SyntaxReader(_Nodes):
         return SimpleCommand((*command.words, *more), inputs, outputs)
 
     def _words(self, node: Node) -> tuple[Word, ...]:
-        return read_words(*self._marked(node))
+        return read_words(*self._with_marks(node))
 
-    def _marked(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Hole, ...]]:
+    def _with_marks(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Hole, ...]]:
         """Return the text of a node with a mark in place of each hole, and the holes."""
         pieces: list[bytes] = []
         holes: list[Hole] = []
@@ -394,7 +394,7 @@ def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
     if UNSPLIT.fullmatch(text):
         return (Word(text),)
     braced = None if holes else _BRACED.fullmatch(text)
-    return tuple(read_word(one) for one in _expanded(braced)) if braced else (read_word(text, holes),)
+    return tuple(read_word(word) for word in _expanded(braced)) if braced else (read_word(text, holes),)
 
 
 def read_word(text: str, holes: tuple[Hole, ...] = ()) -> Word:
@@ -467,7 +467,7 @@ class _Lexer:
                 parts.append(self._quoted(char))
             else:
                 is_split = is_split or char == MARK
-                parts.append(self._bare(char, is_first=self.at == start))
+                parts.append(self._bare_text(char, is_first=self.at == start))
         if self.at == start:
             raise NotPlain("it contains an operator where a word is expected")
         raw = self.text[start : self.at]
@@ -488,7 +488,7 @@ class _Lexer:
             raise NotPlain("an unsupported home folder")
         return True
 
-    def _bare(self, char: str, *, is_first: bool) -> str:
+    def _bare_text(self, char: str, *, is_first: bool) -> str:
         if char == "~" and not is_first and not (self.text[self.at - 1].isalnum() or self.text[self.at - 1] in "_.^-"):
             raise NotPlain("a ~ that may be a home folder")
         if char == MARK:
@@ -523,7 +523,7 @@ class _Lexer:
                 raise NotPlain("a quote is not closed")
             inside = self.text[self.at + 1 : end]
             self.at = end + 1
-            return self._inert(inside)
+            return self._plain_or_refuse(inside)
         return self._double_quoted()
 
     def _double_quoted(self) -> str:
@@ -533,7 +533,7 @@ class _Lexer:
             char = self.text[self.at]
             self.at += 1
             if char == '"':
-                self._inert("".join(parts).replace(MARK, ""))
+                self._plain_or_refuse("".join(parts).replace(MARK, ""))
                 return "".join(parts)
             # No expansion begins with these: "line (1|2)$" ends with a plain dollar sign.
             is_plain = char == "$" and self.text[self.at : self.at + 1] in ('"', "|", ")")
@@ -549,7 +549,7 @@ class _Lexer:
             parts.append(char)
         raise NotPlain("a quote is not closed")
 
-    def _inert(self, text: str) -> str:
+    def _plain_or_refuse(self, text: str) -> str:
         if not all(char.isprintable() or char in "\n\t" for char in text):
             raise NotPlain("it contains a control or invisible character")
         return text

@@ -226,10 +226,10 @@ class _OptionReader:
 
     def arguments(self) -> ParsedArguments:
         """Give every operand and value its role, and check them."""
-        given = frozenset(name for name, _ in self._options)
+        options = frozenset(name for name, _ in self._options)
         form = self._program.operands
         for case in self._program.when:
-            if all(group & given for group in case.groups):
+            if all(group & options for group in case.groups):
                 form = case.operands
                 break
         operands = tuple(zip(self._operands, _roles(form, self._operands), strict=True))
@@ -262,7 +262,7 @@ class _OptionReader:
     def _read_option(self, word: Word) -> None:
         text = word.text
         if self._program.number and text[1:].isascii() and text[1:].isdigit():
-            self._keep(NUMBER, Word(text[1:]), "number")
+            self._add_value(NUMBER, Word(text[1:]), "number")
         elif self._program.style == "words":
             self._add(text, self._option(text))
         elif text.startswith("--"):
@@ -278,7 +278,7 @@ class _OptionReader:
         elif option.arity == "none" or not self._program.attached:
             raise _UnknownUse(f"the option {name} does not take a value in this form")
         else:
-            self._keep(name, _attached(word, value, option.role), option.role)
+            self._add_value(name, _attached_value(word, value, option.role), option.role)
 
     def _read_cluster(self, word: Word) -> None:
         for index, letter in enumerate(word.text[1:], start=1):
@@ -291,7 +291,7 @@ class _OptionReader:
             if len(word.text) > 2 and not self._program.attached:
                 raise _UnknownUse(f"the option {name} must be a separate word")
             if value:
-                self._keep(name, _attached(word, value, option.role), option.role)
+                self._add_value(name, _attached_value(word, value, option.role), option.role)
             else:
                 self._add(name, option)
             return
@@ -301,11 +301,11 @@ class _OptionReader:
         if option.arity != "required":
             self._options.append((name, None))
             return
-        self._keep(name, self._next_value(name), option.role)
+        self._add_value(name, self._next_value(name), option.role)
         if option.second is not None:
-            self._keep(name, self._next_value(name), option.second)
+            self._add_value(name, self._next_value(name), option.second)
 
-    def _keep(self, name: str, value: Word, role: Role) -> None:
+    def _add_value(self, name: str, value: Word, role: Role) -> None:
         self._options.append((name, value))
         self._values.append((value, role))
 
@@ -334,7 +334,7 @@ def _begins_expression(word: Word) -> bool:
     return word.text.startswith("-") or word.text in ("(", "!")
 
 
-def _attached(word: Word, value: str, role: Role) -> Word:
+def _attached_value(word: Word, value: str, role: Role) -> Word:
     """Return the value that is spelled in one word with its option.
 
     All that a wildcard in it can become begins with the option; so `--include=*.py` is one or several times that
@@ -410,7 +410,7 @@ def _program(name: str, row: Mapping[str, Any]) -> ProgramSpec:
     return ProgramSpec(
         name,
         options,
-        dict(_spelled(row.get("refused", {}))),
+        dict(_spelled_names(row.get("refused", {}))),
         _operands(row),
         tuple(When(_groups(case["options"]), _operands(case)) for case in row.get("when", ())),
         core=row.get("core", False),
@@ -427,7 +427,7 @@ def _program(name: str, row: Mapping[str, Any]) -> ProgramSpec:
     )
 
 
-def _spelled(entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _spelled_names(entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for names, value in entries.items():
         for name in names.split():
             yield name, value

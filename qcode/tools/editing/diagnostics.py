@@ -55,7 +55,7 @@ def nearest_folder(root: Path, file: Path, checker: Checker) -> Path | None:
     return next((folder for folder in file.parents if folder.is_relative_to(root) and checker.is_set_up(folder)), None)
 
 
-def _has(*names: str) -> Callable[[Path], bool]:
+def _has_file(*names: str) -> Callable[[Path], bool]:
     return lambda folder: any((folder / name).is_file() for name in names)
 
 
@@ -100,7 +100,9 @@ def _any_of(*tests: Callable[[Path], bool]) -> Callable[[Path], bool]:
 def _has_eslint(folder: Path) -> bool:
     endings = ("js", "mjs", "cjs", "ts", "mts", "cts")
     old = (".eslintrc", ".eslintrc.js", ".eslintrc.cjs", ".eslintrc.json", ".eslintrc.yml", ".eslintrc.yaml")
-    return _has(*(f"eslint.config.{ending}" for ending in endings), *old)(folder) or _in_package("eslintConfig")(folder)
+    return _has_file(*(f"eslint.config.{ending}" for ending in endings), *old)(folder) or _in_package("eslintConfig")(
+        folder
+    )
 
 
 def _python(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[str]]:
@@ -121,18 +123,19 @@ def _packages(folder: Path, files: Sequence[str]) -> list[str]:
 _PYTHON = (".py", ".pyi")
 _SCRIPTS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
 CHECKERS = (
-    Checker("ruff", _PYTHON, _any_of(_has("ruff.toml", ".ruff.toml"), _in_pyproject("ruff")),
+    Checker("ruff", _PYTHON, _any_of(_has_file("ruff.toml", ".ruff.toml"), _in_pyproject("ruff")),
             _python("ruff", "check", "--no-fix", "--output-format=concise")),
-    Checker("flake8", _PYTHON, _any_of(_has(".flake8"), _in_ini("flake8", "setup.cfg", "tox.ini")), _python("flake8")),
+    Checker("flake8", _PYTHON, _any_of(_has_file(".flake8"), _in_ini("flake8", "setup.cfg", "tox.ini")),
+            _python("flake8")),
     Checker("mypy", _PYTHON,
-            _any_of(_has("mypy.ini", ".mypy.ini"), _in_pyproject("mypy"), _in_ini("mypy", "setup.cfg")),
+            _any_of(_has_file("mypy.ini", ".mypy.ini"), _in_pyproject("mypy"), _in_ini("mypy", "setup.cfg")),
             _python("mypy", "--no-error-summary")),
-    Checker("pyright", _PYTHON, _any_of(_has("pyrightconfig.json"), _in_pyproject("pyright")), _python("pyright")),
+    Checker("pyright", _PYTHON, _any_of(_has_file("pyrightconfig.json"), _in_pyproject("pyright")), _python("pyright")),
     Checker("eslint", _SCRIPTS, _has_eslint, lambda folder, files: ["npx", "--no-install", "eslint", *files]),
-    Checker("tsc", (".ts", ".tsx", ".mts", ".cts"), _has("tsconfig.json"),
+    Checker("tsc", (".ts", ".tsx", ".mts", ".cts"), _has_file("tsconfig.json"),
             lambda folder, files: ["npx", "--no-install", "tsc", "--noEmit", "-p", "tsconfig.json"]),
-    Checker("go vet", (".go",), _has("go.mod"), _packages),
-    Checker("cargo check", (".rs",), _has("Cargo.toml"),
+    Checker("go vet", (".go",), _has_file("go.mod"), _packages),
+    Checker("cargo check", (".rs",), _has_file("Cargo.toml"),
             lambda folder, files: ["cargo", "check", "--quiet", "--message-format=short"]),
 )  # fmt: skip
 

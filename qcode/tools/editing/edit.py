@@ -148,14 +148,14 @@ class Edit(ChangeTool):
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         place = workspace.resolve(arguments.text("path"), "write")
-        asked, given = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
+        old_text, new_text = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
         if not workspace.exists(place):
-            if asked:
+            if old_text:
                 raise Refused(f"{place.shown} does not exist; use write to create it")
-            return created(place, given)
+            return created(place, new_text)
         loaded = open_for_change(place, workspace)
         old = text_file.decode(loaded.data, place.shown)
-        edited = replaced(old.text, asked, given, place.shown, replaces_all=arguments.flag("replace_all"))
+        edited = replaced(old.text, old_text, new_text, place.shown, replaces_all=arguments.flag("replace_all"))
         new = text_file.with_text(old, edited.text)
         data = text_file.encode(new)
         if data == loaded.data:
@@ -170,13 +170,13 @@ def created(place: WorkspacePath, content: str) -> PlannedChange:
     return creation(place, text_file.encode(document), document, f"Created {place.shown}.")
 
 
-def replaced(content: str, asked: str, given: str, shown: str, *, replaces_all: bool) -> Edited:
-    """Return `content` with the passage `asked` replaced by `given`; an empty passage matches an empty file."""
+def replaced(content: str, old_text: str, new_text: str, shown: str, *, replaces_all: bool) -> Edited:
+    """Return `content` with the passage `old_text` replaced by `new_text`; an empty passage matches an empty file."""
     from qcode.tools.editing import match  # loads with the first edit, not at start
 
-    if not asked and not content:
-        return match.Edited(given, (1,))
-    return match.apply(content, asked, given, shown, replaces_all=replaces_all)
+    if not old_text and not content:
+        return match.Edited(new_text, (1,))
+    return match.apply(content, old_text, new_text, shown, replaces_all=replaces_all)
 
 
 def plain(value: str) -> str:
@@ -277,11 +277,11 @@ class MultiEdit(ChangeTool):
         if not workspace.exists(place):
             if plain(edits[0].text("old_text")):
                 raise Refused(f"{place.shown} does not exist; use write to create it")
-            content, _ = _edited("", edits, place.shown)
+            content, _ = _apply_edits("", edits, place.shown)
             return created(place, content)
         loaded = open_for_change(place, workspace)
         old = text_file.decode(loaded.data, place.shown)
-        content, reports = _edited(old.text, edits, place.shown)
+        content, reports = _apply_edits(old.text, edits, place.shown)
         new = text_file.with_text(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
@@ -290,13 +290,13 @@ class MultiEdit(ChangeTool):
         return replacement(place, loaded, old, new, data, report)
 
 
-def _edited(content: str, edits: list[Arguments], shown: str) -> tuple[str, list[str]]:
+def _apply_edits(content: str, edits: list[Arguments], shown: str) -> tuple[str, list[str]]:
     """Return the text after all edits, and a line about each."""
     reports = []
-    for number, one in enumerate(edits, start=1):
-        asked, given = plain(one.text("old_text")), plain(one.text("new_text"))
+    for number, arguments in enumerate(edits, start=1):
+        old_text, new_text = plain(arguments.text("old_text")), plain(arguments.text("new_text"))
         try:
-            edited = replaced(content, asked, given, shown, replaces_all=one.flag("replace_all"))
+            edited = replaced(content, old_text, new_text, shown, replaces_all=arguments.flag("replace_all"))
         except Refused as refused:
             before = f" (of the text after edit {number - 1})" if number > 1 else ""
             raise Refused(f"Edit {number} of {len(edits)}{before}: {refused}\nNone of the edits was made.") from None

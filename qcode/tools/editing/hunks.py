@@ -20,14 +20,14 @@ _SHOWN_PLACES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Patched:
+class PatchResult:
     """The text after all hunks, and a note for each hunk that did not match exactly."""
 
     text: str
     notes: tuple[str, ...] = ()
 
 
-def apply_hunks(text: str, hunks: Sequence[Hunk], shown: str) -> Patched:
+def apply_hunks(text: str, hunks: Sequence[Hunk], shown: str) -> PatchResult:
     """Return `text` with every hunk applied. Raise `Refused` if a hunk has no position, or more than one."""
     notes: list[str] = []
     offset = 0
@@ -41,12 +41,12 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], shown: str) -> Patched:
         offset = passage.start + len(passage.new)
         if note:
             notes.append(f"{name} for {shown}: {note}")
-    return Patched(text, tuple(notes))
+    return PatchResult(text, tuple(notes))
 
 
 def _place(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[Passage, str]:
     """Return the position of a hunk at or after `offset`, and a note about differences that were ignored."""
-    start, is_anchored = _behind_anchors(text, hunk, offset, shown)
+    start, is_anchored = _after_anchors(text, hunk, offset, shown)
     if not hunk.old:
         return _insertion(text, hunk, start if is_anchored else len(text)), ""
     old, new = "\n".join(hunk.old), "\n".join(hunk.new)
@@ -90,7 +90,7 @@ def _search_readings(text: str, old: str, new: str) -> tuple[PassageMatches, str
     return PassageMatches(), ""
 
 
-def _behind_anchors(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[int, bool]:
+def _after_anchors(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[int, bool]:
     """Return the offset after the last anchor, and whether an anchor was found."""
     lines = text.split("\n")
     at = line_of(text, offset) - 1 if offset else 0

@@ -30,16 +30,16 @@ def indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def pairs_of(asked: Sequence[str], present: Sequence[str]) -> dict[str, str] | None:
+def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | None:
     """Return the indentation in the file for each indentation in the edit.
 
     Return None if there is no one-to-one mapping that preserves depth, because the passages then differ in meaning.
     """
     pairs: dict[str, str] = {}
-    for want, line in zip(asked, present, strict=True):
+    for want, line in zip(old, present, strict=True):
         if want.strip() and pairs.setdefault(indent_of(want), indent_of(line)) != indent_of(line):
             return None
-    depths = sorted((_columns(asked, _USUAL_WIDTH), _columns(there, _USUAL_WIDTH)) for asked, there in pairs.items())
+    depths = sorted((_columns(old, _USUAL_WIDTH), _columns(there, _USUAL_WIDTH)) for old, there in pairs.items())
     is_kept = all((low < high) == (there < other) for (low, there), (high, other) in pairwise(depths))
     return pairs if is_kept else None
 
@@ -57,7 +57,7 @@ class Reindenter:
 
     def __init__(self, pairs: Mapping[str, str], unit: Callable[[], int]) -> None:
         self._pairs = pairs
-        self._is_kept = all(asked == there for asked, there in pairs.items())
+        self._is_kept = all(old == there for old, there in pairs.items())
         self._width = _tab_width(pairs)
         self._has_tabs = any("\t" in there for there in pairs.values())
         self._unit = unit
@@ -75,9 +75,9 @@ class Reindenter:
             self._indents[columns] = self._indent(columns)
         return self._indents[columns] + text
 
-    def _indent(self, asked: int) -> str:
-        base = min(self._known, key=lambda known: abs(known - asked))
-        columns = max(self._known[base] + round((asked - base) * self._scale), 0)
+    def _indent(self, depth: int) -> str:
+        base = min(self._known, key=lambda known: abs(known - depth))
+        columns = max(self._known[base] + round((depth - base) * self._scale), 0)
         if self._has_tabs:
             return "\t" * (columns // self._width) + " " * (columns % self._width)
         return " " * columns
@@ -86,16 +86,14 @@ class Reindenter:
     def _known(self) -> dict[int, int]:
         """The columns in the edit, each with the columns in the file; at most √n in a text of n characters."""
         known: dict[int, int] = {}
-        for asked, there in self._pairs.items():
-            known.setdefault(_columns(asked, self._width), _columns(there, self._width))
+        for old, there in self._pairs.items():
+            known.setdefault(_columns(old, self._width), _columns(there, self._width))
         return known
 
     @cached_property
     def _scale(self) -> float:
         """The number of columns in the file for one column in the edit."""
-        known = sorted(
-            (_columns(asked, self._width), _columns(there, self._width)) for asked, there in self._pairs.items()
-        )
+        known = sorted((_columns(old, self._width), _columns(there, self._width)) for old, there in self._pairs.items())
         (low, low_there), (high, high_there) = known[0], known[-1]
         if high > low:
             return (high_there - low_there) / (high - low)
@@ -106,8 +104,8 @@ class Reindenter:
 
 def _tab_width(pairs: Mapping[str, str]) -> int:
     """Return the width of a tab in blanks, derived from pairs of the same indentation in both styles."""
-    for asked, there in pairs.items():
-        tabs, blanks = (there, asked) if "\t" in there else (asked, there)
+    for old, there in pairs.items():
+        tabs, blanks = (there, old) if "\t" in there else (old, there)
         count = tabs.count("\t")
         if count and "\t" not in blanks and blanks and len(blanks) % count == 0:
             return len(blanks) // count
@@ -154,7 +152,7 @@ class PassageMatches:
 
 def find(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions of `old`, by the strictest comparison that finds one. Raise `Refused` beyond a limit."""
-    exact = _exact(text, old, new)
+    exact = _exact_passages(text, old, new)
     if exact and not _splits_indentation(text, old, exact):
         return PassageMatches(exact)
     tolerant = _tolerant(text, old, new)
@@ -180,11 +178,11 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
 
 def _tolerant(text: str, old: str, new: str) -> PassageMatches:
     lines = _Lines(text)
-    wanted = _Wanted(old, new)
+    wanted = _Search(old, new)
     is_possible = lines.may_hold(wanted)
     for ignored, key, is_shifted in _TOLERANCES:
         passages: tuple[Passage, ...] = ()
-        if key is _folded:
+        if key is _fold_line:
             if text.isascii() and old.isascii():
                 continue
             passages = tuple(_look_alikes(text, old, new))
@@ -192,14 +190,14 @@ def _tolerant(text: str, old: str, new: str) -> PassageMatches:
             passages = tuple(lines.passages(wanted, key, is_shifted=is_shifted))
         if passages:
             return PassageMatches(passages, ignored)
-    passages = tuple(_piece_of_a_line(text, old, new))
+    passages = tuple(_match_within_line(text, old, new))
     return PassageMatches(passages, "how many blanks are between its words") if passages else PassageMatches()
 
 
 def find_lines(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions at which `old` is whole lines of `text`, by the strictest comparison that finds one."""
     lines = _Lines(text)
-    wanted = _Wanted(old, new)
+    wanted = _Search(old, new)
     for ignored, key, is_shifted in (_EXACTLY, *_TOLERANCES):
         passages = tuple(lines.passages(wanted, key, is_shifted=is_shifted))
         if passages:
@@ -231,7 +229,7 @@ def lines_of(text: str, offsets: Iterable[int]) -> Iterator[int]:
         yield line
 
 
-def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
+def _exact_passages(text: str, old: str, new: str) -> tuple[Passage, ...]:
     found, at = [], text.find(old)
     while at >= 0:
         found.append(Passage(at, at + len(old), new))
@@ -239,7 +237,7 @@ def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
     return tuple(found)
 
 
-class _Wanted:
+class _Search:
     """The lines of a passage to find, and their replacement."""
 
     def __init__(self, old: str, new: str) -> None:
@@ -275,13 +273,13 @@ class _Lines:
     def _unit(self) -> int:
         return indent_unit(self.lines)
 
-    def may_hold(self, wanted: _Wanted) -> bool:
+    def may_hold(self, wanted: _Search) -> bool:
         """Return whether the loosest comparison finds the passage; otherwise no other comparison can."""
         keys = [_words(line) for line in wanted.lines]
         searched, pattern = _as_characters([_words(line) for line in self.lines], keys)
         return not any(keys) or pattern in searched
 
-    def passages(self, wanted: _Wanted, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
+    def passages(self, wanted: _Search, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
         """Yield matching whole lines, compared by `key`; if `is_shifted`, equal depths must be shifted equally."""
         wanted_keys = [key(line) for line in wanted.lines]
         if not any(wanted_keys):
@@ -305,7 +303,7 @@ class _Lines:
             yield self._passage(index, after, wanted, wanted.in_form_of(present, lambda: self._unit))
             index = searched.find(pattern, after)
 
-    def _passage(self, index: int, after: int, wanted: _Wanted, replacement: str) -> Passage:
+    def _passage(self, index: int, after: int, wanted: _Search, replacement: str) -> Passage:
         keeps_break = wanted.has_newline and after != len(self.lines)
         if wanted.has_newline and not keeps_break:
             replacement = replacement.removesuffix("\n")
@@ -321,7 +319,7 @@ def _as_characters(keys: Sequence[str], wanted: Sequence[str]) -> tuple[str, str
 def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
     """Match with typographic characters replaced by plain ones; unchanged text keeps the characters of the file."""
     folded, wanted = fold(text), fold_text(old)
-    restored = _Restored(new)
+    restored = _RestoredText(new)
     passed = 0
     at = folded.text.find(wanted)
     while at >= 0 and wanted and passed < _MAX_PASSED_CHARS:
@@ -335,12 +333,12 @@ def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
             at = folded.text.find(wanted, at + 1)
 
 
-class _Restored:
+class _RestoredText:
     """A replacement with the typographic characters of a passage restored, computed once per passage."""
 
     def __init__(self, new: str) -> None:
         self._new = new
-        self._folded = fold(new)
+        self._fold_line = fold(new)
         self._steps = Steps()
         self._known: dict[str, str] = {}
 
@@ -348,19 +346,19 @@ class _Restored:
         if len(present) > _RESTORED or len(self._new) > _RESTORED:
             return self._new
         if present not in self._known:
-            there, given = fold(present), self._folded
+            there, folded = fold(present), self._fold_line
             pieces: list[str] = []
-            matcher = BoundedMatcher(there.text, given.text, autojunk=False, steps=self._steps)
+            matcher = BoundedMatcher(there.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
                 if kind == "equal":
                     pieces.append(present[there.offsets[start] : there.offsets[end]])
                 else:
-                    pieces.append(self._new[given.offsets[new_start] : given.offsets[new_end]])
+                    pieces.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
             self._known[present] = "".join(pieces)
         return self._known[present]
 
 
-def _piece_of_a_line(text: str, old: str, new: str) -> Iterator[Passage]:
+def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
     """Match part of one line, ignoring the number of blanks between words."""
     words = old.split()
     if "\n" in old.strip() or len(words) < 2:
@@ -400,7 +398,7 @@ def _words(line: str) -> str:
     return " ".join(fold_text(line).split())
 
 
-def _folded(line: str) -> str:
+def _fold_line(line: str) -> str:
     return fold_text(line).rstrip()
 
 
@@ -412,7 +410,7 @@ _TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
     (_TABS, _with_tabs_of(2), False),
     (_TABS, _with_tabs_of(8), False),
     ("the indentation", str.strip, True),
-    ("which quotes, dashes, blanks or composed characters are used", _folded, False),
+    ("which quotes, dashes, blanks or composed characters are used", _fold_line, False),
     ("which quotes, dashes or blanks are used, and the indentation", lambda line: fold_text(line).strip(), True),
     ("how many blanks are between its words", _words, True),
 )
@@ -446,7 +444,7 @@ def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = Fal
     lines = tuple(lines_of(text, (passage.start for passage in found.passages)))
     if len(lines) > 1 and not replaces_all:
         raise Refused(_ambiguous(text, lines, shown, note))
-    length = len(text) + sum(len(one.new) - (one.end - one.start) for one in found.passages)
+    length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in found.passages)
     if length > MAX_LENGTH:
         raise Refused(f"the file would have {length:,} characters, more than {MAX_LENGTH:,}. Nothing was changed")
     return Edited(replace(text, found.passages), lines, note)
@@ -459,8 +457,8 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
         return found, f"Note: matched ignoring {found.ignored}." if found.ignored else ""
     for reading in readings(old, new):
         found = find(text, reading.old, reading.new)
-        numbers = lines_of(text, (one.start for one in found.passages))
-        at_line = tuple(one for one, line in zip(found.passages, numbers, strict=True) if line == reading.line)
+        numbers = lines_of(text, (passage.start for passage in found.passages))
+        at_line = tuple(passage for passage, line in zip(found.passages, numbers, strict=True) if line == reading.line)
         if found.passages:
             ignored = f", ignoring {found.ignored}" if found.ignored else ""
             return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.what}{ignored}."

@@ -66,8 +66,8 @@ def _without_numbers(old: str, new: str) -> Reading | None:
     if not plain.strip():
         return None  # a blank passage would match everywhere
     tail = "\n" if old.endswith("\n") else ""
-    given = "\n".join(map(_without_number, new.split("\n")))
-    return Reading("without the line numbers before its lines", plain + tail, given, counted[0])
+    unnumbered = "\n".join(map(_without_number, new.split("\n")))
+    return Reading("without the line numbers before its lines", plain + tail, unnumbered, counted[0])
 
 
 def _without_number(line: str) -> str:
@@ -165,21 +165,21 @@ def _unescape(text: str) -> str:
 
 def _with_escaped_breaks(old: str, new: str) -> tuple[str, str] | None:
     """Replace line breaks and tabs inside quotes with escapes: the model omitted a backslash."""
-    spelled = _outside_and_inside(old, str, _spelled)
-    return spelled, _outside_and_inside(new, str, _spelled)
+    spelled = _map_around_quotes(old, str, _escape_breaks)
+    return spelled, _map_around_quotes(new, str, _escape_breaks)
 
 
-def _spelled(text: str) -> str:
+def _escape_breaks(text: str) -> str:
     return text.replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _broken(text: str) -> str:
-    return _outside_and_inside(
+    return _map_around_quotes(
         text, lambda piece: piece.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t"), str
     )
 
 
-def _outside_and_inside(text: str, outside: Callable[[str], str], inside: Callable[[str], str]) -> str:
+def _map_around_quotes(text: str, outside: Callable[[str], str], inside: Callable[[str], str]) -> str:
     """Apply one function to the text outside quotes, and another to the text inside."""
     pieces: list[str] = []
     quote, start = "", 0
@@ -214,7 +214,7 @@ _READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] =
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedText:
     """A text with look-alike characters unified; `offsets[i]` is the original index of character `i`.
 
     The last offset is the length of the original text.
@@ -228,7 +228,7 @@ class Folded:
         return index == 0 or self.offsets[index] != self.offsets[index - 1]
 
 
-def fold(text: str) -> Folded:
+def fold(text: str) -> FoldedText:
     """Return `text` in composed form (NFC), with plain quotes, dashes and blanks instead of typographic ones."""
     pieces: list[str] = []
     offsets: list[int] = []
@@ -243,7 +243,7 @@ def fold(text: str) -> Folded:
         end = run.end()
     pieces.append(text[end:])
     offsets.extend(range(end, len(text) + 1))
-    return Folded("".join(pieces), offsets)
+    return FoldedText("".join(pieces), offsets)
 
 
 def fold_text(text: str) -> str:

@@ -66,7 +66,7 @@ class ApplyPatch(ChangeTool):
             raise Refused(f"apply_patch: {error}. Nothing was changed") from None
         parts: list[_Part] = []
         taken: set[WorkspacePath] = set()
-        for section in _merged(sections):
+        for section in _merge_updates(sections):
             part = _part(section, workspace)
             for step in part.steps:
                 if step.place in taken:
@@ -91,15 +91,15 @@ class _Part:
     notes: tuple[str, ...] = ()
 
 
-def _merged(sections: tuple[Section, ...]) -> list[Section]:
+def _merge_updates(sections: tuple[Section, ...]) -> list[Section]:
     """Return the sections with all updates of a file merged; models often send several."""
     merged: list[Section] = []
     for section in sections:
         same = next(
             (
                 index
-                for index, one in enumerate(merged)
-                if isinstance(one, Updated) and isinstance(section, Updated) and one.path == section.path
+                for index, updated in enumerate(merged)
+                if isinstance(updated, Updated) and isinstance(section, Updated) and updated.path == section.path
             ),
             None,
         )

@@ -123,7 +123,7 @@ class GrepSearch:
     def _listing(self, query: Query) -> bytes:
         """Return the input of the scanner: the files that ripgrep would search."""
         files = [query.only] if query.only else list(self._files(query))
-        asked = {
+        query_json = {
             "pattern": query.pattern,
             "ignore_case": query.ignore_case,
             "before_after": query.around,
@@ -131,7 +131,7 @@ class GrepSearch:
             "multiline": query.is_multiline,
             "files": [[name, str(query.start / name)] for name in files],
         }
-        return json.dumps(asked).encode("utf-8", "surrogateescape")
+        return json.dumps(query_json).encode("utf-8", "surrogateescape")
 
     def _files(self, query: Query) -> Iterator[str]:
         from qcode.tools.files import walk  # loads with the first search, not at start
@@ -166,7 +166,7 @@ def _wanted(query: Query) -> Callable[[str], bool]:
     return is_wanted
 
 
-def _narrowed(query: Query) -> list[str]:
+def _glob_options(query: Query) -> list[str]:
     """Return ripgrep options that skip files which the glob does not match.
 
     Passing the glob itself would also search ignored files. A file type does not, but it matches only file names.
@@ -189,7 +189,7 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     argv += ["--ignore-case"] if query.ignore_case else []
     argv += ["--context", str(query.around)] if query.around else []
     argv += ["--max-count", str(query.max_count)] if query.max_count else []
-    return [*argv, *_narrowed(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
+    return [*argv, *_glob_options(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
 
 
 def _read(stream: IO[bytes]) -> Iterator[GrepLine]:
@@ -203,11 +203,11 @@ def _read(stream: IO[bytes]) -> Iterator[GrepLine]:
             file, number, at = os.path.normpath(_text(data["path"])), data["line_number"], -1
             for index, text in enumerate(_text(data["lines"]).removesuffix("\n").split("\n")):
                 if event["type"] == "match":
-                    at = _first(text, data["submatches"]) if index == 0 else 0
+                    at = _first_match(text, data["submatches"]) if index == 0 else 0
                 yield GrepLine(file, number + index, text.removesuffix("\r"), at)
 
 
-def _first(text: str, submatches: list[dict[str, int]]) -> int:
+def _first_match(text: str, submatches: list[dict[str, int]]) -> int:
     """Return the index of the first match in a line; the offsets in the output count bytes."""
     start = submatches[0]["start"] if submatches else 0
     return len(text.encode("utf-8", "replace")[:start].decode("utf-8", "ignore"))
@@ -380,7 +380,7 @@ class _Report:
         self._matches += is_match
         self._counts[shown] = self._counts.get(shown, 0) + is_match
         if is_content:
-            entry = f"{line.number}{':' if is_match else '-'}{_shortened(line)}"
+            entry = f"{line.number}{':' if is_match else '-'}{_shorten_line(line)}"
             self._room -= len(entry)
             self._lines += [*self._heading(shown, line.number), entry]
             self._last = (shown, line.number)
@@ -408,7 +408,7 @@ class _Report:
         return ToolOutcome("\n".join([*lines, *notes]), summary=f"{matches} in {count_text(files, 'file')}")
 
 
-def _shortened(line: GrepLine) -> str:
+def _shorten_line(line: GrepLine) -> str:
     """Return a line, or the part around its match if it is long."""
     if len(line.text) <= MAX_LINE_CHARS:
         return line.text

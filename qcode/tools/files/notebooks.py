@@ -70,12 +70,12 @@ def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int,
 def _output(output: JsonObject, images: list[Image]) -> str:
     kind = output.get("output_type")
     if kind == "stream":
-        return f"[{output.get('name', 'output')}]\n{_short(_joined(output.get('text')))}"
+        return f"[{output.get('name', 'output')}]\n{_shorten(_joined(output.get('text')))}"
     if kind == "error":
         trace = output.get("traceback")
         named = f"{output.get('ename')}: {output.get('evalue')}"
         lines = "\n".join(map(str, trace)) if isinstance(trace, list) and trace else named
-        return f"[error]\n{_short(lines)}"
+        return f"[error]\n{_shorten(lines)}"
     data = output.get("data")
     if not isinstance(data, dict):
         return "[output]"
@@ -87,10 +87,10 @@ def _output(output: JsonObject, images: list[Image]) -> str:
             images.append(Image(media_type, picture))
             return f"[output: {media_type}, image {len(images)} below]"
     text = _joined(data.get("text/plain"))
-    return f"[output]\n{_short(text)}" if text else f"[output: {', '.join(data)}]"
+    return f"[output]\n{_shorten(text)}" if text else f"[output: {', '.join(data)}]"
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     plain = _ESCAPE.sub("", text).rstrip("\n")
     if len(plain) <= MAX_OUTPUT_CHARS:
         return plain

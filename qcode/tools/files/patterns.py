@@ -15,7 +15,7 @@ _INNER_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Return a regular expression that fully matches the relative paths (with `/`) matched by `pattern`."""
     pattern = re.sub(r"^(\./)+", "", pattern)
-    return re.compile("|".join(_translated(one) for one in _expanded(pattern)), re.DOTALL)
+    return re.compile("|".join(_translate(alternative) for alternative in _expand_braces(pattern)), re.DOTALL)
 
 
 def split_fixed(pattern: str) -> tuple[str, str]:
@@ -27,7 +27,7 @@ def split_fixed(pattern: str) -> tuple[str, str]:
     return "/".join(parts[:fixed]) or ("/" if fixed else ""), "/".join(parts[fixed:])
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """Return the expansions of `{a,b}`; an unbalanced brace is an ordinary character."""
     done, pending = [], [pattern]
     while pending:
@@ -42,7 +42,7 @@ def _expanded(pattern: str) -> list[str]:
     return done
 
 
-def _translated(pattern: str) -> str:
+def _translate(pattern: str) -> str:
     """Translate a pattern without braces.
 
     Literal text between two wildcards matches at its first position and never backtracks. That is sufficient, and it

@@ -30,17 +30,17 @@ def main() -> int:
         sys.stderr.write("it is protected by a password\n")
         return 1
     count = len(reader.pages)
-    _put(count)
+    _write_line(count)
     for number in range(first, min(last, count) + 1):
         text = reader.pages[number - 1].extract_text()[:most]
         most -= len(text)
-        _put([number, text])
+        _write_line([number, text])
         if most <= 0:
             break
     return 0
 
 
-def _put(value: object) -> None:
+def _write_line(value: object) -> None:
     sys.stdout.write(f"{json.dumps(value)}\n")
     sys.stdout.flush()
 

@@ -51,9 +51,9 @@ def picture(data: bytes, media_type: str, shown: str) -> EncodedImage:
             ) from None
         return _picture(data, media_type, f"{len(data):,} bytes")
     problem = ""
-    for content in (data, *_repaired(data, media_type)):
+    for content in (data, *_repaired_versions(data, media_type)):
         try:
-            return _scaled(content, media_type, shown)
+            return _scale_down(content, media_type, shown)
         except (*_PILLOW_FAILS, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
             # Pillow names the object that holds the bytes if it does not know what they are.
             is_clear = isinstance(error, OSError | ValueError | SyntaxError) and "BytesIO" not in str(error)
@@ -61,7 +61,7 @@ def picture(data: bytes, media_type: str, shown: str) -> EncodedImage:
     raise Refused(f"{shown} is a broken image: {problem}") from None
 
 
-def _scaled(data: bytes, media_type: str, shown: str) -> EncodedImage:
+def _scale_down(data: bytes, media_type: str, shown: str) -> EncodedImage:
     import PIL.Image as pillow  # noqa: N813
 
     with pillow.open(io.BytesIO(data), formats=[_FORMATS[media_type]]) as opened:
@@ -92,7 +92,7 @@ _PNG_FRAME = 12
 """The bytes of a chunk of a PNG around its data: length, name and checksum."""
 
 
-def _repaired(data: bytes, media_type: str) -> Iterator[bytes]:
+def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
     """Yield a PNG without the chunks that a decoder may skip, such as texts and color profiles: they may be invalid.
 
     The first keeps transparency, the second does not. See the PNG specification, section 4.7.

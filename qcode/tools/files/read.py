@@ -110,7 +110,7 @@ def _lines(content: str, first: int, limit: int, place: WorkspacePath, notes: li
         return ToolOutcome(f"[{place.shown} is empty]", summary="empty")
     if first > len(lines):
         raise Refused(f"{place.shown} has {len(lines):,} lines; offset {first:,} is beyond its end")
-    shown = _numbered(lines[first - 1 : first - 1 + limit], first)
+    shown = _number_lines(lines[first - 1 : first - 1 + limit], first)
     last = first + len(shown) - 1
     summary = count_text(len(shown), "line")
     if first > 1 or last < len(lines):
@@ -120,7 +120,7 @@ def _lines(content: str, first: int, limit: int, place: WorkspacePath, notes: li
     return ToolOutcome("\n".join([*shown, *notes]), summary=summary)
 
 
-def _numbered(lines: list[str], first: int) -> list[str]:
+def _number_lines(lines: list[str], first: int) -> list[str]:
     """Return numbered lines up to the limits, at least one."""
     shown: list[str] = []
     size = 0
@@ -143,7 +143,7 @@ def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspac
     if not part.lines:
         raise Refused(f"{place.shown} has fewer than {first:,} lines")
     lines = [line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r") for line in part.lines]
-    shown = _numbered(lines, first)
+    shown = _number_lines(lines, first)
     last = first + len(shown) - 1
     rest = "" if part.is_end and len(shown) == len(lines) else f"; read on with offset {last + 1}, or search with grep"
     note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{rest}]"
@@ -202,11 +202,11 @@ def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProce
     first, last = pages
     arguments = [str(Path(found.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
     printed = process.run(_PDF_PROGRAM, arguments, data, LIMIT_S)
-    told = [json.loads(line) for line in printed.lines]
-    if not told:
+    messages = [json.loads(line) for line in printed.lines]
+    if not messages:
         raise Refused(f"cannot read the PDF {shown}: {printed.failure}")
-    count: int = told[0]
-    texts: list[tuple[int, str]] = [(number, text) for number, text in told[1:]]
+    count: int = messages[0]
+    texts: list[tuple[int, str]] = [(number, text) for number, text in messages[1:]]
     if not texts:
         if printed.failure:
             raise Refused(f"cannot read page {first} of {shown}: {printed.failure}")

@@ -25,19 +25,19 @@ _MARKS = (
 
 def main() -> int:
     """Return 0, or 2 if the pattern is invalid; the reason is then on standard error."""
-    asked = json.load(sys.stdin)
+    query = json.load(sys.stdin)
     try:
-        across = re.MULTILINE | re.DOTALL if asked["multiline"] else 0
-        pattern = re.compile(asked["pattern"], across | (re.IGNORECASE if asked["ignore_case"] else 0))
+        across = re.MULTILINE | re.DOTALL if query["multiline"] else 0
+        pattern = re.compile(query["pattern"], across | (re.IGNORECASE if query["ignore_case"] else 0))
     except re.error as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    for name, path in asked["files"]:
+    for name, path in query["files"]:
         text = _text_of(path)
         if text is not None:
             lines = text.removesuffix("\n").split("\n")
-            find = _hits_across if asked["multiline"] else _hits
-            for event in _events(name, lines, find(text, pattern, asked["max_count"]), asked["before_after"]):
+            find = _hits_across if query["multiline"] else _hits
+            for event in _events(name, lines, find(text, pattern, query["max_count"]), query["before_after"]):
                 sys.stdout.write(json.dumps(event) + "\n")
     return 0
 

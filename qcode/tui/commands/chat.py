@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import nearest
 from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
-from qcode.tui.panels.todos import in_words
+from qcode.tui.panels.todos import in_short, in_words
 from qcode.tui.preferences import MODES
 from qcode.tui.status import mode_label
 
@@ -59,7 +59,7 @@ def _take(context: CommandContext, chosen: Chosen | None) -> None:
 
 
 def _effort(context: CommandContext, typed: str) -> None:
-    level = next((one for one in EFFORTS if one == typed.lower()), None)
+    level = next((candidate for candidate in EFFORTS if candidate == typed.lower()), None)
     if level is not None or typed.lower() == AUTO:
         context.model_use.use_effort(level)
     elif typed:
@@ -69,7 +69,7 @@ def _effort(context: CommandContext, typed: str) -> None:
     elif context.app is not None:
         _pick_effort(context)
     else:
-        lines = [f"  {one}: {meaning}" for one, meaning in _MEANINGS.items()]
+        lines = [f"  {level}: {meaning}" for level, meaning in _MEANINGS.items()]
         head = f"Effort: {context.model_use.wanted or AUTO}"
         context.view.say("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
 
@@ -78,7 +78,9 @@ def _pick_effort(context: CommandContext) -> None:
     from qcode.tui.screens.picker import Picker, PickerRow
 
     rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.wanted is None)]
-    rows += [PickerRow(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
+    rows += [
+        PickerRow(level, level, meaning, context.model_use.wanted == level) for level, meaning in _MEANINGS.items()
+    ]
     title = "Effort" if context.agent.conversation.thinks else "Effort (this model is not known to support reasoning)"
     context.screen.open_screen(
         Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
@@ -294,7 +296,9 @@ def _todos(context: CommandContext, what: str) -> None:
         items = context.view.todos
         context.view.show_panel("Todos", in_words(items) if items else _NO_TODOS)
     elif not context.view.toggle_todos():
-        context.view.say("info", _NO_TODOS)
+        items = context.view.todos
+        text = f"To-do list: {in_short(items)}. /todos all shows it." if items else _NO_TODOS
+        context.view.say("info", text)
 
 
 def _background(context: CommandContext, _argument: str) -> None:

@@ -115,7 +115,7 @@ class CommandContext:
         from qcode.agent.mcp.typed import prompts_of
 
         taken = typed_names(self.own_commands)
-        prompts = (one for one in prompts_of(self.agent.servers) if one.handle not in taken)
+        prompts = (item for item in prompts_of(self.agent.servers) if item.handle not in taken)
         return (*self.own_commands, *map(_as_command, prompts))
 
     @property
@@ -135,11 +135,11 @@ def is_prompt_empty(context: CommandContext) -> bool:
     return context.screen.is_prompt_empty
 
 
-def _always(_context: CommandContext) -> bool:
+def _is_always_available(_context: CommandContext) -> bool:
     return True
 
 
-def _nothing(_context: CommandContext) -> Sequence[str]:
+def _no_choices(_context: CommandContext) -> Sequence[str]:
     return ()
 
 
@@ -162,9 +162,9 @@ class Command:
     run: Callable[[CommandContext, str], None]
     names: tuple[str, ...] = ()
     argument: str = ""
-    choices: Callable[[CommandContext], Sequence[str]] = _nothing
+    choices: Callable[[CommandContext], Sequence[str]] = _no_choices
     keys: tuple[str, ...] = ()
-    when: Callable[[CommandContext], bool] = _always
+    when: Callable[[CommandContext], bool] = _is_always_available
     opens_picker: bool = False
     needs_screen: bool = False
 
@@ -216,7 +216,7 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
         problem, start = f"/{prompt.handle}: {refusal}.", typed
     else:
         if missing:
-            names = ", ".join(one_line(one.name) for one in missing)
+            names = ", ".join(one_line(listed_argument.name) for listed_argument in missing)
             problem = f"/{prompt.handle} needs {names}. Add the value and press Enter."
             start = f"{typed} {one_line(missing[0].name)}="
     if not problem:

@@ -125,10 +125,12 @@ _NAMED = frozenset((*(str(key.value) for key in Keys), *KEY_NAME_REPLACEMENTS.va
 def keymap(own: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tuple[str, ...]]:
     """Return the keys of each command by its id. A key the user assigns is removed from its previous command."""
     known = {command.id for command in commands}
-    given = {command_id: _split_keys(keys) for command_id, keys in own.items() if command_id in known}
-    taken = {key for keys in given.values() for key in keys}
+    assigned = {command_id: _split_keys(keys) for command_id, keys in own.items() if command_id in known}
+    taken = {key for keys in assigned.values() for key in keys}
     return {
-        command.id: given[command.id] if command.id in given else tuple(key for key in command.keys if key not in taken)
+        command.id: assigned[command.id]
+        if command.id in assigned
+        else tuple(key for key in command.keys if key not in taken)
         for command in commands
     }
 
@@ -170,7 +172,7 @@ def _split_keys(keys: str) -> tuple[str, ...]:
     """Return a comma-separated list of keys with Textual's names."""
     if keys.strip().lower() == NO_KEY:
         return ()
-    return tuple(_named_key(key) for one in keys.split(",") if (key := one.strip()))
+    return tuple(_named_key(key) for part in keys.split(",") if (key := part.strip()))
 
 
 def _named_key(key: str) -> str:

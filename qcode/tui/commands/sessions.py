@@ -72,23 +72,23 @@ def _rewind(context: CommandContext, _argument: str) -> None:
         return
 
     def picked(number: str | None) -> None:
-        message = next((one for one in messages if str(one.number) == number), None)
+        message = next((own_message for own_message in messages if str(own_message.number) == number), None)
         if message is not None:
-            _ask_what(context, message)
+            _pick_what_to_rewind(context, message)
 
     from qcode.tui.screens.rewind import RewindPicker
 
     context.screen.open_screen(RewindPicker(messages), picked)
 
 
-def _ask_what(context: CommandContext, message: OwnMessage) -> None:
+def _pick_what_to_rewind(context: CommandContext, message: OwnMessage) -> None:
     def picked(what: str | None) -> None:
         if what is not None:
             _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("What", what)))
 
-    from qcode.tui.screens.rewind import WhatPicker
+    from qcode.tui.screens.rewind import RewindScopePicker
 
-    context.screen.open_screen(WhatPicker(message), picked)
+    context.screen.open_screen(RewindScopePicker(message), picked)
 
 
 def _undo(context: CommandContext, _argument: str) -> None:

@@ -128,6 +128,7 @@ def show_start(context: CommandContext, widgets: Widgets) -> None:
     keys = keymap(context.agent.context.settings.ui.keys, COMMANDS)
     widgets.todos.key = key_names(keys["todos"][:1])
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
-    widgets.approval.edit_key = key_names(keys["editor"][:1])
+    widgets.approval.edit_key = widgets.prompt.editor_key = key_names(keys["editor"][:1])
+    widgets.prompt.say = context.screen.hint
     widgets.todos.become(todos_in(context.agent.conversation.messages))
     context.screen.turns.name_background_key(key_names(keys["background"][:1]))

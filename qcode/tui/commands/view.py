@@ -161,7 +161,7 @@ def _config(context: CommandContext, argument: str) -> None:
         _open_settings(context, name)
     else:
         shown = [settings[name]] if name else list(settings.values())
-        lines = table_text([(one.name, f"{one.shown}  ({one.origin})") for one in shown])
+        lines = table_text([(setting.name, f"{setting.shown}  ({setting.origin})") for setting in shown])
         how = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
         context.view.show_panel("Settings", f"{lines}\n{how}")
 
@@ -233,7 +233,7 @@ def open_palette(context: CommandContext) -> None:
     from qcode.tui.screens.palette import PalettePicker
 
     def picked(command_id: str | None) -> None:
-        command = next((one for one in context.commands if one.id == command_id), None)
+        command = next((candidate for candidate in context.commands if candidate.id == command_id), None)
         if command is not None:
             _run_picked(context, command)
 

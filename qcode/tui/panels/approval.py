@@ -87,6 +87,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self._waiting[0][0] if self._waiting else None
 
     @property
+    def heading(self) -> str:
+        """The question in one line, for an edit with the number of its lines."""
+        question = asked_by(self._waiting[0][0])
+        added, removed = self._shown.change
+        return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown.diff else question
+
+    @property
     def preview(self) -> Preview:
         """The detail of the approval that is shown."""
         return self._shown
@@ -147,7 +154,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def withdraw(self, approval_id: str) -> bool:
         """Forget an approval that was settled elsewhere; return whether it was the one shown."""
         was_shown = self.request is not None and self.request.id == approval_id
-        self._waiting = [one for one in self._waiting if one[0].id != approval_id]
+        self._waiting = [item for item in self._waiting if item[0].id != approval_id]
         if was_shown:
             self._open()
         return was_shown
@@ -155,7 +162,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def withdraw_all(self) -> tuple[str, ...]:
         """Forget every approval of a turn and return their ids; those of tool servers stay."""
         ids = tuple(approval.id for approval, _ in self._waiting if not isinstance(approval, ServerApproval))
-        self._waiting = [one for one in self._waiting if isinstance(one[0], ServerApproval)]
+        self._waiting = [item for item in self._waiting if isinstance(item[0], ServerApproval)]
         self._open()
         return ids
 
@@ -238,9 +245,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.is_attached:
             self.screen.query_one("#prompt-row").display = approval is None
             self.screen.set_class(approval is not None, "-asking")
-        self._written = {one: text for one, text in self._written.items() if one in self.open_ids}
+        self._written = {call_id: text for call_id, text in self._written.items() if call_id in self.open_ids}
         if approval is None:
             return
+        self._prompt.close_menu()
         self._form = form_of(approval)
         self._shown = Preview.of(self._form.format, approval.detail)
         self._index = 0

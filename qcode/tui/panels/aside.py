@@ -18,6 +18,7 @@ from textual.widgets import Static
 
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import TurnEnded, UsageUpdated
+from qcode.protocol.reply import Outcome
 from qcode.text.clean import one_line
 from qcode.tui.presenter import Presenter
 from qcode.tui.status import activity_text
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from qcode.tui.status import Activity
 
 USAGE = "Type a question after /btw. The answer does not become part of the conversation."
+_ONLY_CALLS = "The model called tools, which an aside cannot run, instead of answering. Ask again, or send a message."
 _SHARE = 0.4
 _MIN_ROWS = 3
 _ROOM_FOR_KEYS = 44
@@ -86,7 +88,10 @@ class AsideTalk:
         try:
             async with aclosing(self._agent.asides.ask(question, count=self._count)) as events:
                 async for event in events:
-                    presenter.present(event)
+                    if isinstance(event, TurnEnded) and event.outcome is Outcome.MAX_TURN_REQUESTS:
+                        presenter.abandon(_ONLY_CALLS)
+                    else:
+                        presenter.present(event)
                     if isinstance(event, TurnEnded) and event.text.strip():
                         self._answered = question, event.text
                     await asyncio.sleep(0)

@@ -159,13 +159,13 @@ def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
         Option("Yes", "y", Allow()),
         *((Option(f"Yes, and stop asking for {rule}", "a", Allow("session")),) if rule else ()),
         *((Option("Yes, always in this folder", "f", Allow("folder")),) if rule and approval.is_keepable else ()),
-        *_offered(approval),
+        *_allow_options(approval),
         _NO,
         _SAY_WHY,
     )
 
 
-def _offered(approval: ToolApproval) -> Iterator[Option]:
+def _allow_options(approval: ToolApproval) -> Iterator[Option]:
     for scope in approval.offers:
         match scope:
             case "edits":

@@ -16,7 +16,14 @@ from textual.visual import Visual
 from qcode.text.clean import LINE_BREAK, ensure_visible
 from qcode.text.risk import risky_words
 from qcode.tui.transcript.code import Highlighter, repainted
-from qcode.tui.transcript.diff import DiffRow, near_changes, parse_diff, render_diff
+from qcode.tui.transcript.diff import (
+    MIN_SIDE_BY_SIDE,
+    DiffRow,
+    both_sides,
+    near_changes,
+    parse_diff,
+    render_diff,
+)
 from qcode.tui.transcript.line import Line, Span, ink, shown, wrap
 from qcode.tui.transcript.markdown import MarkdownStream
 from qcode.tui.transcript.palette import Palette
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["edit", "command", "call", "text", "markdown"]
 
 _MAX_MARKDOWN_CELLS = 100
+_MIN_BOTH_SIDES = 5
 
 
 class Rows(Visual):
@@ -85,7 +93,10 @@ class Preview:
                 return _call_lines(self.detail, width, is_command=self.format == "command")
 
     def fitting(self, width: int, height: int) -> list[Line]:
-        """Return all rows, or those with fewer unchanged lines around a change if only they fit into `height`."""
+        """Return all rows, or those with fewer unchanged lines around a change if only they fit into `height`.
+
+        If they do not fit either, and removed lines would hide all added ones, the start of both.
+        """
         lines = self.lines(width)
         for context in (1, 0):
             if len(lines) <= height or not self.diff:
@@ -93,7 +104,8 @@ class Preview:
             less = render_diff(near_changes(self.diff, context), width)
             if len(less) <= height:
                 return less
-        return lines
+        some = self.diff if width >= MIN_SIDE_BY_SIDE or height < _MIN_BOTH_SIDES else both_sides(self.diff, height)
+        return lines if some is self.diff else render_diff(some, width)[:height]
 
     @property
     def change(self) -> tuple[int, int]:

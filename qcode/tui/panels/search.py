@@ -106,10 +106,10 @@ class SearchBar(Horizontal):
     def _show(self, found: SearchPosition) -> None:
         self.found = found
         if not self._field.value.strip():
-            said = Content("")
+            content = Content("")
         elif found.count:
-            said = Content(f"{found.number} of {found.count}")
+            content = Content(f"{found.number} of {found.count}")
         else:
-            said = Content.styled("no match", "$text-warning")
+            content = Content.styled("no match", "$text-warning")
         keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _ROOM_FOR_KEYS else "  Esc close"
-        self.query_one("#search-count", Static).update(Content.assemble(said, (keys, "$muted")))
+        self.query_one("#search-count", Static).update(Content.assemble(content, (keys, "$muted")))

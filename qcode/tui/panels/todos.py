@@ -145,7 +145,7 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
     """Return the most recent list. A summary that replaced older messages contains theirs."""
     failed: set[str] = set()
     for message in reversed(messages):
-        failed |= {one.call_id for one in message.blocks if isinstance(one, ToolResult) and one.is_error}
+        failed |= {result.call_id for result in message.blocks if isinstance(result, ToolResult) and result.is_error}
         for call in reversed(message.calls):
             items = todos_of(call) if call.call_id not in failed else None
             if items is not None:

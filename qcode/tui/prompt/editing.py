@@ -98,10 +98,11 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def validate_selection(self, selection: Selection) -> Selection:
         """Keep the cursor out of labels: it jumps to the far side of a label it would enter."""
         return Selection(
-            self._outside(selection.start, self.selection.end), self._outside(selection.end, self.selection.end)
+            self._outside_label(selection.start, self.selection.end),
+            self._outside_label(selection.end, self.selection.end),
         )
 
-    def _outside(self, location: Location, before: Location) -> Location:
+    def _outside_label(self, location: Location, before: Location) -> Location:
         row, column = location
         for start, end in spans(self.document[row], *self._labels):
             if start < column < end:
@@ -232,13 +233,13 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             self._kills.kill(done.replaced_text, is_backwards=is_backwards)
 
     def action_yank(self) -> None:
-        self._put(self._kills.yank(), *self.selection)
+        self._replace(self._kills.yank(), *self.selection)
 
     def action_yank_older(self) -> None:
         if self._yanked is not None:
-            self._put(self._kills.rotate(), *self._yanked)
+            self._replace(self._kills.rotate(), *self._yanked)
 
-    def _put(self, text: str, start: Location, end: Location) -> None:
+    def _replace(self, text: str, start: Location, end: Location) -> None:
         if text:
             start, end = sorted((start, end))
             self.edit_as_one(text, start, end)

@@ -145,11 +145,11 @@ class ExternalInput:
         """Edit the prompt in the user's editor."""
         prompt = self._prompt
         prompt.leave_search()
-        written = await self.written(prompt.whole_text, "prompt.md", "the prompt is unchanged")
+        written = await self.edited_text(prompt.whole_text, "prompt.md", "the prompt is unchanged")
         if written is not None and written != prompt.whole_text:
             prompt.replace_text(written)
 
-    async def written(self, text: str, file_name: str, unchanged: str) -> str | None:
+    async def edited_text(self, text: str, file_name: str, unchanged: str) -> str | None:
         """Return `text` as edited in the user's editor; None after a notice, which ends with `unchanged`.
 
         Turns continue meanwhile; painting waits.
@@ -158,7 +158,7 @@ class ExternalInput:
             command = editor_command(os.environ)
             with self._lend():
                 # Nothing may raise in here: Textual 8.2 would not take the terminal back.
-                written = await asyncio.to_thread(_edited, text, command, file_name)
+                written = await asyncio.to_thread(_edit_in_thread, text, command, file_name)
         except EditorError as problem:
             self._say("warning", str(problem))
         except SuspendNotSupported:
@@ -182,7 +182,7 @@ class ExternalInput:
         self._say("warning" if problem else "info", problem or f"{one_line(path)} applies from the next turn.")
 
 
-def _edited(text: str, command: tuple[str, ...], file_name: str) -> str | EditorError:
+def _edit_in_thread(text: str, command: tuple[str, ...], file_name: str) -> str | EditorError:
     try:
         return edit_text(text, command, file_name)
     except EditorError as problem:

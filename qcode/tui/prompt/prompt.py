@@ -100,6 +100,8 @@ class Prompt(EditingArea):
             self.pastes.labels, self.images.labels, placeholder="Ask · / commands · @ files · ? keys", id=id
         )
         self.sent = history
+        self.say: Callable[[str], None] = lambda text: None
+        self.editor_key = ""
         self._is_draft_due = False
         self._menu = menu
         self._search = search
@@ -404,7 +406,14 @@ class Prompt(EditingArea):
             return
         self._offered = place
         self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
-        if self.text == self._dismissed or self._search.is_open or self._kind == "shell" or self.is_commanding:
+        is_hidden = self.screen.has_class("-asking")  # a question takes the place of the prompt
+        if (
+            self.text == self._dismissed
+            or self._search.is_open
+            or self._kind == "shell"
+            or self.is_commanding
+            or is_hidden
+        ):
             self._menu.close()
             return
         self._dismissed = ""
@@ -447,6 +456,8 @@ class Prompt(EditingArea):
             whole = self.pastes.expand(self.document[row][label[0] : label[1]])
             if len(whole) <= MAX_UNFOLDED_CHARS:
                 self.edit_as_one(whole, (row, label[0]), (row, label[1]))
+            else:
+                self.say(f"too long to show here; {self.editor_key or '/editor'} opens it")
 
     # History
 

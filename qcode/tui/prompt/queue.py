@@ -44,7 +44,7 @@ class Queue(Static):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return tuple(one.text for one in self._waiting)
+        return tuple(item.text for item in self._waiting)
 
     @property
     def last(self) -> Submission | None:
@@ -60,7 +60,9 @@ class Queue(Static):
 
     def take(self, text: str) -> Submission | None:
         """Remove and return the first steering prompt with this text, None if there is none. It has joined the turn."""
-        found = next((one for one in self._waiting if one.is_steering and one.text == text), None)
+        found = next(
+            (submission for submission in self._waiting if submission.is_steering and submission.text == text), None
+        )
         if found is not None:
             self._waiting.remove(found)
             self._paint()
@@ -72,7 +74,9 @@ class Queue(Static):
             return None
         count = 1
         if self._waiting[0].is_steering:
-            count = next((at for at, one in enumerate(self._waiting) if not one.is_steering), len(self._waiting))
+            count = next(
+                (at for at, submission in enumerate(self._waiting) if not submission.is_steering), len(self._waiting)
+            )
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         self._paint()
         return _joined(taken)
@@ -91,7 +95,10 @@ class Queue(Static):
         width = max(20, (self.size.width or 80) - 10)
         hidden = len(self._waiting) - _ROWS + 1 if len(self._waiting) > _ROWS else 0
         rows = [Content.styled(f"… {hidden} more queued", "$muted")] if hidden else []
-        rows += [Content.styled(f"queued: {shorten(one.shown, width)}", "$muted") for one in self._waiting[hidden:]]
+        rows += [
+            Content.styled(f"queued: {shorten(submission.shown, width)}", "$muted")
+            for submission in self._waiting[hidden:]
+        ]
         self.update(Content("\n").join(rows))
 
 
@@ -99,7 +106,7 @@ def _joined(submissions: list[Submission]) -> Submission:
     if len(submissions) == 1:
         return submissions[0]
     return Submission(
-        "\n\n".join(one.text for one in submissions),
-        "\n\n".join(one.shown for one in submissions),
-        tuple(image for one in submissions for image in one.images),
+        "\n\n".join(submission.text for submission in submissions),
+        "\n\n".join(submission.shown for submission in submissions),
+        tuple(image for submission in submissions for image in submission.images),
     )

@@ -61,10 +61,10 @@ def clock_text(at: float) -> str:
 
 def decision_text(decision: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
-    said = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decided, decided_words(decision))
+    outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decided, decided_words(decision))
     reason = f": {visible(decision.reason)}" if decision.reason else ""
     rule = f" [{visible(decision.rule)}]" if decision.rule else ""
-    return f"{clock_text(decision.at)} {called(decision, _WHOLE_CALL)}\n{said}{reason}{rule}"
+    return f"{clock_text(decision.at)} {called(decision, _WHOLE_CALL)}\n{outcome}{reason}{rule}"
 
 
 def mode_line(permissions: Permissions) -> str:
@@ -77,9 +77,9 @@ def permissions_text(permissions: Permissions) -> str:
     rules = [f"  {rule_line(rule)}  ({visible(rule.origin)})" for rule in permissions.rules()]
     decisions = permissions.decisions()[-_SHOWN_DECISIONS:]
     calls = [
-        f"  {clock_text(one.at)} {decided_words(one)}: {called(one)}"
-        + (f" ({visible(one.reason)})" if one.reason else "")
-        for one in decisions
+        f"  {clock_text(record.at)} {decided_words(record)}: {called(record)}"
+        + (f" ({visible(record.reason)})" if record.reason else "")
+        for record in decisions
     ]
     return "\n".join(
         [
@@ -117,11 +117,11 @@ def change_rules(permissions: Permissions, what: str, text: str) -> str:
     effect, _, rest = text.partition(" ")
     wanted = rest.strip() if effect in EFFECTS else text
     effects = (effect,) if effect in EFFECTS else EFFECTS
-    found = [one for one in permissions.rules() if one.text == wanted and one.effect in effects]
+    found = [present for present in permissions.rules() if present.text == wanted and present.effect in effects]
     if not found:
         raise ValueError(f"no active rule {wanted}; /permissions list shows the rules")
     # The settings may contain the same rule, but it cannot be changed from here.
-    chosen = next((one for one in found if one.number), found[0])
+    chosen = next((present for present in found if present.number), found[0])
     return undo(permissions, chosen) if what == "undo" else keep(permissions, chosen)
 
 

@@ -166,5 +166,5 @@ class ToolPicker(Picker):
         yield Static(id="picker-said", markup=False)
 
     def show_row(self, row: PickerRow | None) -> None:
-        said = first_sentence(self._tools[row.id].description) if row is not None else ""
-        self.query_one("#picker-said", Static).update(Content.styled(said, "$muted"))
+        sentence = first_sentence(self._tools[row.id].description) if row is not None else ""
+        self.query_one("#picker-said", Static).update(Content.styled(sentence, "$muted"))

@@ -132,7 +132,7 @@ class JobOutput(PagerScreen):
             self._shown = shown
             self.show_title(f"Job {job.number}  {state}  {command_of(job)}", self._note)
             scroll = self.query_one("#pager-scroll", VerticalScroll)
-            follows = scroll.scroll_y >= min(self._end, scroll.max_scroll_y)
+            follows = scroll.scroll_target_y >= min(self._end, scroll.max_scroll_y)
             self.show_lines()
             if follows:
                 self.call_after_refresh(self._scroll_to_end, scroll)
@@ -150,6 +150,8 @@ def output_lines(job: Job, width: int) -> list[Line]:
 
 class QuitPicker(Picker):
     """Asks before quitting stops the jobs in `running`: `quit` or `stay`."""
+
+    IS_QUESTION: ClassVar[bool] = True
 
     def __init__(self, running: Sequence[Job]) -> None:
         rows = [

@@ -67,7 +67,7 @@ class ModelPicker(ListScreen[Chosen]):
         self._asked = {name for name, provider in self._providers.items() if provider.is_to_ask}
         self._level = _LEVELS.index(effort)
         empty = "No provider is set up. /connect adds one."
-        super().__init__("Model", self._made(), empty=empty)
+        super().__init__("Model", self._build_rows(), empty=empty)
         self.finder.unlisted = self._typed_row
         self.finder.missed = "No known model matches. Use PROVIDER/MODEL for any other."
 
@@ -86,8 +86,8 @@ class ModelPicker(ListScreen[Chosen]):
 
     def show_row(self, row: PickerRow | None) -> None:
         facts = self._facts(row.id) if row is not None else None
-        said = row.id if row is not None and row.is_dim else facts_text(facts) if facts is not None else ""
-        self.query_one("#model-facts", Static).update(Content.styled(said, "$muted"))
+        text = row.id if row is not None and row.is_dim else facts_text(facts) if facts is not None else ""
+        self.query_one("#model-facts", Static).update(Content.styled(text, "$muted"))
         self._paint_effort()
 
     def take(self, row: PickerRow) -> None:
@@ -113,13 +113,16 @@ class ModelPicker(ListScreen[Chosen]):
         known = {model.name for model in provider.models}
         models = (*provider.models, *(model for model in found if model.name not in known))
         self._providers[name] = replace(provider, models=models)
-        self.set_rows(self._made())
+        self.set_rows(self._build_rows())
 
-    def _made(self) -> list[PickerRow]:
+    def _build_rows(self) -> list[PickerRow]:
         providers = tuple(self._providers.values())
         # The current provider comes first, then the others in the order in which they were offered.
         first = self._current.partition("/")[0]
-        ready = sorted((one for one in providers if one.is_ready), key=lambda one: one.name != first)
+        ready = sorted(
+            (offered_provider for offered_provider in providers if offered_provider.is_ready),
+            key=lambda provider: provider.name != first,
+        )
         rows = [model_row(provider, model, self._current) for provider in ready for model in provider.models]
         if len(rows) >= _MIN_MODELS:
             rows = featured(rows, self._recent, recommended(ready))
@@ -132,7 +135,11 @@ class ModelPicker(ListScreen[Chosen]):
     def _facts(self, name: str) -> ModelFacts | None:
         provider, _, model = name.partition("/")
         offered = self._providers.get(provider)
-        return next((one.facts for one in offered.models if one.name == model), None) if offered is not None else None
+        return (
+            next((offered_model.facts for offered_model in offered.models if offered_model.name == model), None)
+            if offered is not None
+            else None
+        )
 
     def _typed_row(self, typed: str, rows: Sequence[PickerRow]) -> tuple[PickerRow, bool] | None:
         """Return a row for a model that is typed in full and not listed; first if no listed name contains it."""
@@ -162,7 +169,11 @@ def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> P
 
 def recommended(providers: Sequence[OfferedProvider]) -> tuple[str, ...]:
     """Return the first model of each provider, which is its default."""
-    return tuple(f"{one.name}/{one.models[0].name}" for one in providers if one.models and one.name != "demo")
+    return tuple(
+        f"{provider.name}/{provider.models[0].name}"
+        for provider in providers
+        if provider.models and provider.name != "demo"
+    )
 
 
 def featured(rows: Sequence[PickerRow], recent: Sequence[str], advised: Sequence[str]) -> list[PickerRow]:

@@ -17,7 +17,7 @@ from qcode.tui.screens.picker import Column, Picker, PickerRow
 
 ALONE = "\0"
 """Id of the row that runs a command without an argument."""
-_LEFT_OUT = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
+_EXCLUDED = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
 
 
 class PalettePicker(Picker):
@@ -27,7 +27,7 @@ class PalettePicker(Picker):
     COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", 1, is_number=False),)
 
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:
-        rows = [command_row(command, context) for command in context.commands if command.id not in _LEFT_OUT]
+        rows = [command_row(command, context) for command in context.commands if command.id not in _EXCLUDED]
         order = {command_id: place for place, command_id in enumerate(recent)}
         frequency = {command.id: frequency_rank(command) for command in context.commands}
         rows.sort(key=lambda row: (order.get(row.id, len(order)), frequency[row.id]))
@@ -50,8 +50,11 @@ def command_row(command: Command, context: CommandContext) -> PickerRow:
     """Return a row: title, its keys or its name, and description."""
     typed = f"/{command.names[0]}" if command.names else ""
     keys = key_names(keys_of(command, context))
-    also = " ".join((*(f"/{name}" for name in command.names), command.id))
-    return PickerRow(command.id, command.title, command.help, cells=(keys or typed,), also=also)
+    slashed = tuple(f"/{name}" for name in command.names)
+    also = " ".join((*slashed, command.id))
+    return PickerRow(
+        command.id, command.title, command.help, cells=(keys or typed,), also=also, names=(*command.names, *slashed)
+    )
 
 
 class ThemePicker(Picker):
@@ -64,16 +67,16 @@ class ThemePicker(Picker):
         super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
         self._use = use
-        self._worn = current
+        self._previewed = current
 
     def show_row(self, row: PickerRow | None) -> None:
         name = row.id if row is not None else self._current
-        if name != self._worn:
-            self._worn = name
+        if name != self._previewed:
+            self._previewed = name
             self._use(name)
 
     def action_leave(self) -> None:
         """Close at once, even with a filter, and restore the previous theme."""
-        if self._worn != self._current:
+        if self._previewed != self._current:
             self._use(self._current)
         self.dismiss(None)

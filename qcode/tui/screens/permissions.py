@@ -68,7 +68,7 @@ class PermissionsScreen(Picker):
         if row is not None and row.id == self._news:
             return
         self._news = ""
-        self._show(self._about(row.id) if row is not None else "", "$muted")
+        self._show(self._decision_detail(row.id) if row is not None else "", "$muted")
 
     def action_turn(self) -> None:
         """Switch between rules and decisions."""
@@ -102,7 +102,7 @@ class PermissionsScreen(Picker):
         if not text:
             self._close_field()
         elif self._asking == "try":
-            self._try(text)
+            self._test_rule(text)
         else:
             self._add(text)
 
@@ -111,17 +111,17 @@ class PermissionsScreen(Picker):
         if effect not in control_text.EFFECTS:
             effect, rule = "allow", text
         try:
-            said = control_text.change_rules(self._permissions, effect, rule.strip())
+            message = control_text.change_rules(self._permissions, effect, rule.strip())
         except ValueError as refusal:
             self._say(str(refusal))
             return
         self._close_field()
         self._shows_decisions = False
         self._reload()
-        self._say(f"{said} Ctrl+S saves it for this folder.")
+        self._say(f"{message} Ctrl+S saves it for this folder.")
 
     @work(exclusive=True)
-    async def _try(self, text: str) -> None:
+    async def _test_rule(self, text: str) -> None:
         kind, value = control_text.read_tried(text)
         # A verdict may read the disk and run bash or git.
         try:
@@ -137,18 +137,18 @@ class PermissionsScreen(Picker):
             self._say("Highlight a rule first; Tab shows the rules.")
             return
         try:
-            said = change(self._permissions, rule)
+            message = change(self._permissions, rule)
         except ValueError as refusal:
             self._say(str(refusal))
             return
         self._reload()
-        self._say(said)
+        self._say(message)
 
     def _rules(self) -> dict[str, RuleInForce]:
         """Return the rules by the ids of their rows."""
         return {f"rule:{place}:{rule.text}": rule for place, rule in enumerate(self._permissions.rules())}
 
-    def _about(self, row: str) -> str:
+    def _decision_detail(self, row: str) -> str:
         if row == "mode":
             return f"{control_text.mode_line(self._permissions)}, {visible(self._permissions.mode_origin)}"
         rule = self._rules().get(row)
@@ -176,10 +176,10 @@ class PermissionsScreen(Picker):
         rows = [
             PickerRow(
                 f"call:{place}",
-                control_text.called(one),
-                f"{control_text.decided_words(one)}{f': {visible(one.reason)}' if one.reason else ''}",
+                control_text.called(record),
+                f"{control_text.decided_words(record)}{f': {visible(record.reason)}' if record.reason else ''}",
             )
-            for place, one in enumerate(self._permissions.decisions())
+            for place, record in enumerate(self._permissions.decisions())
         ]
         return rows[::-1]
 

@@ -58,7 +58,8 @@ class PickerRow:
 
     `cells` are the columns between them, described by `Column`s. The filter also searches the hidden text `also`. Rows
     of
-    one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first.
+    one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first. A row
+    with one of `names` that starts with the filter comes before all others.
     """
 
     id: str
@@ -69,6 +70,7 @@ class PickerRow:
     also: str = ""
     group: str = ""
     is_dim: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class PickerList(Widget):
         self._query = ""
         self._lines: list[int | str] = []
         self._first = 0
-        self._widest: tuple[int, tuple[int, ...], bool] = (0, (), False)
+        self._max_widths: tuple[int, tuple[int, ...], bool] = (0, (), False)
 
     @property
     def row(self) -> PickerRow | None:
@@ -128,7 +130,7 @@ class PickerList(Widget):
             if row.group and (place == 0 or rows[place - 1].group != row.group):
                 self._lines.append(row.group)
             self._lines.append(place)
-        self._widest = _widest(rows, self._columns)
+        self._max_widths = _max_widths(rows, self._columns)
         self.refresh(layout=True)
 
     def move_to(self, index: int) -> None:
@@ -165,7 +167,7 @@ class PickerList(Widget):
 
     def _shape(self, width: int) -> _Shape:
         room = max(1, width - _MARKS)
-        longest, cells, has_detail = self._widest
+        longest, cells, has_detail = self._max_widths
         kept: dict[int, int] = {}
         # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
         left = room - min(longest, _MIN_LABEL)
@@ -216,7 +218,7 @@ class PickerList(Widget):
         return content
 
 
-def _widest(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
+def _max_widths(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
     """Return the widest label, the widest cell of each column (0 if it is empty), and whether there are details."""
     label = max((cell_len(one_line(row.label)) for row in rows), default=0)
     cells = [
@@ -239,7 +241,8 @@ Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool
 class Finder(Vertical):
     """A filter with the rows of `offer` below it.
 
-    `empty` is the message if there are no rows, `missed` if none matches the filter. `unlisted` may add a row.
+    `empty` is the message if there are no rows, `missed` if none matches the filter. `unlisted` may add a row. Without
+    the filter the rows take the focus.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -249,6 +252,7 @@ class Finder(Vertical):
         Binding("pagedown", "page(1)", "Page down", priority=True, show=False),
         Binding("home,ctrl+home", "first", "First", priority=True, show=False),
         Binding("end,ctrl+end", "last", "Last", priority=True, show=False),
+        Binding("enter", "choose", "Select", show=False),
     ]
 
     @dataclass
@@ -273,9 +277,13 @@ class Finder(Vertical):
     class Filtered(Message):
         """The visible rows have changed."""
 
-    def __init__(self, columns: Sequence[Column] = (), *, empty: str = "", id: str | None = None) -> None:
+    def __init__(
+        self, columns: Sequence[Column] = (), *, empty: str = "", has_filter: bool = True, id: str | None = None
+    ) -> None:
         super().__init__(id=id)
         self.empty = empty
+        self._has_filter = has_filter
+        self.can_focus = not has_filter
         self.missed = "No match."
         self.unlisted: Unlisted = lambda typed, rows: None
         self._all: tuple[PickerRow, ...] = ()
@@ -284,7 +292,8 @@ class Finder(Vertical):
         self._shown: str | None = ""
 
     def compose(self) -> ComposeResult:
-        yield Field(placeholder="Type to filter", classes="finder-query", compact=True)
+        if self._has_filter:
+            yield Field(placeholder="Type to filter", classes="finder-query", compact=True)
         yield self._list
         yield Static(classes="finder-empty", markup=False)
 
@@ -309,7 +318,7 @@ class Finder(Vertical):
 
     @property
     def typed(self) -> str:
-        return self._query.value
+        return self._query.value if self._has_filter else ""
 
     @property
     def _query(self) -> Input:
@@ -322,7 +331,7 @@ class Finder(Vertical):
         """
         self._all, self._is_loose = tuple(rows), is_loose
         with self.prevent(Input.Changed):
-            self._query.value = ""
+            self.clear_filter()
         wanted = highlighted or next((row.id for row in rows if row.is_current), "")
         self._filter(wanted, 0)
 
@@ -335,11 +344,12 @@ class Finder(Vertical):
     def clear_filter(self) -> bool:
         """Clear the filter; return whether there was one."""
         had = bool(self.typed)
-        self._query.value = ""
+        if self._has_filter:
+            self._query.value = ""
         return had
 
     def take_focus(self) -> None:
-        self._query.focus()
+        (self._query if self._has_filter else self).focus()
 
     def choose(self) -> None:
         """Pick the highlighted row."""
@@ -382,6 +392,9 @@ class Finder(Vertical):
         if self._list.rows:
             self.move_to((self._list.index + step) % len(self._list.rows))
 
+    def action_choose(self) -> None:
+        self.choose()
+
     def action_page(self, step: int) -> None:
         self.move_to(self._list.index + step * self._list.page)
 
@@ -398,8 +411,8 @@ class Finder(Vertical):
         self._list.offer(rows, self.typed if self._is_loose else "", at)
         nothing = self.query_one(".finder-empty", Static)
         nothing.display, self._list.display = not rows, bool(rows)
-        said = self.missed if self._all else self.empty
-        nothing.update(Content.styled(said, "$muted"))
+        message = self.missed if self._all else self.empty
+        nothing.update(Content.styled(message, "$muted"))
         self.post_message(self.Filtered())
         self._post_filtered()
 
@@ -409,7 +422,9 @@ class Finder(Vertical):
             return self._all
         if not self._is_loose:
             return [row for row in self._all if query.lower() in f"{row.label}\n{row.also}".lower()]
-        found = [self._all[at] for at in rank(query, [_searched(row, query) for row in self._all])]
+        found = [self._all[at] for at in rank(query, [_matching_fields(row, query) for row in self._all])]
+        start = fold(query)
+        found.sort(key=lambda row: not any(name.startswith(start) for name in row.names))
         # Rows of a group stay together; the group with the best match comes first.
         order = {group: place for place, group in reversed([*enumerate(row.group for row in found)])}
         found.sort(key=lambda row: order[row.group])
@@ -426,7 +441,7 @@ class Finder(Vertical):
             self.post_message(self.Moved(self.row))
 
 
-def _searched(row: PickerRow, query: str) -> tuple[str, ...]:
+def _matching_fields(row: PickerRow, query: str) -> tuple[str, ...]:
     """Return the fields of a row that match `query`: letters in order for a label, whole words for other text.
 
     Almost any few letters occur in order in a sentence: `ro` is in "the diffs of the session, grouped by file".
@@ -449,6 +464,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     """The action of Enter, for the last line."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
+    IS_QUESTION: ClassVar[bool] = False
+    """Whether the title is a question with a few fixed answers, which need neither a filter nor a count."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "leave", "Leave", priority=True, show=False),
@@ -466,11 +483,11 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         self.heading = title
         self._rows = tuple(rows)
         self._wanted = highlighted
-        self.finder = Finder(self.COLUMNS, empty=empty, id="picker-finder")
+        self.finder = Finder(self.COLUMNS, empty=empty, has_filter=not self.IS_QUESTION, id="picker-finder")
 
     def compose(self) -> ComposeResult:
         with Vertical(id="picker"):
-            yield Static(id="picker-title", markup=False)
+            yield Static(id="picker-title", classes="-question" if self.IS_QUESTION else "", markup=False)
             yield self.finder
             yield from self.compose_more()
             yield Static(id="picker-foot", markup=False)
@@ -538,7 +555,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         shown, count = len(self.rows), self.finder.count
         number = f"{shown} of {count}" if shown != count else str(count)
         note = self.title_note()
-        title = Content.assemble((self.heading, "bold"), (f"  {number}", "$muted"))
+        title = Content.assemble((self.heading, "bold"), ("" if self.IS_QUESTION else f"  {number}", "$muted"))
         if note and title.cell_length + len(note) + 9 <= self.size.width:
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)

@@ -35,7 +35,7 @@ class RewindPicker(Picker):
         super().__init__("Rewind to before", rows, empty="No messages yet.")
 
 
-class WhatPicker(Picker):
+class RewindScopePicker(Picker):
     """Picks what to rewind: `both`, `conversation` or `files`."""
 
     def __init__(self, message: OwnMessage) -> None:
@@ -74,7 +74,8 @@ def message_row(message: OwnMessage) -> PickerRow:
 def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:
     """Return the files with the reason for each, as many as fit."""
     lines = [
-        Content.styled(shorten(f"{one.path} {one.doubt}", width), "$text-warning") for one in doubts[:_MAX_SHOWN_DOUBTS]
+        Content.styled(shorten(f"{plan.path} {plan.doubt}", width), "$text-warning")
+        for plan in doubts[:_MAX_SHOWN_DOUBTS]
     ]
     if len(doubts) > _MAX_SHOWN_DOUBTS:
         lines.append(Content.styled(f"and {len(doubts) - _MAX_SHOWN_DOUBTS} more", "$muted"))

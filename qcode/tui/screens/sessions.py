@@ -185,7 +185,7 @@ def session_row(info: SessionInfo, now: float, found: str = "") -> PickerRow:
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:
     """Return the last prompts and replies, one line each."""
-    said = [(message.role, text) for message in messages if (text := _spoken(message).strip())][-_PREVIEWED:]
+    said = [(message.role, text) for message in messages if (text := _shown_text(message).strip())][-_PREVIEWED:]
     lines = [
         Content.assemble(("› " if role == "user" else "  ", "$text-accent"), (shorten(text, width - 2), "$muted"))
         for role, text in said
@@ -193,7 +193,7 @@ def preview_of(messages: Sequence[Message], width: int) -> Content:
     return Content("\n").join(lines)
 
 
-def _spoken(message: Message) -> str:
+def _shown_text(message: Message) -> str:
     """Return the text of a prompt or reply: a shell line as it was typed, without attachments."""
     if message.role != "user":
         return message.text

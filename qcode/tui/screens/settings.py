@@ -74,8 +74,8 @@ class SettingsScreen(ListScreen[None]):
         self._themes = tuple(themes)
         self._changed = changed
         self._editing = ""
-        self._settings = {one.name: one for one in configuring.settings()}
-        super().__init__("Settings", self._made(), highlighted=wanted)
+        self._settings = {setting.name: setting for setting in configuring.settings()}
+        super().__init__("Settings", self._build_rows(), highlighted=wanted)
 
     def compose_more(self) -> ComposeResult:
         yield Field(id="setting-field", compact=True)
@@ -164,15 +164,15 @@ class SettingsScreen(ListScreen[None]):
         """Write the change; return whether that succeeded."""
         try:
             now = self._configuring.change(setting.name, typed)
-            self._settings = {one.name: one for one in self._configuring.settings()}
+            self._settings = {changed.name: changed for changed in self._configuring.settings()}
         except ValueError as refusal:
             self._show_message(str(refusal), is_wrong=True)
             return False
-        self.set_rows(self._made())
+        self.set_rows(self._build_rows())
         self._show_message(outcome_text(now, is_now=self._changed(now)))
         return True
 
-    def _made(self) -> list[PickerRow]:
+    def _build_rows(self) -> list[PickerRow]:
         return [setting_row(setting) for setting in sorted(self._settings.values(), key=_place)]
 
     def _show_message(self, text: str, *, is_wrong: bool = False) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, ClassVar
@@ -57,6 +58,14 @@ def has_browser(environ: Mapping[str, str], platform: str) -> bool:
         return False
     names = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
     return platform in ("darwin", "win32") or any(environ.get(name) for name in names)
+
+
+def has_job_control() -> bool:
+    """Whether a shell started qcode as a job, and can continue it. Otherwise qcode would stop for good.
+
+    A shell gives each job a separate process group; `docker run` and a terminal that runs qcode alone do not.
+    """
+    return sys.platform != "win32" and os.getpgrp() != os.getsid(0)
 
 
 def teach_alt_keys() -> None:
@@ -112,6 +121,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         return screen
 
     def on_mount(self) -> None:
+        # A scroll that takes time costs frames, and the next key would start from the middle of it.
+        self.animation_level = "none"
         # After Ctrl+Z and `fg` the terminal's screen is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.redraw())
 
@@ -173,7 +184,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 return
 
     @contextmanager
-    def _lend(self) -> Iterator[None]:
+    def _suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
         suspended = self.suspend()
         with self.batch_update():
@@ -211,7 +222,7 @@ class HangupSafeFile:
             try:
                 self._file.write(text)
             except OSError:
-                self._lose()
+                self._report_loss()
         return len(text)
 
     def flush(self) -> None:
@@ -219,7 +230,7 @@ class HangupSafeFile:
             try:
                 self._file.flush()
             except OSError:
-                self._lose()
+                self._report_loss()
 
     def fileno(self) -> int:
         return self._file.fileno()
@@ -227,7 +238,7 @@ class HangupSafeFile:
     def isatty(self) -> bool:
         return self._file.isatty()
 
-    def _lose(self) -> None:
+    def _report_loss(self) -> None:
         self._is_lost = True
         # Buffered text is flushed at exit. With /dev/null in place of the dead terminal that flush succeeds.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())

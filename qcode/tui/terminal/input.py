@@ -1,4 +1,4 @@
-"""Take pastes and background reports out of the terminal's input before Textual reads it as keys.
+"""Take pastes, Alt keys and background reports out of the input of the terminal before Textual reads it as keys.
 
 Textual 8.2 reads a paste character by character, and an escape character in it turns the rest into keys: a line end
 would send the prompt. https://invisible-island.net/xterm/ctlseqs/ctlseqs.html#h2-Bracketed-Paste-Mode
@@ -16,13 +16,46 @@ from textual import events
 from textual.driver import Driver
 from textual.message import Message
 
-from qcode.tui.terminal.textual_internals import XTermParser, has_writer
+from qcode.tui.terminal.textual_internals import KeyParser, has_writer
 
 PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
-class PasteParser(XTermParser):
-    """Textual's parser with bracketed pastes taken out: each becomes one `Paste` event."""
+# `ESC` with the first character of no longer sequence. The others begin CSI, SS3, OSC, DCS, SOS, PM and APC.
+_ALT = re.compile(r"\x1b([^\x00-\x1f\x7f\[\]OPX^_])")
+
+
+class AltParser(KeyParser):
+    """Textual's parser, which tells Alt with a key from Escape and a key by how they arrive.
+
+    A terminal writes `ESC` and the character of an Alt key in one piece. Textual 8.2 waits for more after it, so an
+    Escape right after Alt+X types `^x`, and it takes an Escape and a letter that were typed one after the other for
+    Alt, which vim's users do all the time.
+    """
+
+    _is_escaped = False
+    """Whether the last input ended in an Escape."""
+
+    def feed(self, data: str) -> Iterable[Message]:
+        if data and self.is_waiting and self._is_escaped and _ALT.match(f"\x1b{data[0]}"):
+            yield from self.give_up()
+        done = 0
+        for pair in _ALT.finditer(data):
+            yield from self._plain(data[done : pair.start()])
+            is_alt = not self.is_waiting and not self.is_known(pair[0])
+            yield from self.alt_keys(pair[1]) if is_alt else super().feed(pair[0])
+            done = pair.end()
+        if not data or done < len(data):
+            yield from super().feed(data[done:])
+        self._is_escaped = data.endswith("\x1b")
+
+    def _plain(self, text: str) -> Iterable[Message]:
+        if text:
+            yield from super().feed(text)
+
+
+class PasteParser(AltParser):
+    """A parser with bracketed pastes taken out: each becomes one `Paste` event."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
@@ -112,7 +145,7 @@ class ReportParser(PasteParser):
 
     def feed(self, data: str) -> Iterable[Message]:
         if not data:
-            yield from self._let_go()
+            yield from self._release_held()
         if not data or self.is_pasting:
             yield from super().feed(data)
             return
@@ -135,10 +168,10 @@ class ReportParser(PasteParser):
     def tick(self) -> Iterable[Message]:
         """Release held-back characters that did not become a report: they were keys."""
         if self._clock() - self._held_at >= _REST_S:
-            yield from self._let_go()
+            yield from self._release_held()
         yield from super().tick()
 
-    def _let_go(self) -> Iterable[Message]:
+    def _release_held(self) -> Iterable[Message]:
         held, self._held = self._held, ""
         if held:
             yield from super().feed(held)

@@ -133,7 +133,7 @@ class Painter:
             for y in range(scroll.top, scroll.bottom + 1):
                 changed.setdefault(y, [])
         for y, spans in sorted(changed.items()):
-            row = _overlaid(before[y], spans, width, output.colors)
+            row = _overlay(before[y], spans, width, output.colors)
             output.row(y, row, rows[y])
             rows[y] = row
         self._width, self._rows = width, rows
@@ -154,27 +154,27 @@ def _changed(rows: Sequence[_Row | None], parts: Iterable[Part]) -> dict[int, li
     return changed
 
 
-def _overlaid(before: _Row | None, spans: Sequence[_Span], width: int, colors: ColorSystem) -> _Row:
+def _overlay(before: _Row | None, spans: Sequence[_Span], width: int, colors: ColorSystem) -> _Row:
     """Return the row `before` with `spans` over it."""
     if before is None:
         before = {0: _Span(0, width, (), [(" " * width, PLAIN, width)])}
     row = before.copy() if spans else before
     for span in spans:
-        new = span if span.end <= width else _piece(span, span.x, width, colors)
+        new = span if span.end <= width else _cut_span(span, span.x, width, colors)
         old = row.get(new.x)
         if old is None or old.end != new.end:
             for other in [other for other in row.values() if other.x < new.end and other.end > new.x]:
                 del row[other.x]
                 if other.x < new.x:
-                    row[other.x] = _piece(other, other.x, new.x, colors)
+                    row[other.x] = _cut_span(other, other.x, new.x, colors)
                 if other.end > new.end:
-                    row[new.end] = _piece(other, new.end, other.end, colors)
+                    row[new.end] = _cut_span(other, new.end, other.end, colors)
             row = dict(sorted([*row.items(), (new.x, new)]))
         row[new.x] = new
     return row
 
 
-def _piece(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
+def _cut_span(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
     """Return a part of a span, which counts as different from every other one. Half a wide character is a blank."""
     texts, looks = _cells(span.runs(colors))
     cut = slice(start - span.x, end - span.x)
@@ -183,7 +183,7 @@ def _piece(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
         kept[0] = " "
     if texts[cut.stop : cut.stop + 1] == [""]:
         kept[-1] = " "
-    return _Span(start, end, (), _grouped(kept, looks[cut]))
+    return _Span(start, end, (), _group_runs(kept, looks[cut]))
 
 
 def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[Run]:
@@ -194,12 +194,12 @@ def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[
         if text:
             look = _look(style, colors) if style is not None else PLAIN
             cells = len(text) if text.isascii() else cell_len(text)
-            runs.append((text, look if text.strip(" ") else _blank(look), cells))
+            runs.append((text, look if text.strip(" ") else _blank_look(look), cells))
             total += cells
     if total < width:
         runs.append((" " * (width - total), PLAIN, width - total))
     elif total > width:
-        return list(_piece(_Span(0, total, (), runs), 0, width, colors).runs(colors))
+        return list(_cut_span(_Span(0, total, (), runs), 0, width, colors).runs(colors))
     return runs
 
 
@@ -227,13 +227,13 @@ def _cells(runs: Iterable[Run]) -> tuple[list[str], list[Look]]:
     return texts, looks
 
 
-def _grouped(texts: Sequence[str], looks: Sequence[Look]) -> list[Run]:
+def _group_runs(texts: Sequence[str], looks: Sequence[Look]) -> list[Run]:
     """Return cells as runs; blanks are separate from other text."""
     runs: list[Run] = []
     start = 0
     for (is_blank, look), group in groupby(zip(map(" ".__eq__, texts), looks, strict=True)):
         count = len(list(group))
-        runs.append(("".join(texts[start : start + count]), _blank(look) if is_blank else look, count))
+        runs.append(("".join(texts[start : start + count]), _blank_look(look) if is_blank else look, count))
         start += count
     return runs
 
@@ -318,7 +318,7 @@ def _differences(row: _Row, shown: _Row, width: int, colors: ColorSystem) -> lis
     for x, span in row.items():
         other = shown.get(x)
         if other is None or other.end != span.end:
-            pairs = [(_merged(row, width, colors), _merged(shown, width, colors))]
+            pairs = [(_merge_row(row, width, colors), _merge_row(shown, width, colors))]
             break
         if span is not other and span.segments != other.segments:
             pairs.append((span, other))
@@ -331,10 +331,10 @@ def _differences(row: _Row, shown: _Row, width: int, colors: ColorSystem) -> lis
         return changes
     # No later character is certain to be in its column: write the rest of the row.
     start = min(unsure, changes[0][0])
-    return [(start, _piece(_merged(row, width, colors), start, width, colors).runs(colors))]
+    return [(start, _cut_span(_merge_row(row, width, colors), start, width, colors).runs(colors))]
 
 
-def _merged(row: _Row, width: int, colors: ColorSystem) -> _Span:
+def _merge_row(row: _Row, width: int, colors: ColorSystem) -> _Span:
     return _Span(0, width, (), [run for span in row.values() for run in span.runs(colors)])
 
 
@@ -351,7 +351,7 @@ def _first_unsure(row: _Row, colors: ColorSystem) -> int:
         for text, _, cells in span.runs(colors):
             if not text.isascii() and not all(map(_is_sure, text)):
                 texts, _ = _cells([(text, PLAIN, cells)])
-                return column + next(at for at, one in enumerate(texts) if not all(map(_is_sure, one)))
+                return column + next(at for at, value in enumerate(texts) if not all(map(_is_sure, value)))
             column += cells
     return MAX_COLUMN
 
@@ -373,7 +373,7 @@ def _span_differences(span: _Span, shown: _Span, colors: ColorSystem) -> list[tu
     differing = [
         at
         for at, (text, other, look, before) in enumerate(cells)
-        if text != other or (look != before and (text != " " or _blank(look) != _blank(before)))
+        if text != other or (look != before and (text != " " or _blank_look(look) != _blank_look(before)))
     ]
     ranges: list[list[int]] = []
     for at in differing:
@@ -386,7 +386,7 @@ def _span_differences(span: _Span, shown: _Span, colors: ColorSystem) -> list[tu
         # The second cell of a wide character does not differ.
         while end < len(texts) and not texts[end]:
             end += 1
-        changes.append((column + start, _grouped(texts[start:end], looks[start:end])))
+        changes.append((column + start, _group_runs(texts[start:end], looks[start:end])))
     return changes
 
 
@@ -425,7 +425,7 @@ class _Output:
         Example: a row of 120 cells with the text `done` is `CSI K`, a blank, and `done`.
         """
         self._move(y, 0)
-        fill = _blank(runs[-1][1])
+        fill = _blank_look(runs[-1][1])
         if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):
             self._write(runs)
             return
@@ -433,7 +433,7 @@ class _Output:
         self._pieces.append("\x1b[K")
         column = 0
         for index, (text, look, cells) in enumerate(runs):
-            is_like_fill = _blank(look) == fill
+            is_like_fill = _blank_look(look) == fill
             blanks = len(text) - len(text.rstrip(" ")) if is_like_fill else 0
             if blanks < cells:
                 self._skip_blanks(y, column, fill)
@@ -478,7 +478,7 @@ class _Output:
         kept = text.rstrip(" ")
         if kept and len(text) - len(kept) >= MIN_ERASED:
             blanks = len(text) - len(kept)
-            runs = [*runs[:-1], (kept, look, cells - blanks), (" " * blanks, _blank(look), blanks)]
+            runs = [*runs[:-1], (kept, look, cells - blanks), (" " * blanks, _blank_look(look), blanks)]
         last = len(runs) - 1
         for index, (text, look, cells) in enumerate(runs):
             if text[0] != " " or text.strip(" "):
@@ -533,7 +533,7 @@ def _attributes(sgr: str) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _blank(look: Look) -> Look:
+def _blank_look(look: Look) -> Look:
     """Return the simplest style in which a blank looks as it does in `look`."""
     attributes = _attributes(look.sgr)
     if look.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
@@ -544,10 +544,10 @@ def _blank(look: Look) -> Look:
 @lru_cache(maxsize=4096)
 def _over_blank(current: Look, blank: Look) -> Look:
     """Return the style closest to `current` in which a blank looks as it does in `blank`."""
-    seen = _attributes(_blank(current).sgr)
+    seen = _attributes(_blank_look(current).sgr)
     if blank.link or current.link or not seen.keys() | _attributes(blank.sgr).keys() <= {"bg"}:
         return blank
-    kept = {name: said for name, said in _attributes(current.sgr).items() if name != "bg"}
+    kept = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}
     return Look(";".join([*kept.values(), *_attributes(blank.sgr).values()]))
 
 
@@ -559,7 +559,7 @@ def _change(before: Look, after: Look) -> str:
     if old == new:
         return link
     ended = {_OFF[name] for name in old if name not in new}
-    started = [said for name, said in new.items() if old.get(name) != said or _OFF[name] in ended]
+    started = [value for name, value in new.items() if old.get(name) != value or _OFF[name] in ended]
     change = ";".join([*sorted(ended), *started])
     afresh = ";".join(["0", *new.values()]) if new else ""
     return f"{link}\x1b[{min(change, afresh, key=len)}m"

@@ -7,7 +7,7 @@ Textual release that changes one fails there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from rich.console import Console, RenderableType
 from rich.segment import Segment
+from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual._context import active_message_pump
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CrashApp",
     "KeyDeletingArea",
+    "KeyParser",
     "PaintingApp",
-    "XTermParser",
     "add_key_sequence",
     "driver_of",
     "guard_widgets",
@@ -68,6 +69,34 @@ def use_parser(parser: type[XTermParser]) -> None:
         from textual.drivers import linux_driver
 
         linux_driver.XTermParser = parser  # type: ignore[attr-defined]  # not exported there
+
+
+class KeyParser(XTermParser):
+    """Textual's parser with access to its state: whether it waits for the rest of a sequence, and Alt with a key."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the input so far may be the start of a sequence: an Escape, say."""
+        return self._timeout_time is not None
+
+    def give_up(self) -> Iterable[Message]:
+        """Read what has arrived of a sequence as keys, without waiting for the rest."""
+        if self.is_waiting:
+            self._timeout_time = 0
+            yield from super().tick()
+
+    def alt_keys(self, character: str) -> Iterable[Message]:
+        """Return the key that `ESC` and `character` in one piece stand for.
+
+        Textual reads Alt with punctuation as the punctuation, which would be typed.
+        """
+        for event in self._sequence_to_key_events(character, alt=True):
+            yield event if event.key.startswith("alt+") else events.Key(f"alt+{event.key}", event.character)
+
+    @staticmethod
+    def is_known(sequence: str) -> bool:
+        """Whether Textual has a key for `sequence`."""
+        return sequence in ANSI_SEQUENCES_KEYS
 
 
 def driver_of(app: App[int]) -> Driver | None:
@@ -245,7 +274,7 @@ async def _dispatch_guarded(pump: MessagePump, message: Message) -> None:
             raise
 
 
-def _survives_in(widget: Widget, error: Exception) -> bool:
+def _survive_in_widget(widget: Widget, error: Exception) -> bool:
     reported = _broken.setdefault(widget, set())
     if type(error) in reported:
         return True
@@ -259,7 +288,7 @@ def _render_guarded(widget: Widget, crop: Region) -> list[Strip]:
     try:
         return _PLAIN_RENDER(widget, crop)
     except Exception as error:
-        if not _survives_in(widget, error):
+        if not _survive_in_widget(widget, error):
             raise
     return _sound_rows(widget, crop)
 
@@ -272,7 +301,7 @@ def _sound_rows(widget: Widget, crop: Region) -> list[Strip]:
         try:
             rows += _PLAIN_RENDER(widget, Region(crop.x, y, crop.width, 1))
         except Exception as error:
-            if not _survives_in(widget, error):
+            if not _survive_in_widget(widget, error):
                 raise
             rows.append(Strip([Segment(text[: crop.width].ljust(crop.width))], crop.width))
             text = ""
@@ -293,7 +322,7 @@ def _box_model_guarded(
     try:
         return _PLAIN_BOX_MODEL(widget, container, viewport, width_fraction, height_fraction, constrain_width, greedy)
     except Exception as error:
-        if not _survives_in(widget, error):
+        if not _survive_in_widget(widget, error):
             raise
         return BoxModel(Fraction(container.width), Fraction(1), Spacing())
 

@@ -82,13 +82,15 @@ def _changed(pen: Pen, parameters: str) -> Pen:
             case _ if code in _ATTRIBUTES:
                 pen = pen._replace(attributes=tuple(sorted({*pen.attributes, code})))
             case _ if code in _ENDS:
-                pen = pen._replace(attributes=tuple(one for one in pen.attributes if one not in _ENDS[code]))
+                pen = pen._replace(
+                    attributes=tuple(attribute for attribute in pen.attributes if attribute not in _ENDS[code])
+                )
             case _ if 30 <= code <= 37 or 90 <= code <= 97:
                 pen = pen._replace(color=str(code))
             case _ if 40 <= code <= 47 or 100 <= code <= 107:
                 pen = pen._replace(ground=str(code))
             case 38 | 48:
-                color = _extended(code, found)
+                color = _extended_color(code, found)
                 pen = pen._replace(color=color) if code == 38 else pen._replace(ground=color)
             case 39:
                 pen = pen._replace(color="")
@@ -99,7 +101,7 @@ def _changed(pen: Pen, parameters: str) -> Pen:
     return pen
 
 
-def _extended(code: int, codes: Iterator[int]) -> str:
+def _extended_color(code: int, codes: Iterator[int]) -> str:
     """Return the slot of a color by its number in the table of 256, or by red, green and blue; empty if invalid."""
     kind = next(codes, 0)
     values = [next(codes, 256) for _ in range({5: 1, 2: 3}.get(kind, 0))]

@@ -75,7 +75,7 @@ def verb(name: str) -> str:
     return VERBS.get(name) or tidy(name).replace("\n", " ") or "tool"
 
 
-_READING = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
+_READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _HEAD, _TAIL = 3, 5
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
 _ARGUMENT_ROWS = 3
@@ -136,11 +136,11 @@ class Card(Foldable):
         super().__init__()
         self.state: CardState = "waiting"
         self._name = f"{verb(name):<{_VERB_CELLS}}" if name in VERBS else verb(name)
-        self.is_reading = name in _READING
+        self.is_reading = name in _READ_TOOLS
         """Whether the folded card is one row, because its output is read by the model only."""
         self._argument = tidy(argument)
         self._clock = clock
-        self._begun: float | None = None
+        self._started_at: float | None = None
         self._seconds: float | None = None
         self._summary = ""
         self._hint = ""
@@ -228,9 +228,9 @@ class Card(Foldable):
         if state == self.state:
             return
         if state == "running":
-            self._begun = self._clock()
-        elif self.state == "running" and self._begun is not None:
-            self._seconds = self._clock() - self._begun
+            self._started_at = self._clock()
+        elif self.state == "running" and self._started_at is not None:
+            self._seconds = self._clock() - self._started_at
         self.state = state
 
     def _take(self, text: str) -> None:
@@ -248,8 +248,8 @@ class Card(Foldable):
     def _status(self) -> str:
         """Return the status text: state, elapsed time if notable, summary."""
         parts = [_WORDS[self.state]] if self.state in _WORDS else []
-        if self.state == "running" and self._begun is not None:
-            seconds = self._clock() - self._begun
+        if self.state == "running" and self._started_at is not None:
+            seconds = self._clock() - self._started_at
             parts = [f"running {duration_text(seconds)}"]
             if self._hint and seconds >= _LONG:
                 parts.append(self._hint)
@@ -382,7 +382,7 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
         return shown_line(plan.partition("\n")[0].lstrip("# "), limit)
     arguments = parse_object(call.arguments) or {}
     if call.name in ("grep", "glob"):
-        return shown_line(_searched(arguments), limit)
+        return shown_line(_search_text(arguments), limit)
     for key in _MAIN_ARGUMENTS:
         text = _argument_text(arguments.get(key))
         if text:
@@ -390,7 +390,7 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
     return next((shown_line(text, limit) for text in map(_argument_text, arguments.values()) if text), "")
 
 
-def _searched(arguments: JsonObject) -> str:
+def _search_text(arguments: JsonObject) -> str:
     """Return what a search looks for and where: `TODO in src (*.py)`."""
     pattern, path, glob = (_argument_text(arguments.get(name)) for name in ("pattern", "path", "glob"))
     return f"{pattern}{f' in {path}' if path and path != '.' else ''}{f' ({glob})' if glob else ''}"

@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from qcode.text.diff import diff_lines
+from qcode.text.numbers import count_text
 from qcode.tui.transcript.code import Highlighter, language_of, repainted
 from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, tidy, wrap
 from qcode.values import dataclass
@@ -59,7 +60,7 @@ def parse_diff(diff: str) -> list[DiffRow]:
         if line.kind == "outside":
             if line.text.startswith("--- "):
                 old = _name(line.text)
-            rows.extend(_outside(line.text, old))
+            rows.extend(_row_outside_hunks(line.text, old))
         elif line.kind == "hunk":
             rows.append(DiffRow("hunk", tidy(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
@@ -70,7 +71,7 @@ def parse_diff(diff: str) -> list[DiffRow]:
     return rows
 
 
-def _outside(line: str, old: str) -> Iterator[DiffRow]:
+def _row_outside_hunks(line: str, old: str) -> Iterator[DiffRow]:
     """Yield the row of a line between hunks: a file name, or any text that is not a header.
 
     `old` is the name on the `---` line before it. Example: `--- a/x` and `+++ /dev/null` are one row, `x (deleted)`.
@@ -106,7 +107,7 @@ def _run(rows: Sequence[DiffRow], start: int, kind: Kind) -> Sequence[DiffRow]:
     return rows[start:end]
 
 
-def _solid(words: Sequence[str]) -> list[str]:
+def _without_blanks(words: Sequence[str]) -> list[str]:
     """Return the words without white space, which all lines share and which says nothing about similarity."""
     return [word for word in words if not word.isspace()]
 
@@ -115,7 +116,7 @@ def _compare(before: DiffRow, after: DiffRow) -> None:
     if max(len(before.text), len(after.text)) > _MAX_LINE:
         return
     old, new = _WORD.findall(before.text), _WORD.findall(after.text)
-    if SequenceMatcher(None, _solid(old), _solid(new), autojunk=False).ratio() < _MIN_SIMILARITY:
+    if SequenceMatcher(None, _without_blanks(old), _without_blanks(new), autojunk=False).ratio() < _MIN_SIMILARITY:
         return
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
@@ -150,6 +151,20 @@ def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
         elif result and result[-1].kind not in ("hunk", "file"):
             result.append(DiffRow("hunk", ""))
     return result[:-1] if result and result[-1].kind == "hunk" else result
+
+
+def both_sides(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow]:
+    """Return `rows`; if the first `height` only remove lines, half of them and then the first added lines.
+
+    With 9 rows, 100 replaced lines show 4 removed ones, `96 more removed lines`, and 4 added ones.
+    """
+    first = next((index for index, row in enumerate(rows) if row.kind == "add"), 0)
+    if first < height:
+        return rows
+    head = rows[: (height - 1) // 2]
+    skipped = sum(row.kind == "remove" for row in rows[len(head) : first])
+    mark = DiffRow("hunk", count_text(skipped, "more removed line"))
+    return [*head, mark, *rows[first : first + height - len(head) - 1]]
 
 
 @dataclass(slots=True)

@@ -80,15 +80,15 @@ class Entry:
     def height(self, width: int) -> int:
         """Return the number of rows, gap included: exact if the entry is laid out, otherwise an estimate."""
         if self.is_laid_out(width):
-            return self._above + len(self._lines)
+            return self._gap_above + len(self._lines)
         characters, breaks = self.size()
         return self.gap + 1 + breaks + characters // max(1, width)
 
     def line(self, index: int, width: int) -> Line | None:
         """Return a row as last laid out, even if the text has grown since; None if there is no such row."""
-        if width != self._width or index - self._above >= len(self._lines):
+        if width != self._width or index - self._gap_above >= len(self._lines):
             return None
-        return BLANK if index < self._above else self._lines[index - self._above]
+        return BLANK if index < self._gap_above else self._lines[index - self._gap_above]
 
     def rows(self, width: int) -> list[Line]:
         """Return all current rows at `width`."""
@@ -101,7 +101,7 @@ class Entry:
 
     def shown_rows(self) -> list[Line]:
         """Return all rows as last laid out, at the width of that time."""
-        return [BLANK] * self._above + self._lines
+        return [BLANK] * self._gap_above + self._lines
 
     def letters_above(self, row: int) -> int:
         """Return the number of letters and digits before a row of the last layout."""
@@ -112,7 +112,7 @@ class Entry:
         return row_of(self.shown_rows(), count)
 
     @property
-    def _above(self) -> int:
+    def _gap_above(self) -> int:
         """The number of rows in the gap: 0 for an entry without rows, such as a reply of white space only."""
         return self.gap if self._lines else 0
 
@@ -225,10 +225,10 @@ class WelcomeEntry(Entry):
             spans = [(title, ink("welcome-title")), *([(rest, ink("welcome"))] if rest else [])]
             return [Line(tuple(spans))]
         spans = [(text, ink("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)]
-        return [row for text, paint in spans for row in _hanging(text, paint, width)]
+        return [row for text, paint in spans for row in _wrap_hanging(text, paint, width)]
 
 
-def _hanging(text: str, paint: Ink, width: int) -> list[Line]:
+def _wrap_hanging(text: str, paint: Ink, width: int) -> list[Line]:
     """Return the rows of a line with a hanging indent: wrapped rows align with its text, not with its label."""
     label = _LABEL.match(text)
     head = label[0] if label is not None and len(label[0]) <= width // 3 else ""
@@ -449,10 +449,10 @@ class Held(Entry):
     # Counted from the start of the old text: at another width, more or fewer of its rows are replaced.
 
     def letters_above(self, row: int) -> int:
-        return letters(self._dimmed[: self._covered + row - self._above])
+        return letters(self._dimmed[: self._covered + row - self._gap_above])
 
     def row_with(self, count: int) -> int:
-        return max(0, row_of(self._dimmed, count) - self._covered + self._above)
+        return max(0, row_of(self._dimmed, count) - self._covered + self._gap_above)
 
     def _old_rows(self, width: int) -> list[Line]:
         if width != self._dimmed_width:

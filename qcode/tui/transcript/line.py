@@ -214,7 +214,7 @@ def break_text(text: str, width: int) -> list[Range]:
             rows.append((start, end, begin))
             start, used = begin, 0
         if cells > width:
-            for cut in _cuts(bare, width):
+            for cut in _cut_indexes(bare, width):
                 rows.append((start, begin + cut, begin + cut))
                 start = begin + cut
             used = cell_len(text[start : begin + len(bare)])
@@ -230,11 +230,11 @@ def break_cells(text: str, width: int) -> list[Range]:
     """Wrap one line of code exactly at `width`, also inside words; no white space is swallowed."""
     if cell_len(text) <= width:
         return [(0, len(text), len(text))]
-    edges = [0, *_cuts(text, width), len(text)]
+    edges = [0, *_cut_indexes(text, width), len(text)]
     return [(start, end, end) for start, end in pairwise(edges)]
 
 
-def _cuts(text: str, width: int) -> list[int]:
+def _cut_indexes(text: str, width: int) -> list[int]:
     """Return the indexes at which `text` must be cut, without its start and end."""
     if text.isascii():
         return list(range(max(1, width), len(text), max(1, width)))
@@ -260,7 +260,7 @@ def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Li
             lines.append(Line(tuple(written)))
             continue
         joint: str | None = None
-        for row, pieces in zip(rows, _slice(written, rows), strict=True):
+        for row, pieces in zip(rows, _split_spans(written, rows), strict=True):
             lines.append(Line(pieces, joint=joint))
             joint = text[row[1] : row[2]]
     return lines
@@ -276,7 +276,7 @@ def _split_lines(spans: Sequence[Span]) -> list[list[Span]]:
     return lines
 
 
-def _slice(spans: Sequence[Span], rows: Sequence[Range]) -> list[tuple[Span, ...]]:
+def _split_spans(spans: Sequence[Span], rows: Sequence[Range]) -> list[tuple[Span, ...]]:
     """Split `spans` at the boundaries of `rows`, in one pass."""
     result: list[tuple[Span, ...]] = []
     index = offset = 0

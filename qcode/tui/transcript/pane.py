@@ -240,8 +240,8 @@ class Pane(ScrollView):
 
     def _selection_style(self) -> Style:
         # Most themes do not change the foreground of selected text; only the partial style shows that.
-        said = self.screen.get_component_rich_style("screen--selection", partial=True)
-        return said + Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
+        style = self.screen.get_component_rich_style("screen--selection", partial=True)
+        return style + Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
 
     def notify_style_update(self) -> None:
         """Drop cached styles; the layout does not depend on colors."""

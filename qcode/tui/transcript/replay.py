@@ -44,7 +44,7 @@ def replay(
     max_continuations: int = 3,
 ) -> None:
     """Add `messages`, and what was shown with them, to `transcript`."""
-    for _ in _played(messages, transcript, clock, max_continuations):
+    for _ in _replay_steps(messages, transcript, clock, max_continuations):
         pass
 
 
@@ -64,7 +64,7 @@ async def show_earlier(
     """Add `messages` above those in `transcript`, unless it shows another conversation by then."""
     shown = transcript.content
     earlier = transcript.blank()
-    for number, _ in enumerate(_played(messages, earlier, clock, max_continuations), 1):
+    for number, _ in enumerate(_replay_steps(messages, earlier, clock, max_continuations), 1):
         if number % _ITEMS_A_SLICE == 0:
             await asyncio.sleep(0)
             if transcript.content is not shown:
@@ -72,11 +72,11 @@ async def show_earlier(
     transcript.insert_earlier(earlier)
 
 
-def _played(
+def _replay_steps(
     messages: Sequence[StoredMessage], transcript: TranscriptView, clock: Callable[[], float], max_continuations: int
 ) -> Iterator[None]:
     """Add one item of `messages` to `transcript` for each step of the iterator."""
-    presenter = Presenter(transcript, _Nothing(), _Nothing(), clock, max_continuations=max_continuations)
+    presenter = Presenter(transcript, _NoInteraction(), _NoInteraction(), clock, max_continuations=max_continuations)
     for item in replayed(messages):
         match item:
             case UserSaid():
@@ -102,10 +102,10 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
         transcript.add_notice("warning", UNFINISHED)
 
 
-def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
+def _show_user(item: UserSaid, transcript: TranscriptView) -> None:
     """Show a prompt, the shell lines that the user ran before it, the output of jobs, and asides."""
     typed: list[str] = []
-    for number, block in enumerate(said.message.blocks):
+    for number, block in enumerate(item.message.blocks):
         if not isinstance(block, Text):
             continue
         attached = split_attached(block.text)
@@ -121,13 +121,13 @@ def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
             transcript.add_card(f"!{number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
             summary = one_line(attached.result)
             transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
-    for text in [said.shown] if said.shown else typed:
+    for text in [item.shown] if item.shown else typed:
         transcript.add_user(text)
-    if lines := attached_lines(said.message.blocks[:-1], typed_text(said.message)):
+    if lines := attached_lines(item.message.blocks[:-1], typed_text(item.message)):
         transcript.add_attached(lines)
 
 
-class _Nothing:
+class _NoInteraction:
     """The status line and the user of a replay: what was running and asked is over."""
 
     def show_activity(self, activity: Activity | None) -> None: ...

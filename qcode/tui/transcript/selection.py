@@ -76,7 +76,7 @@ class MarkingPane(Pane):
         self._puller: Timer | None = None
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        at = self._inside(event)
+        at = self._pointer_offset(event)
         if event.button != 1 or not 0 <= at.x < self.text_width or not self.column.entries:
             return
         self._pressed = self._anchor(*self._character(at))
@@ -86,7 +86,7 @@ class MarkingPane(Pane):
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._pressed is None:
             return
-        pointer = self._inside(event)
+        pointer = self._pointer_offset(event)
         if not self._is_dragging and pointer == self._pointer:
             return
         if not self._is_dragging:
@@ -107,11 +107,11 @@ class MarkingPane(Pane):
         was_dragging, self._is_dragging, self._pressed = self._is_dragging, False, None
         self._stop_pulling()
         if was_dragging:
-            self._tell()
+            self._report_selection()
 
     def on_click(self, event: events.Click) -> None:
         """Open a link; a double click selects a word, a triple click a line."""
-        at = self._inside(event)
+        at = self._pointer_offset(event)
         if not 0 <= at.x < self.text_width or event.button != 1:
             return
         y, x = self._character(at)
@@ -123,7 +123,7 @@ class MarkingPane(Pane):
                 first, last = (y, y) if event.chain == 2 else self._logical(y)
                 begin = line.lead if first != y else start
                 self.select(Offset(begin, first), Offset(end if last == y else self._length(last), last))
-                self._tell()
+                self._report_selection()
             return
         if self.text_selection is not None or line is None:
             return
@@ -187,7 +187,7 @@ class MarkingPane(Pane):
 
     def after_resize(self) -> None:
         """Find the selected characters in the new rows. The selection is dropped if the text has another order."""
-        placed = [self._placed(kept) for kept in self._kept]
+        placed = [self._find_anchor(kept) for kept in self._kept]
         if self._pressed is not None:
             self._pressed = placed.pop()
         if self._anchors is not None:
@@ -197,7 +197,7 @@ class MarkingPane(Pane):
                 self.drop_selection()
         self._kept = ()
 
-    def _placed(self, kept: WidthFreeAnchor) -> Anchor | None:
+    def _find_anchor(self, kept: WidthFreeAnchor) -> Anchor | None:
         """Return the anchor at the current width, None if its text is not there."""
         index = self.column.index(kept.entry)
         if index is None:
@@ -205,7 +205,7 @@ class MarkingPane(Pane):
         self.column.lay_out(index)
         rows = kept.entry.shown_rows()
         text, places = content_places(rows)
-        if not places or _around(text, kept.count) != kept.around:
+        if not places or _context_around(text, kept.count) != kept.around:
             return None
         at = kept.count - kept.is_end
         row, x = places[max(0, min(at, len(places) - 1))]
@@ -218,13 +218,13 @@ class MarkingPane(Pane):
             self._extend()
         if self._anchors is None or self.text_selection is None:
             return
-        start, end = (self._where(anchor) for anchor in self._anchors)
+        start, end = (self._offset_of(anchor) for anchor in self._anchors)
         if start is None or end is None:
             self.drop_selection()
         elif self.text_selection != Selection(start, end):
             self.screen.selections = {self: Selection(start, end)}
 
-    def _inside(self, event: events.MouseEvent) -> Offset:
+    def _pointer_offset(self, event: events.MouseEvent) -> Offset:
         """Return the position of the pointer relative to the first cell of the text."""
         return Offset(event.x - self.gutter.left, event.y - self.gutter.top)
 
@@ -240,7 +240,7 @@ class MarkingPane(Pane):
         line = self.column.line(y)
         return Anchor(self.column.entries[index], row, x, line.text[:x] if line is not None else "")
 
-    def _where(self, anchor: Anchor) -> Offset | None:
+    def _offset_of(self, anchor: Anchor) -> Offset | None:
         """Return the current position of `anchor`, None if its text is gone."""
         index = self.column.index(anchor.entry)
         if index is None:
@@ -252,7 +252,7 @@ class MarkingPane(Pane):
 
     def _extend(self) -> None:
         """Select from the pressed character to the pointer, both included."""
-        begun = self._where(self._pressed) if self._pressed is not None else None
+        begun = self._offset_of(self._pressed) if self._pressed is not None else None
         if begun is None:
             return
         y, x = self._character(self._pointer)
@@ -287,7 +287,7 @@ class MarkingPane(Pane):
             last += 1
         return first, last
 
-    def _tell(self) -> None:
+    def _report_selection(self) -> None:
         selection = self.text_selection
         selected = self.get_selection(selection) if selection is not None else None
         if selected is not None and selected[0]:
@@ -297,10 +297,10 @@ class MarkingPane(Pane):
 def _without_width(anchor: Anchor, is_end: bool) -> WidthFreeAnchor:
     text, places = content_places(anchor.entry.shown_rows())
     count = bisect_left(places, (anchor.row, anchor.x))
-    return WidthFreeAnchor(anchor.entry, count, _around(text, count), is_end)
+    return WidthFreeAnchor(anchor.entry, count, _context_around(text, count), is_end)
 
 
-def _around(text: str, index: int) -> str:
+def _context_around(text: str, index: int) -> str:
     return text[max(0, index - _CONTEXT) : index + _CONTEXT]
 
 

@@ -145,7 +145,7 @@ class SearchingPane(MarkingPane):
 
 
 def _is_same(some: list[Line], rows: list[Line]) -> bool:
-    return all(one.text == other.text for one, other in zip(some, rows, strict=False))
+    return all(line.text == other.text for line, other in zip(some, rows, strict=False))
 
 
 class CardChoosingPane(SearchingPane):

@@ -10,14 +10,24 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
+from qcode.agent.sessions.replay import replayed
 from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Decision, Deny, Revise, ToolApproval
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.events import AgentEvent, ApprovalRequested, Notice, ReplyFinished, ToolStarted, UsageUpdated
+from qcode.protocol.events import (
+    AgentEvent,
+    ApprovalRequested,
+    Notice,
+    ReplyFinished,
+    ToolFinished,
+    ToolStarted,
+    UsageUpdated,
+)
 from qcode.protocol.messages import ToolResult, user
 from qcode.protocol.reply import Limit, Outcome, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.safety.rules import Rules
-from tests.agent.subagents.runner import FACTS, inner_results, open_conversation, results, starting
+from qcode.text.json import parse_object
+from tests.agent.subagents.runner import FACTS, inner_results, open_conversation, results, resumed, starting
 from tests.fakes.conversation import Model, ended
 from tests.fakes.scripted import (
     Call,
@@ -192,6 +202,12 @@ def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(t
     ]
     assert [finished.is_revised for finished in inner_results(events)] == [True]
     assert (one.work / "a.txt").read_text() == "mine\n"
+    for conversation in (one.conversation, resumed(one).conversation):
+        shown = [event for event in replayed(conversation.stored) if isinstance(event, AgentEvent)]
+        (finished,) = (event.event for event in shown if isinstance(event.event, ToolFinished))
+        assert parse_object(finished.call.arguments) == {"path": "a.txt", "content": "mine\n"}
+        assert finished.is_revised
+    conversation.release()
 
 
 def test_denial_in_a_sub_agent_counts_for_the_turn(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ ONLY_TYPESCRIPT = {"servers_set", "unsupported"}
 
 
 def talk(command: list[str], name: str, base: Path) -> tuple[Any, Path, FakeServer]:
-    """Run a scenario; return what the SDK saw, the workspace and the model."""
+    """Run a scenario; return the messages that the SDK saw, the workspace and the model."""
     work, cli = workspace(base), base / "qcode-cli"
     cli.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m qcode "$@"\n')
     cli.chmod(0o755)

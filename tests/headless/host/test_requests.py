@@ -22,7 +22,7 @@ def statuses(host: Host) -> dict[str, str]:
 
 
 def set_servers(host: Host, servers: Any, *, serves: str = "") -> dict[str, Any]:
-    """Send the servers and return the response; answer what qcode asks the server `serves` meanwhile."""
+    """Send the servers and return the response; answer the requests to the server `serves` meanwhile."""
     host.send(
         {
             "type": "control_request",

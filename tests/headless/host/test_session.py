@@ -410,7 +410,7 @@ def test_existing_session_id_is_refused(tmp_path: Path) -> None:
 
 
 def greet_with_server(host: Host) -> None:
-    """Send the handshake and a message, and answer what qcode asks the server `calc` until `init`."""
+    """Send the handshake and a message, and answer the requests to the server `calc` until `init`."""
     host.greet(sdkMcpServers=["calc"])
     host.ask()
     host.serve(lambda line: line.get("subtype") == "init")

@@ -51,6 +51,7 @@ class Box:
     def __init__(self, sandbox: Sandbox, base: Path, search_path: str = SEARCH_PATH) -> None:
         base = Path(os.path.realpath(base))
         self.kind = sandbox.kind
+        self.is_prepared = sandbox.way.is_prepared
         self.work, self.home, self.scratch = base / "home/work", base / "home", base / "scratch"
         self.outside = base / "outside"
         for folder in (self.work / "src", self.home / ".ssh", self.home / ".config/git", self.scratch, self.outside):

@@ -9,6 +9,7 @@ import pytest
 
 from qcode.agent.sandbox import SessionSandbox
 from qcode.safety.paths import SandboxScope
+from qcode.safety.verdict import Level
 from tests.safety.sandbox.running import WORKING, Box, run_launch
 
 
@@ -122,3 +123,31 @@ def test_older_landlock_refuses_signals_instead_of_scoping_them(
     assert "seen" in done.text
     assert "not permitted" in done.text
     assert (box.work / "file.txt").read_text() == "seen\n"
+
+
+_DEVICES = "head -c 2 /dev/zero | wc -c; head -c 1 /dev/urandom | wc -c; echo x > /dev/null; : > /dev/full; echo $?"
+
+
+@pytest.mark.parametrize("level", ["read-only", "workspace", "protect"])
+def test_root_makes_few_mounts_and_no_device_or_kernel_file_can_be_changed(every_bubble: Box, level: Level) -> None:
+    if not every_bubble.is_prepared:
+        pytest.skip("only root prepares the mounts")
+    assert every_bubble.run(level, _DEVICES).text == "2\n1\n0\n"
+    mounts = every_bubble.run(level, "cat /proc/self/mountinfo").text
+    assert " /dev/null " not in mounts
+    if level != "protect":
+        assert " /proc/irq " not in mounts
+    for change in ("mknod /dev/mine c 1 3", ": >> /proc/sys/kernel/core_pattern", ": >> /proc/sysrq-trigger"):
+        assert every_bubble.run(level, change).code != 0
+
+
+def test_devices_are_mounted_if_root_may_not_make_them(every_bubble: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not every_bubble.is_prepared:
+        pytest.skip("only root prepares the mounts")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "mknod", refuse)
+    assert every_bubble.run("read-only", _DEVICES).text == "2\n1\n0\n"
+    assert " /dev/null " in every_bubble.run("read-only", "cat /proc/self/mountinfo").text

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from qcode.safety.probes import Repository, Tracked
+from qcode.safety.probes import Repository, TrackedFiles
 from qcode.safety.shell.ast import MARK, Hole, Word
 from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_complaint, secrets_complaint
 from qcode.safety.shell.table import git_commands
@@ -43,7 +43,7 @@ def holding(
     tracked: tuple[str, ...] = (), history: tuple[str, ...] | None = (), files: tuple[str, ...] = (), link: str = ""
 ) -> Repository:
     return Repository(
-        find_tracked=lambda: Tracked(frozenset((*files, *tracked)), tracked),
+        find_tracked=lambda: TrackedFiles(frozenset((*files, *tracked)), tracked),
         find_history_secrets=lambda: history,
         find_linked_folder=lambda: link,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.probes import Probes, Repository, Tracked, WorkspaceContents
+from qcode.safety.probes import Probes, Repository, TrackedFiles, WorkspaceContents
 from qcode.safety.rules import Rules
 from qcode.safety.shell.judge import NO_SANDBOX as NEEDS_SANDBOX
 from qcode.safety.verdict import SHELL_PATH, SHELL_READS, SandboxSupport
@@ -25,7 +25,7 @@ BEYOND_CORE = [
     "for f in app.py; do cat $f; done",
     'echo "$(pwd)"', "echo $HOME", "jq . app.py", "sed -n 1p app.py", "awk '{print $1}' app.py", "ls -R",
 ]  # fmt: skip
-SECRET = Tracked(frozenset({".env"}), (".env",))
+SECRET = TrackedFiles(frozenset({".env"}), (".env",))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from qcode.agent.choices import Choices
 from qcode.config.definitions import CustomCommand
@@ -129,5 +130,18 @@ def test_closing_runs_nothing(key: str) -> None:
         await run.pilot.press(key)
         await run.until(lambda: len(run.app.screen_stack) == 1)
         assert run.app.focused is run.app.parts.prompt
+
+    drive(test)
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"), [("mo", "model"), ("th", "theme"), ("/di", "diff"), ("exp", "export"), ("back", "background")]
+)
+def test_command_whose_name_starts_with_the_filter_comes_first(typed: str, first: str) -> None:
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        picker.finder.query_one("Field", Input).value = typed
+        await run.pilot.pause()
+        assert picker.rows[0].id == first
 
     drive(test)

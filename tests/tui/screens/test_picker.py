@@ -12,7 +12,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from qcode.tui.app import QcodeApp
-from qcode.tui.screens.picker import Column, Picker, PickerList, PickerRow, foot
+from qcode.tui.screens.palette import PalettePicker
+from qcode.tui.screens.picker import Column, Finder, Picker, PickerList, PickerRow, foot
+from qcode.tui.widgets import Field
+from tests.tui.harness import Running, drive
 
 ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
 
@@ -263,3 +266,16 @@ def test_footer_shows_as_many_complete_keys_as_fit() -> None:
     assert foot(keys, 80).plain == "Enter keep  ·  Esc leave  ·  Ctrl+R rename"
     assert foot(keys, 30).plain == "Enter keep  ·  Esc leave"
     assert foot(keys, 3).plain == "Enter keep"
+
+
+def test_cursor_of_the_terminal_stays_in_the_filter_when_the_list_shrinks() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+p")
+        await run.until(lambda: isinstance(run.app.screen, PalettePicker))
+        await run.pilot.press(*"theme")
+        await run.pilot.pause()
+        field = run.app.screen.query_one(Field)
+        assert len(run.app.screen.query_one(Finder).rows) < 5
+        assert run.app.cursor_position == field.cursor_screen_offset
+
+    drive(test)

@@ -18,7 +18,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
 from qcode.tui.screens.changes import ChangesScreen
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
+from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, RewindScopePicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
@@ -46,7 +46,7 @@ def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, s
         await run.until(lambda: isinstance(run.app.screen, RewindPicker))
         assert [(row.label, row.detail) for row in run.app.screen.rows] == [("write it", "a.txt")]  # type: ignore[attr-defined]  # a picker
         await run.pilot.press("enter")
-        await run.until(lambda: isinstance(run.app.screen, WhatPicker))
+        await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
         await run.pilot.press("enter")
         await run.until(lambda: "Rewound" in run.text)
         assert list(it.work.iterdir()) == []

@@ -123,7 +123,7 @@ class SettingsFile:
     def texts(self, *keys: str) -> tuple[str, ...]:
         """Return the texts in a list, empty if there is none."""
         value = self.table(*keys[:-1]).get(keys[-1])
-        return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+        return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
     def add(self, found: Found) -> None:
         self.found.append(found)

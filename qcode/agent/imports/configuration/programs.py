@@ -78,8 +78,8 @@ class Places:
 
     def own(self, variable: str, usual: str) -> Path:
         """Return the folder of a program: that of its variable, otherwise `usual` in the home folder."""
-        given = self.env.get(variable, "")
-        return Path(given) if given else Path(self.home or "/nonexistent") / usual
+        value = self.env.get(variable, "")
+        return Path(value) if value else Path(self.home or "/nonexistent") / usual
 
     def folders(self, own: Path, name: str) -> Iterator[tuple[Path, bool]]:
         """Yield the folders of a program, the user's first, and whether each belongs to the project."""
@@ -99,7 +99,7 @@ def find(program: str, places: Places) -> Iterator[tuple[Found, bool]]:
     return _FINDERS[program](places)
 
 
-def _of(file: SettingsFile) -> Iterator[tuple[Found, bool]]:
+def _entries_of(file: SettingsFile) -> Iterator[tuple[Found, bool]]:
     return ((found, file.is_project) for found in file.found)
 
 
@@ -113,17 +113,17 @@ def _claude(places: Places) -> Iterator[tuple[Found, bool]]:
                 whose = "project" if is_project else "own"
                 hints = {**_CLAUDE_HINTS, "hooks": f'they run with hooks.claude = "{whose}" in your config.toml'}
                 listed(file, frozenset({"permissions"}), hints)
-                yield from _of(file)
+                yield from _entries_of(file)
         names = ("commands", "agents", "skills", "rules", "CLAUDE.md")
-        yield from ((one, is_project) for one in _read(places, folder, names))
+        yield from ((found, is_project) for found in _read(places, folder, names))
     state = own.parent / ".claude.json" if own.name == ".claude" else own / ".claude.json"
     file = places.settings(state, is_project=False)
     if file is not None:
         add_servers(file, "claude", ("mcpServers",))
         _claude_projects(file, places.root)
-        yield from _of(file)
+        yield from _entries_of(file)
     if places.reads_project:
-        yield from ((one, True) for one in _read(places, places.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md")))
+        yield from ((found, True) for found in _read(places, places.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md")))
 
 
 def _claude_projects(file: SettingsFile, root: Path) -> None:
@@ -167,16 +167,16 @@ def _codex(places: Places) -> Iterator[tuple[Found, bool]]:
         if file is not None:
             add_servers(file, "codex", ("mcp_servers",))
             listed(file, frozenset({"mcp_servers"}), _CODEX_HINTS)
-            yield from _of(file)
-        for one in _unread(places, folder, "hooks.json", _CODEX_HINTS["hooks"]):
-            yield one, is_project
+            yield from _entries_of(file)
+        for item in _unread(places, folder, "hooks.json", _CODEX_HINTS["hooks"]):
+            yield item, is_project
         why = "rules in Starlark are not converted; add them to [permissions] yourself"
-        for one in _unread(places, folder, "rules/*.rules", why, "forbidden"):
-            yield one, is_project
+        for item in _unread(places, folder, "rules/*.rules", why, "forbidden"):
+            yield item, is_project
     inside = places.inside(is_project=False)
     found = commands_in(own / "prompts", places.home, inside, ".md", codex_prompt, "prompts:")
-    yield from ((one, False) for one in found)
-    yield from ((one, False) for one in _unread(places, own, "AGENTS.md", _COPY))
+    yield from ((item, False) for item in found)
+    yield from ((item, False) for item in _unread(places, own, "AGENTS.md", _COPY))
 
 
 def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Found, bool]]:
@@ -191,16 +191,16 @@ def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Fo
                 claude_rules(file, "project")
             handled = {"mcpServers", "excludeTools", "allowedTools", "tools.exclude", "tools.allowed", "mcp.excluded"}
             listed(file, frozenset({*handled, *(("permissions",) if program == "qwen" else ())}), _GEMINI_HINTS)
-            yield from _of(file)
+            yield from _entries_of(file)
         inside = places.inside(is_project=is_project)
         for suffix in (".toml", ".md") if program == "qwen" else (".toml",):
             commands = commands_in(folder / "commands", places.home, inside, suffix, gemini_prompt)
-            yield from ((one, is_project) for one in commands)
-        yield from ((one, is_project) for one in agents_in(folder / "agents", places.home, inside, program))
+            yield from ((found, is_project) for found in commands)
+        yield from ((item, is_project) for item in agents_in(folder / "agents", places.home, inside, program))
         why = "policies are not converted; add them to [permissions] yourself"
-        for one in _unread(places, folder, "policies/*.toml", why, "deny"):
-            yield one, is_project
-    yield from ((one, False) for one in _unread(places, own, memory, _COPY))
+        for found in _unread(places, folder, "policies/*.toml", why, "deny"):
+            yield found, is_project
+    yield from ((found, False) for found in _unread(places, own, memory, _COPY))
 
 
 def _gemini(places: Places) -> Iterator[tuple[Found, bool]]:
@@ -223,15 +223,15 @@ def _opencode(places: Places) -> Iterator[tuple[Found, bool]]:
                 opencode_rules(file)
                 _opencode_tables(file)
                 listed(file, frozenset({"mcp", "permission", "command", "agent"}), _OPENCODE_HINTS)
-                yield from _of(file)
+                yield from _entries_of(file)
         inside = places.inside(is_project=is_project)
         for name in ("command", "commands"):
             commands = commands_in(folder / name, places.home, inside, ".md", opencode_prompt)
-            yield from ((one, is_project) for one in commands)
+            yield from ((found, is_project) for found in commands)
         for name in ("agent", "agents"):
             agents = agents_in(folder / name, places.home, inside, "opencode")
-            yield from ((one, is_project) for one in agents)
-    yield from ((one, False) for one in _unread(places, own, "AGENTS.md", _COPY))
+            yield from ((found, is_project) for found in agents)
+    yield from ((found, False) for found in _unread(places, own, "AGENTS.md", _COPY))
 
 
 def _opencode_tables(file: SettingsFile) -> None:

@@ -124,8 +124,8 @@ def opencode_prompt(text: str) -> Prompt:
 
 def markdown(fields: Mapping[str, object], body: str) -> str:
     """Return a Markdown file with front matter; fields without a value are left out."""
-    given = {name: value for name, value in fields.items() if value not in (None, "", (), [])}
-    rows = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    filled = {name: value for name, value in fields.items() if value not in (None, "", (), [])}
+    rows = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in filled.items()]
     header = "\n".join(["---", *rows, "---", ""]) if rows else ""
     return f"{header}{body.strip(chr(10))}\n"
 
@@ -209,40 +209,40 @@ def agent_found(stem: str, fields: Mapping[str, object], body: str, where: str, 
 class _Agent:
     """The front matter of an agent while it is converted."""
 
-    def __init__(self, given: dict[str, object]) -> None:
-        self._given = given
+    def __init__(self, entry: dict[str, object]) -> None:
+        self._entry = entry
         self.header: dict[str, object] = {
-            "description": single_spaced(str(given.pop("description", None) or ""), 1_000)
+            "description": single_spaced(str(entry.pop("description", None) or ""), 1_000)
         }
         self.limits: dict[str, Any] = {}
         self.lost: list[str] = []
-        given.pop("name", None)
+        entry.pop("name", None)
 
     def convert(self, program: str) -> None:
-        given = self._given
-        tools = given.pop("tools", None)
+        entry = self._entry
+        tools = entry.pop("tools", None)
         if isinstance(tools, Mapping):
             self._switches(tools)
         elif tools is not None:
             self._tools("tools", tools)
-        if "disallowedTools" in given:
-            self._tools("disallowedTools", given.pop("disallowedTools"))
-        self._turns(given.pop("max_turns", None) or given.pop("maxTurns", None))
+        if "disallowedTools" in entry:
+            self._tools("disallowedTools", entry.pop("disallowedTools"))
+        self._turns(entry.pop("max_turns", None) or entry.pop("maxTurns", None))
         if program == "opencode":
-            self._permission(given.pop("permission", None))
-            if given.pop("mode", "subagent") == "primary":
+            self._permission(entry.pop("permission", None))
+            if entry.pop("mode", "subagent") == "primary":
                 self.lost.append("`mode: primary`: it is a sub-agent here")
-        elif given.get("approvalMode") == "plan":
-            given.pop("approvalMode")
+        elif entry.get("approvalMode") == "plan":
+            entry.pop("approvalMode")
             self.header["permissionMode"] = "plan"
-        if given.get("model") in ("inherit", "haiku"):
-            self.header["model"] = given.pop("model")
-        if given.get("kind") == "local":
-            given.pop("kind")
-        self.lost += [f"`{single_spaced(str(key), 60)}` has no effect" for key in given]
+        if entry.get("model") in ("inherit", "haiku"):
+            self.header["model"] = entry.pop("model")
+        if entry.get("kind") == "local":
+            entry.pop("kind")
+        self.lost += [f"`{single_spaced(str(key), 60)}` has no effect" for key in entry]
 
-    def _tools(self, field: str, given: object) -> None:
-        names = given if isinstance(given, list) else str(given).replace(",", " ").split()
+    def _tools(self, field: str, entry: object) -> None:
+        names = entry if isinstance(entry, list) else str(entry).replace(",", " ").split()
         if "*" in names:
             return
         known = [_claude_tool(str(name)) for name in names]
@@ -253,16 +253,16 @@ class _Agent:
 
     def _switches(self, tools: Mapping[str, object]) -> None:
         """Take OpenCode's `tools: {write: false}`."""
-        on = [name for name, value in tools.items() if _is_on(value) and name != "*"]
-        off = [name for name, value in tools.items() if not _is_on(value) and name != "*"]
-        if not _is_on(tools.get("*", True)):
+        on = [name for name, value in tools.items() if _is_enabled(value) and name != "*"]
+        off = [name for name, value in tools.items() if not _is_enabled(value) and name != "*"]
+        if not _is_enabled(tools.get("*", True)):
             self._tools("tools", on)
         elif off:
             self._tools("disallowedTools", off)
 
-    def _permission(self, given: object) -> None:
+    def _permission(self, entry: object) -> None:
         """Take the tools that OpenCode denies as a whole."""
-        for tool, effect in given.items() if isinstance(given, Mapping) else ():
+        for tool, effect in entry.items() if isinstance(entry, Mapping) else ():
             name = _claude_tool(str(tool))
             if effect == "deny" and name:
                 denied = self.header.setdefault("disallowedTools", [])
@@ -271,17 +271,17 @@ class _Agent:
             elif effect != "allow":
                 self.lost.append(f"`permission.{single_spaced(str(tool), 60)}`: the rules of the conversation apply")
 
-    def _turns(self, given: object) -> None:
-        if given is None:
+    def _turns(self, entry: object) -> None:
+        if entry is None:
             return
-        text = str(given)
+        text = str(entry)
         if text.isascii() and text.isdigit() and int(text) > 0:
             self.header["maxTurns"] = self.limits["maxTurns"] = int(text)
         else:
             self.lost.append("`max_turns` is not a whole number")
 
 
-def _is_on(value: object) -> bool:
+def _is_enabled(value: object) -> bool:
     return value is True or str(value).lower() in ("true", "yes", "on", "1")
 
 

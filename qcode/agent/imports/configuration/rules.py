@@ -83,13 +83,13 @@ def gemini_rules(file: SettingsFile) -> None:
 
 def opencode_rules(file: SettingsFile) -> None:
     """Add `permission` of OpenCode, where the last pattern that fits decides; here a denial always does."""
-    for tool, given in file.table("permission").items():
+    for tool, value in file.table("permission").items():
         name = CLAUDE_TOOLS.get(tool.lower(), "")
-        patterns = dict(given) if isinstance(given, Mapping) else {"*": given}
+        patterns = dict(value) if isinstance(value, Mapping) else {"*": value}
         open_at = max((at for at, pattern in enumerate(patterns) if pattern == "*"), default=-1)
         for at, (pattern, effect) in enumerate(patterns.items()):
-            path = ("permission", tool, pattern) if isinstance(given, Mapping) else ("permission", tool)
-            shown = f"{tool} {pattern}" if isinstance(given, Mapping) else tool
+            path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
+            shown = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
             if effect not in ("allow", "ask", "deny"):
                 file.add(Found("rule", shown, file.where(*path), why="is neither allow nor ask nor deny"))
             elif effect == "ask" and pattern == "*":
@@ -124,7 +124,7 @@ def _add(file: SettingsFile, effect: RuleEffect, text: str, rule: str, source: S
         file.add(Found("rule", name, where, why=why, is_unenforced=False))
         return
     found = convert(rule, effect, "project" if file.is_project else source)
-    changes = tuple(AddRule(effect, one) for one in found.rules)
+    changes = tuple(AddRule(effect, rule) for rule in found.rules)
     is_unenforced = bool(converted_rules([rule], effect, source).unenforced)
     if not changes:
         why = found.lost or found.note or "nothing is needed"

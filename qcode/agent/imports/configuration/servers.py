@@ -29,7 +29,7 @@ _OPENCODE_REFERENCE = re.compile(r"\{env:([A-Za-z_]\w*)\}")
 _QUERY = re.compile(r"([?&])([^?=&#]+)=([^&#]+)")
 
 
-class _Unfit(ValueError):  # noqa: N818  # becomes the reason of a server that is left out
+class _NotConvertible(ValueError):  # noqa: N818  # becomes the reason of a server that is left out
     """A server cannot be converted; the text is one line."""
 
 
@@ -45,23 +45,23 @@ class _Server:
         self.denied: tuple[str, ...] = ()
 
     def take(self, key: str, kind: type[_T]) -> _T | None:
-        """Remove a value from the entry and return it, None if it is missing; raise `_Unfit` for another type."""
+        """Remove a value from the entry and return it, None if it is missing; raise `_NotConvertible` for another."""
         value = self.entry.pop(key, None)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
-            raise _Unfit(f"`{key}` has the wrong type")
+            raise _NotConvertible(f"`{key}` has the wrong type")
         return value
 
     def texts(self, key: str) -> list[str]:
         found = self.take(key, list) or []
-        if not all(isinstance(one, str) for one in found):
-            raise _Unfit(f"`{key}` must be a list of texts")
-        return [str(one) for one in found]
+        if not all(isinstance(item, str) for item in found):
+            raise _NotConvertible(f"`{key}` must be a list of texts")
+        return [str(item) for item in found]
 
     def table(self, key: str) -> dict[str, str]:
         found = self.take(key, dict) or {}
-        if not all(isinstance(one, str | int | float) for one in found.values()):
-            raise _Unfit(f"`{key}` must have texts as values")
-        return {str(name): str(one) for name, one in found.items()}
+        if not all(isinstance(item, str | int | float) for item in found.values()):
+            raise _NotConvertible(f"`{key}` must have texts as values")
+        return {str(name): str(item) for name, item in found.items()}
 
     def seconds(self, key: str, factor: float = 1.0) -> float | None:
         found = self.entry.pop(key, None)
@@ -70,19 +70,19 @@ class _Server:
         try:
             number = float(found) * factor
         except (TypeError, ValueError, OverflowError):
-            raise _Unfit(f"`{key}` must be a number") from None
+            raise _NotConvertible(f"`{key}` must be a number") from None
         return int(number) if number == int(number) else number
 
     def program(self, command: object, arguments: list[str], variables: Mapping[str, str]) -> None:
         """Set the command of a local server; `sh` starts one that has a `cwd` there."""
         if not isinstance(command, str) or not command:
-            raise _Unfit("`command` is missing")
+            raise _NotConvertible("`command` is missing")
         folder = self.take("cwd", str)
         words = [command, *arguments]
         if folder:
             words = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", folder, *words]
         if _REFERENCE.search(words[0]):
-            raise _Unfit("a command with a variable is not supported; write its path")
+            raise _NotConvertible("a command with a variable is not supported; write its path")
         words = [self.fill(word) for word in words]
         args = [self._without_secret(word, before) for word, before in zip(words[1:], words, strict=False)]
         self.values |= {"command": words[0]} | ({"args": args} if args else {})
@@ -90,10 +90,10 @@ class _Server:
 
     def address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
         if not isinstance(url, str) or not url:
-            raise _Unfit("`url` is missing")
+            raise _NotConvertible("`url` is missing")
         self.values["url"] = _QUERY.sub(self._without_parameter, self.fill(url))
         if Redactor().redact(self.values["url"]) != self.values["url"]:
-            raise _Unfit("its address contains a password; add it yourself with qcode mcp add")
+            raise _NotConvertible("its address contains a password; add it yourself with qcode mcp add")
         self.values |= {"transport": transport} if transport else {}
         self._add_named("headers", headers)
 
@@ -143,14 +143,14 @@ def _gemini_fill(text: str) -> str:
 
 def _opencode_fill(text: str) -> str:
     if "{file:" in text:
-        raise _Unfit("a value from a file ({file:...}) is not supported; use a variable")
+        raise _NotConvertible("a value from a file ({file:...}) is not supported; use a variable")
     return _OPENCODE_REFERENCE.sub(r"${\1}", text)
 
 
 def _claude(server: _Server) -> None:
     kind = server.take("type", str) or ""
     if kind == "sdk":
-        raise _Unfit("it lives in another program")
+        raise _NotConvertible("it lives in another program")
     if "command" in server.entry:
         server.program(server.take("command", str), server.texts("args"), server.table("env"))
     else:
@@ -161,8 +161,8 @@ def _claude(server: _Server) -> None:
 def _codex(server: _Server) -> None:
     if "command" in server.entry:
         variables = server.table("env")
-        for one in server.take("env_vars", list) or []:
-            name = one.get("name") if isinstance(one, dict) else one
+        for item in server.take("env_vars", list) or []:
+            name = item.get("name") if isinstance(item, dict) else item
             variables.setdefault(str(name), f"${{{name}}}")
         server.program(server.take("command", str), server.texts("args"), variables)
     else:
@@ -174,7 +174,7 @@ def _codex(server: _Server) -> None:
     startup = server.seconds("startup_timeout_sec")
     startup = server.seconds("startup_timeout_ms", 0.001) if startup is None else startup
     _limits(server, server.seconds("tool_timeout_sec"), startup)
-    _chosen_tools(server, "enabled_tools", "disabled_tools")
+    _choose_tools(server, "enabled_tools", "disabled_tools")
     if server.take("enabled", bool) is False:
         server.values["enabled"] = False
 
@@ -188,7 +188,7 @@ def _gemini(server: _Server) -> None:
         transport = "http" if http or kind == "http" else "sse"
         server.address(http or url, server.table("headers"), transport)
     _limits(server, timeout, None)
-    _chosen_tools(server, "includeTools", "excludeTools")
+    _choose_tools(server, "includeTools", "excludeTools")
     if server.take("trust", bool):
         server.lost.append("`trust` is dropped: its calls ask, unless a rule allows them")
     server.entry.pop("description", None)
@@ -211,7 +211,7 @@ def _limits(server: _Server, timeout: float | None, startup: float | None) -> No
     server.values |= {"startup_timeout_s": startup} if startup else {}
 
 
-def _chosen_tools(server: _Server, chosen: str, excluded: str) -> None:
+def _choose_tools(server: _Server, chosen: str, excluded: str) -> None:
     """Take the tools to offer; those to leave out become deny rules."""
     names = [name.partition("(")[0] for name in server.texts(chosen)]
     server.values |= {"tools": names} if names else {}
@@ -232,17 +232,17 @@ def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], off: tu
     for name, entry in file.table(*path).items():
         where = file.where(*path, name)
         try:
-            file.add(_converted(file, program, name, entry, where, is_off=name in off))
-        except (_Unfit, ConfigError) as problem:
+            file.add(_convert_server(file, program, name, entry, where, is_off=name in off))
+        except (_NotConvertible, ConfigError) as problem:
             file.add(Found("server", name, where, why=str(problem)))
 
 
-def _converted(file: SettingsFile, program: str, name: str, entry: object, where: str, *, is_off: bool) -> Found:
-    """Return one server; raise `_Unfit` or `ConfigError` if qcode cannot have it."""
+def _convert_server(file: SettingsFile, program: str, name: str, entry: object, where: str, *, is_off: bool) -> Found:
+    """Return one server; raise `_NotConvertible` or `ConfigError` if qcode cannot have it."""
     if not is_server_name(name):
-        raise _Unfit(f"invalid name: {SERVER_NAME_WORDS}")
+        raise _NotConvertible(f"invalid name: {SERVER_NAME_WORDS}")
     if not isinstance(entry, Mapping):
-        raise _Unfit("it is not a table")
+        raise _NotConvertible("it is not a table")
     form, fill = _FORMS[program]
     server = _Server(name, entry, fill)
     if program == "codex" and _REFERENCE.search(str(entry)):
@@ -250,11 +250,11 @@ def _converted(file: SettingsFile, program: str, name: str, entry: object, where
     form(server)
     server.values |= {"enabled": False} if is_off else {}
     for key, value in server.values.items():
-        for inner, one in value.items() if isinstance(value, dict) else (("", value),):
+        for inner, item in value.items() if isinstance(value, dict) else (("", value),):
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
             known = find_key(path)
             assert known is not None
-            checked(known, path, tuple(one) if isinstance(one, list) else one)
+            checked(known, path, tuple(item) if isinstance(item, list) else item)
     server.lost += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
     unfit = [rule.rule for rule in rules if not is_rule(rule.rule)]

@@ -39,18 +39,18 @@ _AGAIN = frozenset({ExitCode.TRANSIENT, ExitCode.INTERRUPTED, ExitCode.TERMINATE
 
 def run_batch(rest: Sequence[str]) -> int:
     """Run the tasks that have no result yet; return 0 if all tasks succeeded, 1 if not, 130 or 143 after a signal."""
-    options, words, given = parse_subcommand("batch", rest, _USE)
+    options, words, flags = parse_subcommand("batch", rest, _USE)
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
-    if "out" not in given:
+    if "out" not in flags:
         raise CommandLineError(f"--out is missing; {_USE}")
     tasks = read_tasks(Path(words[0]), Path.cwd() if options.cwd is None else Path(options.cwd).absolute())
-    with results_file(given["out"]) as (stream, finished):
+    with results_file(flags["out"]) as (stream, finished):
         left = [task for task in tasks if task.id not in finished]
         options = replace(options, output_format="json")
-        batch = Batch(_workplace(options, given.get("ray")), stream, total=len(tasks))
+        batch = Batch(_workplace(options, flags.get("ray")), stream, total=len(tasks))
         batch.count(finished[task.id] for task in tasks if task.id in finished)
-        return asyncio.run(batch.run(left, given.get("jobs", DEFAULT_JOBS)))
+        return asyncio.run(batch.run(left, flags.get("jobs", DEFAULT_JOBS)))
 
 
 def _workplace(options: Options, address: str | None) -> Workplace:
@@ -73,7 +73,7 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
         try:
             stream = files.enter_context(path.open("ab"))
             _lock(stream, path)
-            kept, lines = _finished(path)
+            kept, lines = _finished_tasks(path)
             if lines is not None:
                 # The lock is on the old file. It is held until the new one, without the removed lines, is locked.
                 state_file.replace(path, lines, mode=path.stat().st_mode & 0o777)
@@ -91,7 +91,7 @@ def _lock(stream: BinaryIO, path: Path) -> None:
         raise InputError(f"another qcode batch writes to {path}") from None
 
 
-def _finished(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
+def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
     """Return the results of finished tasks, and the lines to keep if others must be removed.
 
     Raise `InputError` if the file holds anything but results: it may be a file of the user, and stays as it is.
@@ -158,7 +158,9 @@ class Batch:
         workers = [asyncio.ensure_future(self._work(waiting)) for _ in range(min(jobs, len(tasks)))]
         ticking = asyncio.ensure_future(self._tick(began))
         with self._watching(workers):
-            failures = [one for one in await asyncio.gather(*workers, return_exceptions=True) if _is_fault(one)]
+            failures = [
+                result for result in await asyncio.gather(*workers, return_exceptions=True) if _is_fault(result)
+            ]
         ticking.cancel()
         await self._stderr.clear_status()
         if failures:

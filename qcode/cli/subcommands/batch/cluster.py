@@ -35,7 +35,7 @@ class Cluster:
         except ImportError:
             raise UsageError("--ray needs Ray: run pip install '.[ray]' in your clone of qcode") from None
         try:
-            _knock(address)
+            _check_reachable(address)
             ray.init(address=address, configure_logging=False, log_to_driver=False)
         except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
             raise InputError(f"no Ray cluster at {address}: {single_spaced(str(error))[:200]}") from None
@@ -62,7 +62,7 @@ class Cluster:
         return await _RemoteLimits(self._limits).left()
 
 
-def _knock(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Raise `OSError` if nothing listens at HOST:PORT or ray://HOST:PORT. Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():

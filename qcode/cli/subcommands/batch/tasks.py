@@ -68,9 +68,10 @@ def read_tasks(path: Path, folder: Path) -> list[Task]:
             continue
         try:
             task = _task(json.loads(line), number, folder)
+        except (json.JSONDecodeError, RecursionError):
+            raise InputError(f"{path}:{number}: not a line of JSON") from None
         except ValueError as fault:
-            what = "not a line of JSON" if isinstance(fault, json.JSONDecodeError) else str(fault)
-            raise InputError(f"{path}:{number}: {what}") from None
+            raise InputError(f"{path}:{number}: {fault}") from None
         if task.id in found:
             raise InputError(f"{path}:{number}: the id {task.id} is used twice")
         found[task.id] = task

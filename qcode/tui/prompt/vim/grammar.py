@@ -151,12 +151,12 @@ def parse(keys: Sequence[str], *, is_visual: bool) -> Command | None:
         operator, motion = _SHORT[name]
         return Command(motion, operator, count, register)
     if name not in _OPERATORS:
-        return _simple(reader, name, count, register)
+        return _simple_command(reader, name, count, register)
     return _operation(reader, name, count, register)
 
 
-def _product(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else min(one * other, _MAX_COUNT)
+def _product(number: int | None, other: int | None) -> int | None:
+    return other if number is None else number if other is None else min(number * other, _MAX_COUNT)
 
 
 def _operation(reader: _Keys, operator: str, count: int | None, register: str) -> Command | None:
@@ -185,7 +185,7 @@ def _object(reader: _Keys, around: str, operator: str, count: int | None, regist
     return Command(around + name, operator, count, register)
 
 
-def _simple(reader: _Keys, name: str, count: int | None, register: str) -> Command | None:
+def _simple_command(reader: _Keys, name: str, count: int | None, register: str) -> Command | None:
     if name in _FINDS or name == "r":
         argument = reader.next()
         return None if argument is None else Command(name, "", count, register, _character(argument))
@@ -207,7 +207,7 @@ def _visual(reader: _Keys, name: str, count: int | None, register: str) -> Comma
     if name in ("o", "O"):
         return Command("o")
     if name in ("v", "V", "gv") or name in _PLAIN_MOTIONS or name in _FINDS:
-        return _simple(reader, name, count, register)
+        return _simple_command(reader, name, count, register)
     raise InvalidKeysError(name)
 
 

@@ -53,7 +53,7 @@ class VimKeys:
 
     def reset(self) -> None:
         """Begin with the text of the area, in insert mode."""
-        self._vim.reset(*self._now())
+        self._vim.reset(*self._text_and_cursor())
         self._show()
 
     def press(self, key: str, character: str | None) -> bool:
@@ -69,7 +69,7 @@ class VimKeys:
         area = self._area
         if area.selection.start != area.selection.end:
             self._take_selection()
-        text, cursor = self._now()
+        text, cursor = self._text_and_cursor()
         if not text and typed in _BEGINS_TYPING and not vim.pending:
             self.reset()
             return False
@@ -84,19 +84,19 @@ class VimKeys:
 
     def escape(self) -> bool:
         """Enter normal mode, or cancel a command or a selection; return False if there is none of these."""
-        edited = self._vim.press("escape", *self._now())
+        edited = self._vim.press("escape", *self._text_and_cursor())
         if edited is not None:
             self._apply(edited)
         return edited is not None
 
     def undo(self, *, is_redo: bool = False) -> None:
         """Undo or redo by vim's units, in every mode."""
-        self._apply(self._vim.undo(*self._now(), is_redo=is_redo))
+        self._apply(self._vim.undo(*self._text_and_cursor(), is_redo=is_redo))
 
     def follow(self) -> None:
         """Take over a text or a cursor that was changed by other means."""
         if not self.is_inserting:
-            self._vim.follow(*self._now())
+            self._vim.follow(*self._text_and_cursor())
             self._show()
 
     def rest(self, location: Location) -> Location:
@@ -127,7 +127,7 @@ class VimKeys:
             return None
         return len(self._units.unpack(lines[row][:low])), len(self._units.unpack(lines[row][:high]))
 
-    def _now(self) -> tuple[str, int]:
+    def _text_and_cursor(self) -> tuple[str, int]:
         """Return the text and the cursor of the area, in units."""
         area = self._area
         text = area.text

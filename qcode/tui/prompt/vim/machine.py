@@ -223,7 +223,7 @@ class Vim(MovingCursor):
         if self.is_visual and not command.operator:
             self._run_visual(command)
         elif command.operator:
-            self._operate(command, change)
+            self._run_operator(command, change)
         elif command.name in _INSERTING:
             self._insert(command, change)
         elif command.name in ("p", "P", "J", "~", "r"):
@@ -298,7 +298,7 @@ class Vim(MovingCursor):
 
     # Operators
 
-    def _operate(self, command: Command, change: _Change | None) -> None:
+    def _run_operator(self, command: Command, change: _Change | None) -> None:
         region, selected = self._region_of(command, change)
         if region is None or (command.operator == "d" and not self.text):
             return
@@ -366,7 +366,7 @@ class Vim(MovingCursor):
         text, operator, count = self.text, command.operator, command.count or 1
         if operator in ("d", "c", "y"):
             if region.start < region.end or region.is_lines:
-                self._keep(region.register(text), command)
+                self._set_register(region.register(text), command)
             if operator == "d" and (region.start < region.end or region.is_lines):
                 self._take(operators.delete(text, region))
             elif operator == "c":
@@ -396,7 +396,7 @@ class Vim(MovingCursor):
         if command.operator == "p" and (replaced.text or replaced.is_lines):
             self._registers['"'] = replaced
 
-    def _keep(self, register: Register, command: Command) -> None:
+    def _set_register(self, register: Register, command: Command) -> None:
         """Keep a deleted or yanked text in the register of the command; `"A` appends to `"a`."""
         name = command.register
         if name == "_":

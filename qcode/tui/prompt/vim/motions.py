@@ -337,7 +337,7 @@ _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
 
 def matching_bracket(text: str, at: int) -> int | None:
     """Return the partner of the first bracket at or after `at` in its line (`%`)."""
-    place = next((one for one in range(at, line_end(text, at)) if text[one] in "()[]{}"), None)
+    place = next((number for number in range(at, line_end(text, at)) if text[number] in "()[]{}"), None)
     if place is None:
         return None
     bracket = text[place]

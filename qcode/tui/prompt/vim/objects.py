@@ -207,18 +207,18 @@ def _block(text: str, at: int, opening: str, closing: str, count: int, *, is_aro
         while place < len(text) and text[place] in " \t" and is_in_indent(text, place) and not is_line_end(text, place):
             place += 1
     inside = place + 1 if text[place : place + 1] == opening else place
-    start = _opening(text, inside - 1, opening, closing, count, -1)
+    start = _opening_bracket(text, inside - 1, opening, closing, count, -1)
     if start is None and unmatched(text, inside - 1, opening, closing, -1) is None:
-        start = _opening(text, place + 1, opening, closing, count, 1)
+        start = _opening_bracket(text, place + 1, opening, closing, count, 1)
     if start is None:
         return None
     end = unmatched(text, start + 1, opening, closing, 1)
     if end is None:
         return None
-    return Extent(start, end) if is_around else _inside(text, start, end, opening)
+    return Extent(start, end) if is_around else _between_brackets(text, start, end, opening)
 
 
-def _opening(text: str, at: int, opening: str, closing: str, count: int, step: Literal[1, -1]) -> int | None:
+def _opening_bracket(text: str, at: int, opening: str, closing: str, count: int, step: Literal[1, -1]) -> int | None:
     """Return the `count`th opening bracket before `at`, or after it, in which the brackets between have partners."""
     found: int | None = None
     for _ in range(count):
@@ -229,7 +229,7 @@ def _opening(text: str, at: int, opening: str, closing: str, count: int, step: L
     return found
 
 
-def _inside(text: str, start: int, end: int, opening: str) -> Extent:
+def _between_brackets(text: str, start: int, end: int, opening: str) -> Extent:
     """Return what is between the brackets; a closing bracket alone in its line keeps that line."""
     start += 1
     if is_line_end(text, start) and start < end:
@@ -257,8 +257,8 @@ def _paragraph(text: str, at: int, count: int, *, is_around: bool) -> Extent | N
 def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -> tuple[int, int] | None:
     """Return the first and last row of `count` paragraphs, where runs of blank lines count as one for `ip`."""
 
-    def is_white(one: int) -> bool:
-        return not lines[one].strip(" \t")
+    def is_white(number: int) -> bool:
+        return not lines[number].strip(" \t")
 
     last = len(lines) - 1
     first, starts_white = row, is_white(row)

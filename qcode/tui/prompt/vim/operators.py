@@ -48,19 +48,19 @@ class Edited:
     cursor: int
 
 
-def lines_region(text: str, one: int, other: int) -> Region:
+def lines_region(text: str, number: int, other: int) -> Region:
     """Return the region of the lines from one position to another."""
-    low, high = sorted((one, other))
+    low, high = sorted((number, other))
     return Region(line_start(text, low), line_end(text, high), is_lines=True)
 
 
-def moved_region(text: str, one: int, other: int, *, is_inclusive: bool, is_delete: bool) -> Region:
+def moved_region(text: str, number: int, other: int, *, is_inclusive: bool, is_delete: bool) -> Region:
     """Return the region of a motion from one position to another.
 
     An exclusive motion to the start of a line ends at the line before; if it began in the indent, it takes whole lines.
     So does a delete that leaves only blanks of its first and last line: `d}` on a paragraph takes its lines.
     """
-    low, high = sorted((one, other))
+    low, high = sorted((number, other))
     is_over_lines = line_start(text, low) != line_start(text, high)
     if not is_inclusive and is_over_lines and high == line_start(text, high):
         high -= 1
@@ -106,10 +106,10 @@ def replace(text: str, region: Region, new: str, cursor: int) -> Edited:
 def with_case(text: str, region: Region, case: str, cursor: int) -> Edited:
     """Change letters to upper (`U`) or lower case (`u`), or swap it (`~`). A letter stays one letter."""
     old = text[region.start : region.end]
-    return replace(text, region, "".join(_cased(character, case) for character in old), cursor)
+    return replace(text, region, "".join(_change_case(character, case) for character in old), cursor)
 
 
-def _cased(character: str, case: str) -> str:
+def _change_case(character: str, case: str) -> str:
     found = {"U": character.upper(), "u": character.lower(), "~": character.swapcase()}[case]
     return found if len(found) == 1 else character
 
@@ -123,12 +123,12 @@ def fill(text: str, region: Region, character: str) -> Edited:
 def shift(text: str, region: Region, times: int) -> Edited:
     """Indent lines (negative: outdent). Empty lines stay empty."""
     lines = lines_region(text, region.start, region.end)
-    shifted = [_shifted(line, times) for line in text[lines.start : lines.end].split("\n")]
+    shifted = [_shift_line(line, times) for line in text[lines.start : lines.end].split("\n")]
     changed = text[: lines.start] + "\n".join(shifted) + text[lines.end :]
     return Edited(changed, first_non_blank(changed, lines.start))
 
 
-def _shifted(line: str, times: int) -> str:
+def _shift_line(line: str, times: int) -> str:
     rest = line.lstrip(" \t")
     indent = len(line[: len(line) - len(rest)].expandtabs(8))
     return " " * max(0, indent + times * INDENT) + rest if line else line

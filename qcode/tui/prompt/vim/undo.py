@@ -87,12 +87,12 @@ def difference(old: str, new: str) -> tuple[int, str, str]:
     return start, old[start : len(old) - end], new[start : len(new) - end]
 
 
-def _common(one: str, other: str) -> int:
+def _common(text: str, other: str) -> int:
     """Return the length of the common start of two texts, by bisection: comparing slices is fast."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(text), len(other))
     while low < high:
         middle = (low + high + 1) // 2
-        if one.startswith(other[low:middle], low):
+        if text.startswith(other[low:middle], low):
             low = middle
         else:
             high = middle - 1

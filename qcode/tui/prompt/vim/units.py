@@ -41,7 +41,7 @@ class Units:
         """Return `text` with each unit as one character."""
         if "[" not in text and _SINGLE.fullmatch(text):
             return text
-        return "\n".join(map(self._pack_line, text.split("\n")))
+        return "\n".join(map(self._to_units, text.split("\n")))
 
     def unpack(self, text: str) -> str:
         """Return the text that `pack` got."""
@@ -53,7 +53,7 @@ class Units:
         """Return the number of cells of a packed character."""
         return cell_len(self._meanings.get(character, character))
 
-    def _pack_line(self, line: str) -> str:
+    def _to_units(self, line: str) -> str:
         labels = self._labels(line)
         if not labels and _SINGLE.fullmatch(line):
             return line

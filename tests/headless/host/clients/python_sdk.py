@@ -50,7 +50,7 @@ def options(**given: Any) -> ClaudeAgentOptions:
 
 
 def seen_of(message: Any) -> list[Any]:
-    """Return what a test looks at of a message."""
+    """Return the parts of a message that a test looks at."""
     match message:
         case SystemMessage(subtype="init"):
             return ["init", sorted(set(message.data["tools"]) & {"Bash", "Read", "Task", "mcp__calc__add"})]
