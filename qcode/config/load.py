@@ -297,8 +297,19 @@ def settings_of_text(text: str, file: Path, scope: Scope) -> Settings:
     return _settings(_merged([layer]), _tables([layer]), ())
 
 
+class PipedSettings(dict[str, object]):
+    """The settings in a pipe such as `--settings <(...)`, which is read once. Name and text are for its errors."""
+
+    def __init__(self, text: str, file: Path) -> None:
+        super().__init__(parse_toml(text, file))
+        self.text = text
+        self.file = file
+
+
 def mapping_layer(settings: Mapping[str, object]) -> Layer:
     """Return settings that a program gives as nested mappings; raise `ConfigError` as for a file."""
+    if isinstance(settings, PipedSettings):
+        return _LayerReader(settings.file, "extra", settings, settings.text).layer()
     return _LayerReader(Path(_GIVEN), "extra", settings).layer()
 
 

@@ -359,7 +359,9 @@ def decoded(data: bytes, what: str) -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
-        raise InputError(f"{what} is not text in UTF-8 or UTF-16") from None
+        raise InputError(
+            f"{what} is not text in UTF-8 or UTF-16; convert it, for example with iconv -f LATIN1"
+        ) from None
     if "\0" in text:
         raise InputError(f"{what} is not text: it contains NUL bytes")
     return text
