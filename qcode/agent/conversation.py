@@ -60,16 +60,7 @@ from qcode.protocol.approvals import (
     TurnOptions,
 )
 from qcode.protocol.errors import ErrorInfo, InputError, ProviderError
-from qcode.protocol.events import (
-    AttemptRecord,
-    Notice,
-    ReplyFinished,
-    Signal,
-    SteeringAdded,
-    ToolFinished,
-    TurnEnded,
-    TurnEvent,
-)
+from qcode.protocol.events import Notice, ReplyFinished, Signal, SteeringAdded, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
@@ -405,10 +396,9 @@ class Conversation:
         """Return the calls of one-way tools in the running turn, or in the last one."""
         return () if self._last_turn is None else self._last_turn.signals
 
-    def count(self, used: TurnUsage, attempts: Sequence[AttemptRecord] = ()) -> None:
-        """Add what was used beside the turns, such as for a title, by these requests."""
+    def count(self, used: TurnUsage) -> None:
+        """Add what was used beside the turns, such as for a title."""
         self._usage.append(used)
-        self._transcript.session.record_requests(attempts)
 
     @property
     def session(self) -> Session:
@@ -561,17 +551,8 @@ class Conversation:
             assert self.turn is not None
             assert self._driver is not None
             toolbox, session = self._toolbox, self._transcript.session
-            parent = Parent(
-                self.turn,
-                self._driver,
-                self._answering,
-                toolbox,
-                session,
-                self._checkpoints,
-                self.permissions,
-                self._approved,
-                self.hooks,
-            )
+            shared = (self._checkpoints, self.permissions, self._approved, self.hooks)
+            parent = Parent(self.turn, self._driver, self._answering, toolbox, session, *shared)
             self._agents = Agents(tool, self.kinds, parent, self._clients)
         return self._agents
 

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Literal
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings
 from qcode.engine.compaction import Cause, CompactionResult, Part
 from qcode.engine.counting import PromptCounter, estimate_text, size_messages
-from qcode.engine.effects import Effect, Emit, Input, ReplyFailed, SendRequest, StopRequest, Wait, WaitElapsed
+from qcode.engine.effects import (
+    Effect,
+    Emit,
+    Input,
+    RecordRequests,
+    ReplyFailed,
+    SendRequest,
+    StopRequest,
+    Wait,
+    WaitElapsed,
+)
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply.phase import ReplyResult
@@ -154,6 +164,12 @@ class Compactor:
         plan = ReplyPlan(SYSTEM, (user(prompt),), (), None, OutputSettings(cap, max_continuations=0), self._retries)
         self._reply = Reply(plan, self.writer, PromptCounter(), self.ledger, turn=0, step=0)
         return self._from_reply(self._reply.begin())
+
+    @property
+    def recorded(self) -> list[Effect]:
+        """The effect that stores its requests."""
+        asked = tuple(replace(attempt, kind="summary") for attempt in self.attempts)
+        return [RecordRequests(asked)] if asked else []
 
     def _from_reply(self, effects: list[Effect]) -> list[Effect]:
         """Pass on requests and waits, but no text: a front end does not show the summary being written."""

@@ -32,7 +32,6 @@ from qcode.engine.effects import (
     LimitAnswered,
     ModelSwitched,
     NoModelLeft,
-    RecordRequests,
     ReplyFailed,
     Review,
     SteerQueued,
@@ -454,8 +453,7 @@ class Turn:
     def _account_for(self, compactor: Compactor, result: CompactionResult) -> list[Effect]:
         self.tally.ledger.take(compactor.ledger)
         self._compaction.end(result)
-        asked = tuple(replace(one, kind="summary") for one in compactor.attempts)
-        return [RecordRequests(asked)] if asked else []
+        return compactor.recorded
 
     def _plain_request(self) -> ModelRequest:
         settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS

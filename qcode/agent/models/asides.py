@@ -120,7 +120,8 @@ async def run_beside(
         if ledger.api_calls.total:
             discarded = ledger.discarded_output_tokens
             used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded, ledger.by_model)
-            conversation.count(used, attempts)
+            conversation.count(used)
+            conversation.session.record_requests(attempts)
             count(used)
 
 
