@@ -24,8 +24,15 @@ from textual.driver import Driver
 from qcode.protocol.errors import ExitCode
 from qcode.text.clean import one_line
 from qcode.tui.terminal.input import ReportParser
-from qcode.tui.terminal.painter import Painter, erases_color
-from qcode.tui.terminal.textual_internals import PaintingApp, add_key_sequence, driver_of, use_parser, wrap_file
+from qcode.tui.terminal.painter import RESET, Painter, erases_color
+from qcode.tui.terminal.textual_internals import (
+    PaintingApp,
+    add_key_sequence,
+    driver_of,
+    has_writer,
+    use_parser,
+    wrap_file,
+)
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
@@ -246,7 +253,9 @@ class HangupSafeFile:
 
 
 def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type[Driver]:
-    """Return a subclass of `driver` that calls `leave` with the exit code when the terminal goes away.
+    """Return a subclass of `driver` that resets the style before it gives the terminal back, and survives its end.
+
+    If the terminal goes away, it calls `leave` with the exit code.
 
     The Windows driver writes to no file; it keeps its behavior.
     """
@@ -259,6 +268,12 @@ def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type
         def __init__(self, *arguments: object, **named: object) -> None:
             super().__init__(*arguments, **named)
             wrap_file(self, hangup_safe)
+
+        def stop_application_mode(self) -> None:
+            # The painter leaves the style of its last cell set.
+            if has_writer(self):
+                self.write(RESET)
+            super().stop_application_mode()
 
     return HangupSafeDriver
 
