@@ -133,7 +133,7 @@ class Options:
     def __post_init__(self) -> None:
         for name in _LISTS:
             value = getattr(self, name)
-            if isinstance(value, str):  # it would be read letter by letter
+            if isinstance(value, str):  # iterating a string would yield its letters
                 raise TypeError(f"Options({name}=...) takes a list")
             if value is None:
                 continue

@@ -283,18 +283,18 @@ class Hunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedFile:
     path: str
     content: str
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletedFile:
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class Updated:
+class UpdatedFile:
     """A changed file. `moved_to` is empty if it keeps its name; a file that is only moved has no hunks."""
 
     path: str
@@ -302,7 +302,7 @@ class Updated:
     hunks: tuple[Hunk, ...]
 
 
-Section: TypeAlias = Added | Deleted | Updated
+Section: TypeAlias = AddedFile | DeletedFile | UpdatedFile
 
 
 def patch_paths(text: str) -> tuple[str, ...]:
@@ -310,7 +310,7 @@ def patch_paths(text: str) -> tuple[str, ...]:
     paths: list[str] = []
     for section in parse_patch(text):
         paths.append(section.path)
-        if isinstance(section, Updated) and section.moved_to:
+        if isinstance(section, UpdatedFile) and section.moved_to:
             paths.append(section.moved_to)
     return tuple(paths)
 
@@ -361,17 +361,17 @@ def _patch_body(text: str) -> list[str]:
 def _section(kind: str, path: str, body: Sequence[str], number: int) -> Section:
     """Parse one section. `number` is the line of the patch at which `body` starts."""
     if kind == "Add":
-        return Added(path, _content(path, body, number))
+        return AddedFile(path, _content(path, body, number))
     if kind == "Delete":
         if any(line.strip() for line in body):
             raise PatchError(f"patch line {number}: nothing can follow '*** Delete File: {path}'")
-        return Deleted(path)
+        return DeletedFile(path)
     moved = body[0].removeprefix(_MOVE).strip() if body and body[0].startswith(_MOVE) else ""
     start = 1 if moved else 0
     hunks = _hunks(body[start:], number + start)
     if not hunks and not moved:
         raise PatchError(f"patch line {number}: '*** Update File: {path}' has no hunk")
-    return Updated(path, moved, hunks)
+    return UpdatedFile(path, moved, hunks)
 
 
 def _content(path: str, body: Sequence[str], number: int) -> str:

@@ -104,7 +104,7 @@ class Collector:
                 self._file = self._path = None
 
 
-class Live:
+class LiveOutput:
     """Passes on text in pieces of limited size; the caller decides when to `flush`."""
 
     def __init__(self, output: Callable[[str], None]) -> None:

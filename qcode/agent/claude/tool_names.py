@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from qcode.text.diff import Added, PatchError, patch_sections
+from qcode.text.diff import AddedFile, PatchError, patch_sections
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
@@ -275,7 +275,7 @@ def _patch_calls(arguments: JsonObject, folder: str) -> tuple[ClaudeCall, ...]:
         return (ClaudeCall(APPLY_PATCH, claude_input(APPLY_PATCH, arguments, folder)),)
     calls: list[ClaudeCall] = []
     for section, text in sections:
-        name = "Write" if isinstance(section, Added) else "Edit"
+        name = "Write" if isinstance(section, AddedFile) else "Edit"
         calls.append(_patched_file(name, section.path, text, folder))
         moved_to = getattr(section, "moved_to", "")
         if moved_to:

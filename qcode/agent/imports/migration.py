@@ -31,7 +31,7 @@ _STALE_S = 3_600
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """The result of an import. `added` are the messages that the session has more than before.
 
     `changed`: nothing was written, because both programs continued the session.
@@ -54,24 +54,24 @@ class Migration:
         self._redact = redact
         self._store = SessionStore(state_dir, root, redact=redact)
 
-    def run(self, foreign: ForeignSession) -> Imported:
+    def run(self, foreign: ForeignSession) -> ImportResult:
         """Write `foreign`, unless it is there already."""
         started = _time(foreign.created) or _time(foreign.latest) or datetime.now(UTC)
         session_id, header = self._name(foreign, started)
         if header is None:
             self._write(foreign, session_id, started)
-            return Imported(session_id, "imported", len(foreign.messages))
+            return ImportResult(session_id, "imported", len(foreign.messages))
         stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
         known = [message.entry.message for message in stored if not message.is_summary]
         messages = [redacted(message.message, self._redact) for message in foreign.messages]
         count = object_in(header.get("imported")).get("messages")
         is_continued = not isinstance(count, int) or len(known) > count
         if messages == known[: len(messages)] and (is_continued or len(messages) == len(known)):
-            return Imported(session_id, "unchanged", 0)
+            return ImportResult(session_id, "unchanged", 0)
         if is_continued:
-            return Imported(session_id, "changed", 0)
+            return ImportResult(session_id, "changed", 0)
         self._write(foreign, session_id, started)
-        return Imported(session_id, "updated", len(messages) - len(known))
+        return ImportResult(session_id, "updated", len(messages) - len(known))
 
     def _name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""

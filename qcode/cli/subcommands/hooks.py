@@ -49,7 +49,7 @@ def run_hooks(rest: Sequence[str]) -> int:
             if event not in EVENTS:
                 from qcode.text.match import most_alike
 
-                raise CommandLineError(f'there is no event "{event}"; the nearest is {most_alike(event, EVENTS)}')
+                raise CommandLineError(f'unknown hook event "{event}"; the nearest is {most_alike(event, EVENTS)}')
             return _test(options, event, flags)
         case _:
             raise invalid_arguments(words, _USE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcode.protocol.tools import Files, Refused, ToolSpec
-from qcode.text.diff import Added, Deleted, PatchError, Section, Updated, parse_patch, patch_paths
+from qcode.text.diff import AddedFile, DeletedFile, PatchError, Section, UpdatedFile, parse_patch, patch_paths
 from qcode.text.json import JsonObject
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments
@@ -99,29 +99,31 @@ def _merge_updates(sections: tuple[Section, ...]) -> list[Section]:
             (
                 index
                 for index, updated in enumerate(merged)
-                if isinstance(updated, Updated) and isinstance(section, Updated) and updated.path == section.path
+                if isinstance(updated, UpdatedFile)
+                and isinstance(section, UpdatedFile)
+                and updated.path == section.path
             ),
             None,
         )
-        if same is None or not isinstance(section, Updated):
+        if same is None or not isinstance(section, UpdatedFile):
             merged.append(section)
             continue
         before = merged[same]
-        assert isinstance(before, Updated)
-        merged[same] = Updated(section.path, before.moved_to or section.moved_to, (*before.hunks, *section.hunks))
+        assert isinstance(before, UpdatedFile)
+        merged[same] = UpdatedFile(section.path, before.moved_to or section.moved_to, (*before.hunks, *section.hunks))
     return merged
 
 
 def _part(section: Section, workspace: Workspace) -> _Part:
     place = workspace.resolve(section.path, "write")
-    if isinstance(section, Added):
+    if isinstance(section, AddedFile):
         return _addition(place, section.content, workspace)
     if not workspace.exists(place):
         raise Refused(f"{place.shown} does not exist. Nothing was changed")
-    is_moved = isinstance(section, Deleted) or bool(section.moved_to)
+    is_moved = isinstance(section, DeletedFile) or bool(section.moved_to)
     if is_moved and workspace.is_link(section.path):
         raise Refused(f"{section.path} is a link to {place.shown}: name that file, or use the shell for the link")
-    if isinstance(section, Deleted):
+    if isinstance(section, DeletedFile):
         return _deletion(place, workspace)
     return _update(place, section, workspace)
 
@@ -154,7 +156,7 @@ def _whole_diff(place: WorkspacePath, loaded: Loaded) -> str:
     return text_file.diff_of(place.name, document, None) or f"--- a/{name}\n+++ /dev/null\n[an empty file]\n"
 
 
-def _update(place: WorkspacePath, section: Updated, workspace: Workspace) -> _Part:
+def _update(place: WorkspacePath, section: UpdatedFile, workspace: Workspace) -> _Part:
     from qcode.tools.editing.hunks import apply_hunks  # loads with the first patch, not at start
 
     loaded = open_for_change(place, workspace)
