@@ -12,7 +12,7 @@ MAX_STORED_BYTES = 50 * 1024 * 1024
 """The limit of the output file, in bytes."""
 
 _MAX_LIVE = 16_000
-"""The limit of live output passed on at once, in characters; of more, only the latest are shown."""
+"""The maximum number of characters of live output sent at once; of more, only the latest are shown."""
 
 
 class Collector:

@@ -21,7 +21,7 @@ _MAX_HEADER = 12
 
 @dataclass(frozen=True, slots=True)
 class ClaudeCall:
-    """A call in Claude's form. `is_part`: it is one file of a patch, so its input cannot replace that of the call."""
+    """A call in Claude's form. `is_part`: it is one file of a patch, so its input does not replace that of the call."""
 
     name: str
     input: JsonObject

@@ -1,7 +1,7 @@
 """Writes a session of another program into the store of a project, once.
 
 The id follows from the program and its own id, so a second import finds the first. If the other program has continued
-the session meanwhile and qcode has not, the second import replaces the first. A file is complete or not there.
+the session meanwhile and qcode has not, the second import replaces the first. A file is either complete or missing.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class TurnStream:
             self._conversation.cancel()
 
     async def aclose(self) -> None:
-        """End the turn if it still runs, and wait until nothing of it runs. No event follows."""
+        """End the turn if it still runs, and wait until all of its work has ended. No event follows."""
         if self._reading.locked():
             self.cancel()  # another task waits for an event
         async with self._reading:

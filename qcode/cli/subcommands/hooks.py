@@ -56,7 +56,7 @@ def run_hooks(rest: Sequence[str]) -> int:
 
 
 def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
-    """Return the hooks of the folder and the exit code, which is that of an invalid configuration."""
+    """Return the hooks of the folder and the exit code, which reports an invalid configuration."""
     context, problem = folder_context(options)
     if problem is not None:
         say(str(problem))

@@ -1,4 +1,4 @@
-"""Finds calls that a server passed on as text, at the very end of a reply. Pure.
+"""Finds calls that a server sent as text, at the very end of a reply. Pure.
 
 It serves models with native calls, without configuration, so it is strict: text is a call only if the end of a normal
 reply without native calls is one or more complete calls of offered tools in one form, outside code and thinking, with
@@ -200,7 +200,7 @@ class TailCalls:
 class TailEvents(CallEvents):
     """The events of a reply from the first mark on; `blocks` are the numbers of the blocks before it, in use.
 
-    `text` is the number of the text block that the mark is in, None if nothing of it was passed on.
+    `text` is the number of the text block that the mark is in, None if none of its text was emitted.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class Places:
         return self.env.get("HOME", "")
 
     def own(self, variable: str, usual: str) -> Path:
-        """Return the folder of a program: that of its variable, otherwise `usual` in the home folder."""
+        """Return the folder of a program: the value of its variable, otherwise `usual` in the home folder."""
         value = self.env.get(variable, "")
         return Path(value) if value else Path(self.home or "/nonexistent") / usual
 
