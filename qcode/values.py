@@ -1,51 +1,129 @@
 """A replacement for `dataclass(slots=True)`, frozen or not, that creates a class in a tenth of the time.
 
-Hundreds of these classes are created at every start, and the standard decorator compiles six methods for each. Here
-all but `__init__` are shared, and that is compiled with the first instance. Type checkers see the standard decorator;
-`fields`, `replace`, `asdict`, patterns, copying and pickling work as usual.
+Hundreds of these classes are created at every start, and most get no instance or a few. So the methods are created
+with the first instance, `__init__` is compiled after some calls, and `fields()` is computed when something asks for it.
+Type checkers see the standard decorator; `replace`, `asdict`, patterns, copying and pickling work as usual.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import MISSING, Field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 ValueT = TypeVar("ValueT")
 
+MAX_PLAIN_CALLS = 24
+"""Calls of an `__init__` before it is compiled, which takes as long as 50 calls."""
+
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(*, slots: bool, frozen: bool = False) -> Callable[[type[ValueT]], type[ValueT]]:
-        """Make a class with slots; a frozen one has a hash. Fields are given by position or by name."""
+    def dataclass(
+        *, slots: bool, frozen: bool = False, kw_only: bool = False
+    ) -> Callable[[type[ValueT]], type[ValueT]]:
+        """Make a class with slots; a frozen one has a hash. All fields are given by name, or each in either way."""
         if not slots:
             raise TypeError("a value has slots")
-        return lambda cls: _value_class(cls, is_frozen=frozen)
+        return lambda cls: _value_class(cls, is_frozen=frozen, is_named=kw_only)
 
 
-def _value_class(cls: type[ValueT], *, is_frozen: bool) -> type[ValueT]:
-    # Without a docstring the standard decorator would compute a signature for it.
-    cls.__doc__ = cls.__doc__ or cls.__name__
-    made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    for name, method in _methods(made, is_frozen=is_frozen).items():
-        if name not in cls.__dict__:
-            setattr(made, name, method)
+class _Fields:
+    """The fields of a class. If `__dataclass_fields__` is read, it is replaced by that of the standard decorator.
+
+    `annotations` and `defaults` have a key for each field, in order. A default is a value, `field(...)` or `MISSING`.
+    """
+
+    __slots__ = ("annotations", "defaults", "has_options", "is_named")
+
+    def __init__(self, cls: type[object], *, is_named: bool) -> None:
+        self.is_named = is_named
+        self.annotations: dict[str, object] = {}
+        self.defaults: dict[str, Any] = {}
+        self.has_options = False
+        for base in reversed(cls.__mro__[1:]):
+            inherited = base.__dict__.get("__dataclass_fields__")
+            if isinstance(inherited, _Fields):
+                self.annotations.update(inherited.annotations)
+                self.defaults.update(inherited.defaults)
+                self.has_options |= inherited.has_options
+            elif inherited is not None:
+                self.annotations.update({name: one.type for name, one in inherited.items()})
+                self.defaults.update(inherited)
+                self.has_options = True
+
+    def __get__(self, instance: object, owner: type[Any]) -> dict[str, Field[Any]]:
+        holder: Any = next(base for base in owner.__mro__ if base.__dict__.get("__dataclass_fields__") is self)
+        made: dict[str, Field[Any]] = {}
+        for name, default in self.defaults.items():
+            one: Any = default if isinstance(default, Field) else dataclasses.field(default=default)
+            one.name, one.type, one.kw_only = name, self.annotations[name], self.is_named
+            one._field_type = dataclasses._FIELD  # type: ignore[attr-defined]  # `dataclasses.fields` compares it
+            made[name] = one
+        holder.__dataclass_fields__ = made
+        return made
+
+    def names(self, option: str) -> list[str]:
+        """Return the fields for which this option of `dataclasses.field` is set, as it is by default."""
+        if not self.has_options:
+            return list(self.defaults)
+        return [name for name, one in self.defaults.items() if not isinstance(one, Field) or getattr(one, option)]
+
+    def default(self, name: str) -> tuple[Any, Any]:
+        """Return the default of a field, and the function that creates it; one or both are `MISSING`."""
+        default = self.defaults[name]
+        return (default.default, default.default_factory) if isinstance(default, Field) else (default, MISSING)
+
+
+def _value_class(cls: type[Any], *, is_frozen: bool, is_named: bool) -> type[Any]:
+    body = {name: value for name, value in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
+    fields = _Fields(cls, is_named=is_named)
+    inherited = frozenset(fields.defaults)
+    for name, annotation in body.get("__annotations__", {}).items():
+        if "ClassVar" not in str(annotation):
+            fields.annotations[name] = annotation
+            fields.defaults[name] = default = body.pop(name, MISSING)
+            fields.has_options |= isinstance(default, Field)
+            _check(cls, name, default)
+    own = frozenset(body)
+
+    def __init__(self: object, *args: object, **named: object) -> None:  # noqa: N807 - put into the class under this name
+        for name, method in _methods(made, fields, is_frozen=is_frozen).items():
+            if name not in own:
+                setattr(made, name, method)
+        made.__init__(self, *args, **named)
+
+    body["__init__"] = __init__
+    body["__qualname__"] = cls.__qualname__
+    body["__doc__"] = cls.__doc__ or cls.__name__
+    body["__slots__"] = tuple(name for name in fields.defaults if name not in inherited)
+    body["__match_args__"] = () if is_named else tuple(fields.names("init"))
+    body["__dataclass_fields__"] = fields
+    if is_frozen:
+        body.setdefault("__setattr__", _refuse_to_set)
+        body.setdefault("__delattr__", _refuse_to_delete)
+    else:
+        body.setdefault("__hash__", None)
+    kind: Any = type(cls)
+    made: type[Any] = kind(cls.__name__, cls.__bases__, body)
     return made
 
 
-def _methods(cls: type[Any], *, is_frozen: bool) -> dict[str, Callable[..., Any] | None]:
-    fields = dataclasses.fields(cls)
-    if any(field.kw_only for field in fields):
-        raise TypeError(f"{cls.__name__}: a field of a value is given by position")
-    key = _getter([field.name for field in fields if field.compare])
-    content = _getter([field.name for field in fields if field.init])
-    shown = [field.name for field in fields if field.repr]
+def _check(cls: type[object], name: str, default: object) -> None:
+    if name == "_" or (isinstance(default, Field) and default.kw_only is not MISSING):
+        raise TypeError(f"{cls.__name__}.{name}: either all fields of a value are only given by name, or none")
+    if default.__class__.__hash__ is None:
+        raise TypeError(f"{cls.__name__}.{name}: this default can change; use field(default_factory=...)")
 
-    def __init__(self: object, *args: object, **named: object) -> None:  # noqa: N807 - put into the class under this name
-        cls.__init__ = _initializer(cls, fields)
-        cls.__init__(self, *args, **named)
+
+def _methods(cls: type[Any], fields: _Fields, *, is_frozen: bool) -> dict[str, Callable[..., Any]]:
+    key = _getter(fields.names("compare"))
+    names = fields.names("init")
+    content = _getter(names)
+    shown = fields.names("repr")
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
         return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
@@ -56,13 +134,21 @@ def _methods(cls: type[Any], *, is_frozen: bool) -> dict[str, Callable[..., Any]
     def __repr__(self: object) -> str:  # noqa: N807
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
-    def __reduce__(self: object) -> tuple[type[Any], tuple[object, ...]]:  # noqa: N807
-        return cls, content(self)
+    def __reduce__(self: object) -> tuple[Callable[..., object], tuple[object, ...]]:  # noqa: N807
+        values = content(self)
+        return (_made, (cls, dict(zip(names, values, strict=True)))) if fields.is_named else (cls, values)
 
-    shared = {method.__name__: method for method in (__init__, __eq__, __repr__, __reduce__)}
-    if not is_frozen:
-        return {**shared, "__hash__": None}
-    return {**shared, "__hash__": __hash__, "__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
+    shared: dict[str, Callable[..., Any]] = {
+        "__init__": _plain_initializer(cls, fields),
+        "__eq__": __eq__,
+        "__repr__": __repr__,
+        "__reduce__": __reduce__,
+    }
+    return {**shared, "__hash__": __hash__} if is_frozen else shared
+
+
+def _made(cls: Callable[..., object], values: dict[str, object]) -> object:
+    return cls(**values)
 
 
 def _getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
@@ -80,26 +166,67 @@ def _refuse_to_delete(value: object, name: str) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _initializer(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
-    """Return the `__init__` of `cls`, which sets the slots directly, because the class refuses assignment."""
-    names: dict[str, object] = {"_missing": dataclasses.MISSING}
-    parameters, lines = ["self"], []
-    for field in fields:
-        if not field.init:
-            continue  # `__post_init__` sets it
-        slot = next(base.__dict__[field.name] for base in cls.__mro__ if field.name in base.__dict__)
-        names[f"_set_{field.name}"] = slot.__set__
-        value = field.name
-        if field.default is not dataclasses.MISSING:
-            names[f"_default_{field.name}"] = field.default
-            parameters.append(f"{field.name}=_default_{field.name}")
-        elif field.default_factory is not dataclasses.MISSING:
-            names[f"_make_{field.name}"] = field.default_factory
-            parameters.append(f"{field.name}=_missing")
-            value = f"_make_{field.name}() if {field.name} is _missing else {field.name}"
+def _setter(cls: type[Any], name: str) -> Callable[[object, object], None]:
+    """Return a function that sets a slot directly, because a frozen class refuses assignment."""
+    slot = cls.__dict__.get(name) or next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
+    setter: Callable[[object, object], None] = slot.__set__
+    return setter
+
+
+def _plain_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
+    """Return an `__init__` that replaces itself by a compiled one after some calls, or if its arguments are wrong."""
+    names = fields.names("init")
+    setters = {name: _setter(cls, name) for name in names}
+    defaults: dict[str, object] = {}
+    factories: dict[str, Callable[[], object]] = {}
+    for name in names:
+        default, factory = fields.default(name)
+        if factory is not MISSING:
+            factories[name] = factory
+        elif default is not MISSING:
+            defaults[name] = default
+    finish: Callable[[object], None] | None = getattr(cls, "__post_init__", None)
+    calls = 0
+
+    def __init__(self: object, *args: object, **named: object) -> None:  # noqa: N807
+        nonlocal calls
+        calls += 1
+        given = {**dict(zip(names, args, strict=False)), **named}
+        values = {**defaults, **given}
+        for name, factory in factories.items():
+            if name not in given:
+                values[name] = factory()
+        is_valid = values.keys() == setters.keys() and len(given) == len(args) + len(named)
+        is_valid = is_valid and not (args and fields.is_named)
+        if calls > MAX_PLAIN_CALLS or not is_valid:
+            cls.__init__ = _compiled_initializer(cls, fields)
+            cls.__init__(self, *args, **named)
+            return
+        for name, value in values.items():
+            setters[name](self, value)
+        if finish is not None:
+            finish(self)
+
+    return __init__
+
+
+def _compiled_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
+    names: dict[str, object] = {"_missing": MISSING}
+    parameters, lines = ["self", "*"] if fields.is_named else ["self"], []
+    for name in fields.names("init"):
+        names[f"_set_{name}"] = _setter(cls, name)
+        default, factory = fields.default(name)
+        value = name
+        if default is not MISSING:
+            names[f"_default_{name}"] = default
+            parameters.append(f"{name}=_default_{name}")
+        elif factory is not MISSING:
+            names[f"_make_{name}"] = factory
+            parameters.append(f"{name}=_missing")
+            value = f"_make_{name}() if {name} is _missing else {name}"
         else:
-            parameters.append(field.name)
-        lines.append(f"_set_{field.name}(self, {value})")
+            parameters.append(name)
+        lines.append(f"_set_{name}(self, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     source = "\n    ".join((f"def __init__({', '.join(parameters)}):", *(lines or ["pass"])))

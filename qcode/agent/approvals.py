@@ -1,15 +1,13 @@
 """The calls of a turn between verdict and run: judged, shown, answered, and run in the sandbox of their verdict.
 
 `approval_of` makes the approval that the user is asked for. A call that the user edits is judged again, from its
-approval on (`draft_of`, `revised_arguments`). Shown diffs hide the contents of secret files; text
-the model would write is always shown whole.
+approval on (`draft_of`, `revised_arguments`). Shown diffs hide the contents of secret files, but no text of a model.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -49,8 +47,8 @@ from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import RESTRICTED, Level, Verdict
 from qcode.text.clean import one_line, visible, visible_lines, visible_rows
-from qcode.text.diff import mask_diff
 from qcode.text.json import JsonObject, parse_object
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tools.shell import Shell
 from qcode.tools.tool import Preview
@@ -74,7 +72,7 @@ _NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Continue the wor
 _PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
 _UNUSED_EDIT = "Your edit was not used: {reason}. The question shows the call as before; edit it again to change it."
-_SUFFIX = re.compile(r"\.\w{1,10}")
+_SUFFIX = lazy_pattern(r"\.\w{1,10}")
 _KEEP_PLANNING = "the plan is not approved and plan mode continues; change nothing"
 
 
@@ -452,6 +450,8 @@ class PendingCalls:
             outcome = await toolbox.edits.finish(outcome, policy, toolbox.workspace, run, ask)
         if not outcome.diff:
             return outcome
+        from qcode.text.diff import mask_diff  # loads with the first change
+
         masked = mask_diff(outcome.diff, partial(holds_secrets, policy))
         return replace(outcome, diff=masked, changes=_open_changes(policy, outcome.changes))
 
@@ -544,6 +544,8 @@ def _masked_preview(policy: Policy, preview: Preview) -> Preview:
     """Return the preview with the contents of secret files hidden."""
     if not preview.is_diff:
         return preview
+    from qcode.text.diff import mask_diff
+
     return replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
 
 

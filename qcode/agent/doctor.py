@@ -168,11 +168,20 @@ def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[
         else:
             yield Finding(whose, str(path), "" if problem else "ok")
     state = context.paths.state_dir
-    if _is_private(state):
+    if not _is_writable(state):
+        fix = "set QCODE_HOME to a folder that you may write; until then sessions, keys and choices are not kept"
+        yield Finding("state", f"{state}, cannot be written", "broken", fix)
+    elif _is_private(state):
         yield Finding("state", str(state))
     else:
         yield Finding("state", f"{state}, other users can read it", "broken", f"chmod 700 {shlex.quote(str(state))}")
     yield from (Finding("warning", warning, "attention") for warning in context.settings.warnings)
+
+
+def _is_writable(folder: Path) -> bool:
+    """Return whether a folder, or the first existing one above it, can be written."""
+    existing = next((one for one in (folder, *folder.parents) if os.path.lexists(one)), folder)
+    return os.access(existing, os.W_OK | os.X_OK)
 
 
 def _is_private(folder: Path) -> bool:

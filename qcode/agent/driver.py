@@ -6,7 +6,6 @@ Owns cancellation: nothing it started outlives `run`. The engine decides; approv
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -113,10 +112,16 @@ class _Show:
     event: TurnEvent
 
 
+def _random() -> float:
+    import random  # loads with the first failure
+
+    return random.random()  # noqa: S311  # spreads retries
+
+
 class Driver:
     """Runs one turn. `writer` writes summaries, None: `provider` does. `confirm` asks the hooks about a step.
 
-    `clock` and `wall_clock` are in seconds, `chance` gives numbers in [0, 1).
+    `clock` and `wall_clock` are in seconds, `chance` gives random numbers in [0, 1).
     """
 
     def __init__(
@@ -128,7 +133,7 @@ class Driver:
         writer: Provider | None = None,
         confirm: Callable[[Confirm], Awaitable[Confirmed]] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._turn = turn
@@ -137,7 +142,7 @@ class Driver:
         self._services = services
         self._confirm = confirm
         self._clock = clock
-        self._chance = chance
+        self._chance = chance or _random
         self._wall_clock = wall_clock
         self._inputs: asyncio.Queue[Input | _Show | _Streamed] = asyncio.Queue(QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()

@@ -34,6 +34,7 @@ from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Message
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.registry import all_names
 from qcode.tools.tool import Tool
 from qcode.tools.workspace import Scratch, Workspace, sweep_scratch
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from qcode.protocol.provider import Provider
     from qcode.tools.web_search import SearchService, WebSearch
 
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+_SECRET_HEADER = lazy_pattern("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 class AgentParts:

@@ -6,23 +6,23 @@ they are offered to the model, and their calls are recorded as signals and never
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import os
 import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import CONFIGURED_MODELS, EFFORTS, Effort
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ PathText: TypeAlias = str | Path
 InputFormat: TypeAlias = Literal["text", "stream-json"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Options of a run. A field is named like the long flag that sets it, and `qcode --help` says what that does.
 
@@ -142,7 +142,7 @@ class Options:
             object.__setattr__(self, name, tuple(value))
         if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
             raise TypeError("Options(model=...) takes a name or a provider")
-        for option in dataclasses.fields(self):
+        for option in fields(self):
             kind, value = _KINDS.get(str(option.type)), getattr(self, option.name)
             # A text such as "false" would count as true.
             if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and bool not in kind)):
@@ -436,7 +436,11 @@ def _convert(options: Options) -> Options:
         return options
     from qcode.agent.claude.settings import converted
 
-    return replace(options, **converted(vars(options)))
+    return replace(options, **converted(_given(options)))
+
+
+def _given(options: Options) -> dict[str, Any]:
+    return {option.name: getattr(options, option.name) for option in fields(options)}
 
 
 def _needs_conversion(options: Options) -> bool:
@@ -482,7 +486,7 @@ def _check_flags(options: Options) -> None:
 
     if options.allowed_tools or options.disallowed_tools:
         from qcode.safety.rules import parse_rule
-    checked_limits(vars(options))
+    checked_limits(_given(options))
     if options.reasoning_effort is not None and options.reasoning_effort not in EFFORTS:
         raise UsageError(f"--reasoning-effort must be one of {', '.join(EFFORTS)}")
     if options.timeout is not None and not 0 < options.timeout < float("inf"):
@@ -512,7 +516,7 @@ def _check_flags(options: Options) -> None:
         raise UsageError(str(error)) from None
 
 
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = lazy_pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
 """The smallest values."""
 
@@ -545,7 +549,7 @@ def _check_tool_names(flag: str, names: Sequence[str]) -> None:
 
 
 # The function names that every provider accepts.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 def read_exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
@@ -33,6 +32,7 @@ from qcode.providers.registry import is_sendable
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Level
 from qcode.text.json import JsonObject
+from qcode.text.pattern import lazy_pattern
 from qcode.tools import registry
 from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.editing.diagnostics import Diagnostics
@@ -537,7 +537,7 @@ class Background:
 
 _SEARCHING = frozenset({"anthropic", "openai-responses"})
 # Gemini models before version 3 accept either a search or functions in a request, not both.
-_GEMINI = re.compile(r"gemini-([3-9]|\d\d)")
+_GEMINI = lazy_pattern(r"gemini-([3-9]|\d\d)")
 
 
 def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
@@ -410,6 +409,8 @@ def _read(path: Path, room: int) -> bytes | None:
 
 def _settings(data: bytes) -> bytes:
     """Return settings sorted, without comments and tool servers; unchanged if they cannot be parsed."""
+    import tomllib  # loads with the first file
+
     try:
         table = tomllib.loads(data.decode("utf-8"))
         table.pop("mcp_servers", None)

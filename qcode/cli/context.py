@@ -20,7 +20,7 @@ def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunCont
     """Check the trust of the folder, then read the settings of this run; raise `QcodeError` or `InputEnded`."""
 
     if options.theme is not None:
-        _check_theme(options.theme)
+        check_theme(options.theme)
 
     def judge_trust(folder: Path, root: Path, state_dir: Path) -> bool:
         return is_trusted(folder, root, state_dir, by_flag=options.trust, is_attended=is_attended)
@@ -58,8 +58,8 @@ def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     return context, None
 
 
-def _check_theme(name: str) -> None:
-    """Raise `UsageError` if there is no theme with this name. Loads every theme, so it is only for a given flag."""
+def check_theme(name: str) -> None:
+    """Raise `UsageError` if there is no theme with this name. Loads every theme, so it is only for a typed name."""
     from qcode.tui.theme import AUTO, load_themes
 
     themes, _ = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")

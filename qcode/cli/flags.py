@@ -354,6 +354,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--no-browser", "on"),
             Flag("--client-id ID", "text"),
             Flag("--callback-port N", "positive"),
+            Flag("--json", "on"),
         ),
     ),
     "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_OF_A_FOLDER)),
@@ -364,6 +365,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--print", "on"),
             *_shared("--cwd", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir", "--settings"),
             Flag("--jsonl", "on"),
+            Flag("--json", "on"),
             *_shared("--trust", "--yolo"),
         ),
     ),
@@ -386,10 +388,12 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_OF_A_FOLDER,
         ),
     ),
-    "skills": Subcommand({"list": (), "show": (), "check": ()}, _shared("--cwd", "--trust")),
+    "skills": Subcommand({"list": (), "show": (), "check": ()}, (*_shared("--cwd", "--trust"), Flag("--json", "on"))),
     "stats": Subcommand(flags=(Flag("--all", "on"), *_OF_A_FOLDER)),
     "themes": Subcommand(flags=(Flag("--json", "on"),)),
-    "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
+    "trust": Subcommand(
+        {"show": (), "accept": (), "forget": (), "list": ()}, (*_shared("--cwd"), Flag("--json", "on"))
+    ),
     "uninstall": Subcommand(flags=(Flag("-y, --yes", "on", "remove the files and keys without asking"),)),
     "update": Subcommand(flags=(Flag("--check", "on", "ask the package index for the newest version"),)),
     "version": Subcommand(),
@@ -455,8 +459,9 @@ Usage:
   qcode help [TOPIC]              this text, or the part about a subcommand, section, flag, exit code,
                                   variable or config key
 
-auth, config, doctor, hooks, import, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
-come before a subcommand. Pipe mode is also used if stdin or stdout is not a terminal.
+auth, config, doctor, hooks, import, models, sessions and stats take -C, --trust, --settings FILE and --json. The lists
+of mcp, permissions, skills, themes and trust take --json too. Flags may come before a subcommand. Pipe mode is also
+used if stdin or stdout is not a terminal.
 
 """
 

@@ -6,7 +6,6 @@ are plain text, and the answer is one line.
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 import warnings
@@ -64,6 +63,8 @@ def ask_unseen(text: str) -> str:
 
     Text pasted after the line is discarded, so that the shell does not run it.
     """
+    import getpass
+
     try:
         with warnings.catch_warnings():
             # If echo cannot be switched off, there is no terminal.

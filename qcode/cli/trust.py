@@ -7,6 +7,7 @@ since the folder was trusted.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Iterator, Sequence
@@ -15,13 +16,14 @@ from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, remember, why_restricted
-from qcode.cli.arguments import invalid_arguments
+from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.terminal import InputEnded, ask, put, say, working_folder
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import visible
+from qcode.text.json import JsonObject
 
-_USE = "use: qcode trust [show], trust accept, trust forget [DIR], or trust list"
+_USE = "use: qcode trust [show] [--json], trust accept, trust forget [DIR], or trust list [--json]; with -C DIR"
 _STATES = {
     "unknown": "not trusted: restricted",
     "trusted": "trusted",
@@ -72,18 +74,28 @@ _CHOICE = "1, 2, 3 or q [3]: "
 
 def run_trust(rest: Sequence[str]) -> int:
     """Show, accept, forget or list, and return the exit code; raise `CommandLineError` or `QcodeError`."""
+    options, words, flags = parse_subcommand("trust", rest, _USE)
+    if "json" in flags and words not in ([], ["show"], ["list"]):
+        raise CommandLineError(f"--json only works with show and list; {_USE}")
     store = TrustStore(ConfigPaths.from_env(os.environ).state_dir)
-    match list(rest):
+    folder = working_folder(options.cwd)
+    match words:
         case [] | ["show"]:
-            folder = working_folder(None)
             root = find_project_root(folder)
-            store = replace(store, folder=folder)
-            put("".join(f"{line}\n" for line in _shown(folder, root, store.look(root))))
+            status = replace(store, folder=folder).look(root)
+            if "json" in flags:
+                put(json.dumps(_shown_json(folder, root, status)) + "\n")
+            else:
+                put("".join(f"{line}\n" for line in _shown(folder, root, status)))
             return 0
         case ["accept"]:
-            return _trust_folder(store)
+            return _trust_folder(store, folder)
         case ["forget", *folders] if len(folders) <= 1:
-            return _forget(store, Path(folders[0]) if folders else find_project_root(working_folder(None)))
+            return _forget(store, Path(folders[0]) if folders else find_project_root(folder))
+        case ["list"] if "json" in flags:
+            listed = [{"folder": str(path), "state": store.look(path).kind} for path in store.folders()]
+            put(json.dumps(listed) + "\n")
+            return 0
         case ["list"]:
             rows = [f"{visible(str(path))}  {_STATES[store.look(path).kind]}\n" for path in store.folders()]
             put("".join(rows) or "no folder is trusted\n")
@@ -106,8 +118,17 @@ def _shown(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
         yield indented(status.differences())
 
 
-def _trust_folder(store: TrustStore) -> int:
-    folder = working_folder(None)
+def _shown_json(folder: Path, root: Path, status: TrustStatus) -> JsonObject:
+    return {
+        "folder": str(root),
+        "state": status.kind,
+        "is_trusted": status.is_trusted,
+        "files": [name for name, _ in files_in_use(folder, root, status)],
+        "changes": [change.shown() for change in status.changes],
+    }
+
+
+def _trust_folder(store: TrustStore, folder: Path) -> int:
     root = find_project_root(folder)
     store = replace(store, folder=folder)
     status = store.look(root)

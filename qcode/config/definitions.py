@@ -23,13 +23,14 @@ from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Origin
 from qcode.protocol.errors import ConfigError
 from qcode.text.match import most_alike
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 ARGS = "{{args}}"
 
 _COMMAND_KEYS = ("description", "prompt", "argument", "model", "output")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_TYPED = re.compile(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
+_NAME = lazy_pattern(r"[A-Za-z][A-Za-z0-9_-]*")
+_TYPED = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
 _MAX_FILES = 500
 _MAX_DEPTH = 4
 _MAX_HINT = 40

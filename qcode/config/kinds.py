@@ -15,15 +15,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from qcode.protocol.approvals import WrittenRule
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_VARIABLE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIELD = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_CONTROL = lazy_pattern(r"[\x00-\x1f\x7f-\x9f]")
 
 
 # No two underscores in a row and none at the end, so that the server's name in `server__tool` is unambiguous.
-_SERVER = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
+_SERVER = lazy_pattern(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
 _MAX_SERVER_NAME = 30
 SERVER_NAME_WORDS = f"a server's name has letters, digits, - and single _ inside, {_MAX_SERVER_NAME} characters at most"
 

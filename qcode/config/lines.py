@@ -6,18 +6,18 @@ https://toml.io/en/v1.0.0.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 TomlPath: TypeAlias = "tuple[str, ...]"
 
 _BLANK = " \t"
 _WHITE = " \t\r\n"
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+_PLAIN_KEY = lazy_pattern(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 def find_lines(text: str) -> dict[TomlPath, int]:

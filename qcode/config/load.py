@@ -10,7 +10,6 @@ QWEN_CODE_MAX_OUTPUT_TOKENS for users of Qwen Code. Reads no API key and uses no
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
@@ -42,6 +41,7 @@ from qcode.config.settings import (
 )
 from qcode.protocol.errors import ConfigError
 from qcode.protocol.usage import Price
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 _T = TypeVar("_T", Output, Network)
@@ -297,8 +297,19 @@ def settings_of_text(text: str, file: Path, scope: Scope) -> Settings:
     return _settings(_merged([layer]), _tables([layer]), ())
 
 
+class PipedSettings(dict[str, object]):
+    """The settings in a pipe such as `--settings <(...)`, which is read once. Name and text are for its errors."""
+
+    def __init__(self, text: str, file: Path) -> None:
+        super().__init__(parse_toml(text, file))
+        self.text = text
+        self.file = file
+
+
 def mapping_layer(settings: Mapping[str, object]) -> Layer:
     """Return settings that a program gives as nested mappings; raise `ConfigError` as for a file."""
+    if isinstance(settings, PipedSettings):
+        return _LayerReader(settings.file, "extra", settings, settings.text).layer()
     return _LayerReader(Path(_GIVEN), "extra", settings).layer()
 
 
@@ -495,7 +506,7 @@ _VARIABLES: tuple[tuple[str, KeyPath], ...] = (
     ("ANTHROPIC_BASE_URL", ("providers", "anthropic", "base_url")),
     ("GOOGLE_GEMINI_BASE_URL", ("providers", "gemini", "base_url")),
 )
-_DIGITS = re.compile(r"[0-9]{1,18}")
+_DIGITS = lazy_pattern(r"[0-9]{1,18}")
 
 
 def environment_layer(env: Mapping[str, str]) -> Layer:

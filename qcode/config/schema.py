@@ -29,11 +29,12 @@ from qcode.config.settings import (
     Tools,
     Ui,
 )
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 Path: TypeAlias = "tuple[str, ...]"
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE = lazy_pattern(r"[A-Za-z0-9_-]+")
 _SAME_TABLE, _OTHER_TABLE = 0.3, 0.95
 _PLACEHOLDERS = {
     "providers": "NAME",
@@ -123,9 +124,15 @@ def _inherited(key: Key, prefix: Path, meaning: str, *, is_project_allowed: bool
 KEYS: tuple[Key, ...] = tuple(_all_keys())
 
 
+_BY_TABLE: dict[tuple[str, int], list[Key]] = {}
+for _key in KEYS:
+    _BY_TABLE.setdefault((_key.path[0], len(_key.path)), []).append(_key)
+
+
 def find_key(path: Path) -> Key | None:
     """Return the key at `path`, or None."""
-    return next((key for key in KEYS if len(key.path) == len(path) and _starts(key.path, path)), None)
+    candidates = _BY_TABLE.get((path[0], len(path)), ()) if path else ()
+    return next((key for key in candidates if _starts(key.path, path)), None)
 
 
 def is_table(path: Path) -> bool:

@@ -8,7 +8,6 @@ detects a model that keeps making the same call and keeps getting the same resul
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
@@ -21,6 +20,7 @@ from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepai
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject, parse_object
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MAX_SAME_CALLS = 3
@@ -58,7 +58,7 @@ CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancell
 
 MAX_SAME_REJECTIONS = 5
 OpenState: TypeAlias = Literal["asked", "repeating", "impossible", "running"]
-_PATH = re.compile(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
+_PATH = lazy_pattern(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
 CANCELLED_TEXT = "Cancelled by the user while it ran; it may have been partly done."
 NOT_RUN_TEXT = "Cancelled by the user; it was not run."
 RECORDED_TEXT = "Recorded."

@@ -18,6 +18,7 @@ from qcode.engine.model_facts import KnownModel
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
+from qcode.text.pattern import lazy_pattern
 
 INTERRUPTED_RESULT = "Interrupted before it finished: the outcome is unknown. Check the state before you repeat it."
 
@@ -198,14 +199,18 @@ RefusedPart: TypeAlias = Literal["images", "marks"]
 
 # Some servers reject an image with a 404 (no route accepts it) or a 500 (no projector is loaded).
 _REFUSALS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.UNKNOWN_MODEL, ErrorKind.CONTEXT_OVERFLOW, ErrorKind.SERVER})
-_IMAGE_WORDS = re.compile(r"\bimages?\b|image_url|\bvision\b|multi-?modal|modalit(?:y|ies)|inline_?data", re.IGNORECASE)
-_UNSUPPORTED = re.compile(
+_IMAGE_WORDS = lazy_pattern(
+    r"\bimages?\b|image_url|\bvision\b|multi-?modal|modalit(?:y|ies)|inline_?data", re.IGNORECASE
+)
+_UNSUPPORTED = lazy_pattern(
     r"not support|n't support|unsupported|not (?:a |an )?(?:vision|multi-?modal)|no endpoints|not allowed|text[ -]only"
     r"|only (?:supports? )?text|expected `?text|unknown variant|cannot (?:accept|take|handle)|mmproj|not enabled"
     r"|invalid content type|not available",
     re.IGNORECASE,
 )
-_MARK_WORDS = re.compile(r"signature|encrypted[_ ]content|reasoning (?:item|content)|redacted_thinking", re.IGNORECASE)
+_MARK_WORDS = lazy_pattern(
+    r"signature|encrypted[_ ]content|reasoning (?:item|content)|redacted_thinking", re.IGNORECASE
+)
 
 
 def refused_part(error: ProviderError, request: ModelRequest) -> RefusedPart | None:

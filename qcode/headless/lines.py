@@ -7,7 +7,7 @@ a turn are in `stream`.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from qcode.protocol.messages import Block, Image, Reasoning, Text, ToolCall, Too
 from qcode.protocol.reply import Limit, Outcome, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.numbers import uuid_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -58,9 +59,7 @@ CLAUDE_MODES: Mapping[str, str] = {"accept-edits": "acceptEdits", "bypass": "byp
 
 def line_id() -> str:
     """Return a new id for a line or a message."""
-    bits = secrets.randbits(128) & ~(0xF000 << 64) & ~(0xC000 << 48) | (0x4000 << 64) | (0x8000 << 48)
-    text = f"{bits:032x}"  # the module `uuid` takes longer to load than a short run should
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return uuid_text(os.urandom(16))
 
 
 def init_line(facts: InitFacts) -> JsonObject:

@@ -7,9 +7,10 @@ reference. `MODEL` in an address is replaced by the model of a request.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+from qcode.text.pattern import lazy_pattern
 
 MODEL = "{model}"
 KEY_HEADER = "api-key"
@@ -17,8 +18,8 @@ TOKEN_VARIABLE = "AZURE_OPENAI_AD_TOKEN"  # noqa: S105 - the name of a variable,
 VERSION_VARIABLES = ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION")
 
 _HOSTS = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
-_DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
-_OPERATION = re.compile(r"/(?:chat/completions|completions|responses)$")
+_DATED = lazy_pattern(r"\d{4}-\d{2}-\d{2}")
+_OPERATION = lazy_pattern(r"/(?:chat/completions|completions|responses)$")
 
 
 def is_azure(address: str) -> bool:

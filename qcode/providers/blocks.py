@@ -30,6 +30,7 @@ from qcode.protocol.reply import (
 )
 from qcode.protocol.tools import Fetches, ToolSpec
 from qcode.text.json import JsonObject, object_in
+from qcode.text.pattern import lazy_pattern
 
 
 class BlockKind(Enum):
@@ -270,7 +271,7 @@ class CallHabits(Protocol):
     def note_form(self, form: str) -> None: ...
 
 
-_MARK = re.compile(
+_MARK = lazy_pattern(
     r"<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|TOOL_CALLS(?=[A-Za-z_])|<｜(?:tool▁call|DSML｜)"
     r"|<minimax:tool_call>|<\|tool_call|<\|channel\|>(?:commentary|analysis) to=|<\|start\|>assistant to="
     r"|`{3,16}[ \t]{0,8}(?i:json|tool_calls?)[ \t]{0,8}\r?\n"
@@ -280,10 +281,10 @@ _MARKS = (
     "<minimax:tool_call>", "<|tool_call", "<|channel|>commentary to=", "<|channel|>analysis to=",
     "<|start|>assistant to=",
 )  # fmt: skip
-_FENCE_BEGUN = re.compile(
+_FENCE_BEGUN = lazy_pattern(
     r"`{1,16}+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE
 )
-_FIRST = re.compile(r"[<\[T`]")
+_FIRST = lazy_pattern(r"[<\[T`]")
 _MAX_MARK = 48
 
 

@@ -9,7 +9,6 @@ only affixes that hosts document are removed, so `gpt-5-mini` never becomes `gpt
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.usage import Price
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 DATA = Path(__file__).with_name("data") / "models.json"
@@ -281,11 +281,11 @@ _SAME_HOST = {
 # Snapshots of these hosts have different limits, so a date or `-latest` is part of the model's name.
 _SNAPSHOTS_DIFFER = frozenset({"dashscope"})
 
-_DATE = re.compile(r"[-@](?:20\d{6}|20\d{2}-\d{2}-\d{2})$|@default$")
-_PREVIEW = re.compile(r"-preview(?:-\d{2}-(?:\d{2}|\d{4}))?$")
-_BEDROCK_REGION = re.compile(r"^(us-gov|us|eu|apac|global|au|jp|in|ca|sa|me|af)\.(?=[a-z0-9]+\.)")
-_BEDROCK_VERSION = re.compile(r"-v\d+(?::\d+)?$")
-_BEDROCK_ARN = re.compile(r"^arn:aws[a-z-]*:bedrock:[^/]*:(?:foundation-model|inference-profile)/")
+_DATE = lazy_pattern(r"[-@](?:20\d{6}|20\d{2}-\d{2}-\d{2})$|@default$")
+_PREVIEW = lazy_pattern(r"-preview(?:-\d{2}-(?:\d{2}|\d{4}))?$")
+_BEDROCK_REGION = lazy_pattern(r"^(us-gov|us|eu|apac|global|au|jp|in|ca|sa|me|af)\.(?=[a-z0-9]+\.)")
+_BEDROCK_VERSION = lazy_pattern(r"-v\d+(?::\d+)?$")
+_BEDROCK_ARN = lazy_pattern(r"^arn:aws[a-z-]*:bedrock:[^/]*:(?:foundation-model|inference-profile)/")
 
 
 def canonical_provider(name: str) -> str:

@@ -5,13 +5,13 @@ Source: Anthropic's pages on extended thinking, adaptive thinking and effort.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from qcode.protocol.messages import Message, Reasoning, Text
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.providers.history import said, start_of_tool_loop
 from qcode.text.json import JsonObject
+from qcode.text.pattern import lazy_pattern
 
 MIN_THINKING_BUDGET = 1024
 """The smallest `budget_tokens` that the API accepts."""
@@ -19,8 +19,8 @@ MIN_THINKING_BUDGET = 1024
 _BUDGETS: dict[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768}
 _ADAPTIVE_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low"}
 # Models up to 4.5 take a token budget for thinking; later models think adaptively and take an effort.
-_BUDGET_MODEL = re.compile(r"claude-(?:instant|v\d|[123]\b|4-[a-z]|[a-z]+-(?:3|4-[0-5](?!\d)|4-\d{8}|4$|4@))")
-_UNTHINKING_MODEL = re.compile(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")
+_BUDGET_MODEL = lazy_pattern(r"claude-(?:instant|v\d|[123]\b|4-[a-z]|[a-z]+-(?:3|4-[0-5](?!\d)|4-\d{8}|4$|4@))")
+_UNTHINKING_MODEL = lazy_pattern(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")
 
 
 def thinking_fields(request: ModelRequest, effort: Effort, is_signed: Callable[[Reasoning], bool]) -> JsonObject:

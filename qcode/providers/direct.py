@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import ssl
 import threading
 from abc import abstractmethod
@@ -43,6 +42,7 @@ from qcode.providers.sdk import (
     unreachable,
 )
 from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
@@ -51,7 +51,7 @@ IDLE_LIMIT_S = 30.0
 _REFUSAL_BYTES = 1024 * 1024
 _REFUSAL_LIMIT_S = 10.0
 
-_PLAIN = re.compile(
+_PLAIN = lazy_pattern(
     r"https?://(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?"
 )
 

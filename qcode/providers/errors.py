@@ -20,6 +20,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import ConnectionOrigin, is_command, key_words
 from qcode.text.clean import single_spaced
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ _CONTEXT = (
     r"|(input|prompt) (token count|length|tokens?)\b.{0,80}\bexceed|exceeds? the (maximum|max) number of tokens"
     r"|too many (input )?tokens|reduce the length of|request_too_large|input is too long"
 )
-_MODEL = re.compile(r"\bmodels?\b|\bdeployment\b", re.IGNORECASE)
+_MODEL = lazy_pattern(r"\bmodels?\b|\bdeployment\b", re.IGNORECASE)
 _NO_SUCH = (
     r"(?i)model_not_found|(does not|doesn't|not) exist|not[ _]found|is not a valid model|unknown model|invalid model"
     r"|model identifier is invalid|not supported"
 )
 _BAD_KEY = r"(?i)api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|API_KEY_INVALID"
-_OVERLOAD = re.compile(r"overload|over capacity|at capacity|insufficient_system_resource", re.IGNORECASE)
+_OVERLOAD = lazy_pattern(r"overload|over capacity|at capacity|insufficient_system_resource", re.IGNORECASE)
 _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid")
 _KEY_SHAPES = (
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\b(?:sk|gsk|xai|pplx|nvapi|hf|r8|tgp)[-_][A-Za-z0-9*._-]{6,}"
@@ -274,9 +275,9 @@ def is_error_object(sent: Mapping[str, Json]) -> bool:
 
 MAX_MESSAGE = 600
 
-_TITLE = re.compile(r"<title[^<>]{0,500}>(.{0,2000}?)</title>", re.IGNORECASE | re.DOTALL)
-_HEADING = re.compile(r"<h1[^<>]{0,500}>(.{0,2000}?)</h1>", re.IGNORECASE | re.DOTALL)
-_TAG = re.compile(r"<[^<>]+>")
+_TITLE = lazy_pattern(r"<title[^<>]{0,500}>(.{0,2000}?)</title>", re.IGNORECASE | re.DOTALL)
+_HEADING = lazy_pattern(r"<h1[^<>]{0,500}>(.{0,2000}?)</h1>", re.IGNORECASE | re.DOTALL)
+_TAG = lazy_pattern(r"<[^<>]+>")
 
 
 @dataclass(frozen=True, slots=True)

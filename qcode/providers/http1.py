@@ -9,7 +9,6 @@ quarter of a second apart, and the first to connect wins (RFC 8305).
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import ssl
 import zlib
@@ -17,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from qcode.providers.sdk import run_in_thread
+from qcode.text.pattern import lazy_pattern
 
 MAX_HEAD_BYTES = 256 * 1024
 MAX_LINE_BYTES = 16 * 1024
@@ -31,8 +31,8 @@ _HEAD_START_S = 0.25
 _HIGH_WATER = 1024 * 1024
 _INFLATED_BYTES = 1024 * 1024
 _GZIP_MAGIC = b"\x1f"
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_NAME = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = lazy_pattern(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
 class ConnectFailed(ConnectionError):  # noqa: N818 - describes the connection

@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from qcode.providers.connection import strip_version
 from qcode.providers.registry import PROVIDERS, ProviderSpec
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, text_in
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 _MAX_ASKED = 8
@@ -148,7 +149,7 @@ _ADVICE = {
 DEFAULT_PORTS = frozenset({11434, 1234, 8080, 8000, 30000})
 """The default ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang."""
 _LISTED = ("max_model_len", "context_length", "context_window", "n_ctx")
-_NUM_CTX = re.compile(r"^[^\S\n]*+num_ctx[^\S\n]++(\d++)[^\S\n]*+$", re.MULTILINE)
+_NUM_CTX = lazy_pattern(r"^[^\S\n]*+num_ctx[^\S\n]++(\d++)[^\S\n]*+$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

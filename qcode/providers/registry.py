@@ -6,7 +6,6 @@ A provider from the config file is a `ProviderSpec` like the built-in ones (`cus
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Literal, TypeAlias, get_args
@@ -195,7 +194,9 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
         return _first_set((*spec.key_variables, *_GOOGLE_CHAIN), environ)[1]
     if spec.protocol != "bedrock":
         return key_of(spec, environ)[1]
-    if importlib.util.find_spec("botocore") is None:
+    from importlib.util import find_spec
+
+    if find_spec("botocore") is None:
         return ""
     return _first_set(spec.key_variables if spec.needs_key else (*spec.key_variables, *_AWS_CHAIN), environ)[1]
 

@@ -13,7 +13,6 @@ import contextlib
 import errno
 import logging
 import os
-import re
 import socket
 import ssl
 import threading
@@ -26,11 +25,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Connection, host_of, is_loopback
 from qcode.providers.errors import from_answer, redact
+from qcode.text.pattern import lazy_pattern
 
 if TYPE_CHECKING:
     import httpx2
 
-_HASHED = re.compile(r"[0-9a-fA-F]{8}\.[0-9]")
+_HASHED = lazy_pattern(r"[0-9a-fA-F]{8}\.[0-9]")
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 

@@ -8,7 +8,6 @@ path in the order of the kernel, link by link. Tables of names and locations: `p
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 from collections import deque
@@ -18,14 +17,15 @@ from pathlib import Path
 
 from qcode.safety import protected_paths
 from qcode.safety.verdict import Access, Verdict, strictest
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 GUARDED = "path:secret"
 """The rule of a verdict on a file whose name or first bytes are those of a secret."""
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_ESCAPE = re.compile(r"[\x1b\x80-\x9f]")
-_KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
+_URL = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_ESCAPE = lazy_pattern(r"[\x1b\x80-\x9f]")
+_KEY_START = lazy_pattern(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
 _HEAD = 128
 _identity = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_ctime_ns")
 _known_without_key: set[tuple[int, ...]] = set()

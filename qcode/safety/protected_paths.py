@@ -16,19 +16,20 @@ from functools import lru_cache
 from itertools import pairwise
 
 from qcode.safety.verdict import Decision
+from qcode.text.pattern import lazy_pattern
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _INVISIBLE_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800")
 
-_SHORT_GIT = re.compile(r"git~\d+")
-_SECRET = re.compile(
+_SHORT_GIT = lazy_pattern(r"git~\d+")
+_SECRET = lazy_pattern(
     r"\.env([._~-].*)?|\.envrc(\..*)?"
     r"|.*\.(pem|key|p12|pfx|ppk|jks|keystore|kdbx|asc\.key)"
     r"|\.(netrc|pgpass|pypirc|htpasswd|git-credentials|s3cfg|boto)|credentials\.json"
 )
-_SSH_KEY = re.compile(r"id_(rsa|dsa|ecdsa|ed25519|xmss)(_sk)?([._-].*)?")
-_KEY = re.compile(r"id_[^.]*")
-_TEMPLATE = re.compile(r"\.env[._-](.*[._-])?(example|sample|template|dist|defaults?)|.*\.pub")
+_SSH_KEY = lazy_pattern(r"id_(rsa|dsa|ecdsa|ed25519|xmss)(_sk)?([._-].*)?")
+_KEY = lazy_pattern(r"id_[^.]*")
+_TEMPLATE = lazy_pattern(r"\.env[._-](.*[._-])?(example|sample|template|dist|defaults?)|.*\.pub")
 _STEERING_FILES = frozenset(
     {
         ".mcp.json", "agents.md", "agents.override.md", "opencode.json", "opencode.jsonc", "claude.md",
@@ -110,11 +111,11 @@ _SYSTEM = (
     "/var", "/System", "/Library", "/Applications", "/Users", "/private/etc", "/private/var",
 )  # fmt: skip
 _SCRATCH = ("/var/tmp", "/var/folders", "/private/var/folders", "/private/var/tmp")  # noqa: S108  # compared, not used
-_SECRET_SYSTEM = re.compile(
+_SECRET_SYSTEM = lazy_pattern(
     r"/etc/(g?shadow-?|sudoers|sudoers\.d/.*|security/opasswd|ssh/.*_key|ssl/private/.*|krb5\.keytab)"
     r"|(/var)?/run/(docker|containerd/containerd|podman/podman)\.sock|/(var/)?run/secrets(/.*)?"
 )
-_HOMES = re.compile(r"/(home|Users)/[^/]+|/root|/var/root")
+_HOMES = lazy_pattern(r"/(home|Users)/[^/]+|/root|/var/root")
 
 CREDENTIALS = (
     ".aws", ".azure", ".gnupg", ".docker", ".kube", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".boto",
@@ -126,9 +127,9 @@ CREDENTIALS = (
     "library/keychains", "library/application support/google/chrome", ".viminfo", ".local/share/fish/fish_history",
 )  # fmt: skip
 """Below the home, in small letters as `fold` writes them."""
-_SLASH = re.compile("/")
-_HISTORY = re.compile(r"\.[a-z0-9]+([_-][a-z0-9]+)*[_-]history|\.lesshst|\.history|\.wget-hsts")
-_OPEN_SSH = re.compile(r"\.ssh(/(config(\.d(/.*)?)?|known_hosts.*|authorized_keys.*|rc|environment|[^/]*\.pub))?")
+_SLASH = lazy_pattern("/")
+_HISTORY = lazy_pattern(r"\.[a-z0-9]+([_-][a-z0-9]+)*[_-]history|\.lesshst|\.history|\.wget-hsts")
+_OPEN_SSH = lazy_pattern(r"\.ssh(/(config(\.d(/.*)?)?|known_hosts.*|authorized_keys.*|rc|environment|[^/]*\.pub))?")
 STARTUP = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".inputrc", ".xprofile",
@@ -138,7 +139,7 @@ STARTUP = (
     ".config/plasma-workspace", ".local/bin", ".local/share/applications", ".local/share/systemd", "bin",
     ".cargo/bin", ".cargo/config.toml", "library/launchagents", "library/launchdaemons",
 )  # fmt: skip
-_OWN_SECRETS = re.compile(r".*/(credentials?|keys?|auth|trust|secrets?)([._-][^/]*)?(/.*)?")
+_OWN_SECRETS = lazy_pattern(r".*/(credentials?|keys?|auth|trust|secrets?)([._-][^/]*)?(/.*)?")
 
 Located = tuple[Decision, Decision, str, str]
 """Verdict for reading, verdict for writing, why, and the name of the rule."""
@@ -146,7 +147,7 @@ Located = tuple[Decision, Decision, str, str]
 
 _NAMED_LAST = "|".join(re.escape(entry.rpartition("/")[2]) for entry in (*CREDENTIALS, *STARTUP))
 _SPECIAL_NAME = f"{_SECRET.pattern}|{_KEY.pattern}|{_SSH_KEY.pattern}|config|config\\.worktree|{_NAMED_LAST}"
-_ORDINARY_NAME = re.compile(rf"(?!(?:{_SPECIAL_NAME})\Z)[a-z0-9_][a-z0-9_.-]*+(?<!\.)", re.ASCII | re.IGNORECASE)
+_ORDINARY_NAME = lazy_pattern(rf"(?!(?:{_SPECIAL_NAME})\Z)[a-z0-9_][a-z0-9_.-]*+(?<!\.)", re.ASCII | re.IGNORECASE)
 
 
 @lru_cache(maxsize=4_096)
@@ -232,24 +233,24 @@ def _is_scratch(path: str) -> bool:
     return any(is_within(path, folder) for folder in _SCRATCH)
 
 
-_QUOTES = re.compile(r"""\\\n|\$?['"]|\\""")
-_ESCAPED = re.compile(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
-_EXPANSION = re.compile(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
-_TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
-_UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
+_QUOTES = lazy_pattern(r"""\\\n|\$?['"]|\\""")
+_ESCAPED = lazy_pattern(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
+_EXPANSION = lazy_pattern(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
+_TOKEN = lazy_pattern(r"[^\s;&|<>()`=,{}:]+")
+_UNKNOWN_TARGET = lazy_pattern(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
 _PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
 _DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
 _PROTECTED_PLACES = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
-_IN_GIT = re.compile(
+_IN_GIT = lazy_pattern(
     r"(?:^|/)(?:\.git[. ]*|git~\d+)(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE
 )
 _OPTIONS = r"(?:\s+-\S+(?:\s+[^-\s]\S*)?){0,20}\s+"
-_WRITES_SETTINGS = re.compile(
+_WRITES_SETTINGS = lazy_pattern(
     rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote{_OPTIONS}(?:add|remove|rename|rm|set-\w+)\b)"
     rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:onfig)?{_OPTIONS}(?:set|edit|unset|delete)|set)\b"
 )
 """Commands that write a protected file without naming it: `.git/config`, `~/.gitconfig`, `~/.npmrc`, pip's."""
-_HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
+_HOME = lazy_pattern(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
 
 
 def may_write_protected(command: str) -> str:

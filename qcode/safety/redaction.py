@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from qcode.safety.secret import REDACTED, Secret
+from qcode.text.pattern import lazy_pattern
 
 _SHORTEST = 6
 """A shorter value would match ordinary words."""
@@ -20,7 +21,7 @@ _SHORTEST = 6
 # PyPI, Stripe, SendGrid) so that scanners can find them. Every pattern here is linear: text comes from outside, and a
 # pattern that backtracks holds the interpreter, so that no key press is handled. For a web token only the start is
 # searched: `-eyJ-eyJ-eyJ…` has a possible start every four characters, each with the rest of the text to look through.
-_SHAPES = re.compile(
+_SHAPES = lazy_pattern(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
     r"|\bAIza[A-Za-z0-9_-]{30,}"
@@ -40,21 +41,21 @@ _SHAPE_PARTS = (
 """Each match of `_SHAPES` contains one of these parts. Searching for the single character first is ten times faster."""
 _NAME_PARTS = ("authorization", "x-api-key", "x-goog-api-key", "bearer")
 """The same for `_NAMED`, ignoring case."""
-_TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+")
-_TOKEN_PART = re.compile(r"[A-Za-z0-9_-]*+")
-_NAMED = re.compile(
+_TOKEN = lazy_pattern(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+")
+_TOKEN_PART = lazy_pattern(r"[A-Za-z0-9_-]*+")
+_NAMED = lazy_pattern(
     r"(?P<name>\b(?:authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token)\s+|x-api-key[\"']?\s*[:=]\s*[\"']?"
     r"|x-goog-api-key[\"']?\s*[:=]\s*[\"']?|bearer\s+(?=[A-Za-z0-9._~+/=-]{20})))[A-Za-z0-9._~+/=-]{8,}",
     re.IGNORECASE,
 )
 # A match starts only at the start of a run of scheme characters: `a.b-c.d` has a boundary at every second character.
-_IN_URL = re.compile(
+_IN_URL = lazy_pattern(
     r"(?P<name>(?<![a-z0-9+.-])(?=[a-z0-9+.-]*?\b[a-z])[a-z0-9+.-]++://[^\s:/@]*+:)[^\s/@]{3,}+(?=@)",
     re.IGNORECASE,
 )
 
 
-_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
+_SECRET_NAMES = lazy_pattern(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 
 
 def named_secrets(env: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from qcode.protocol.approvals import WrittenRule
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
 from qcode.safety.verdict import Verdict
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 
 KINDS = ("shell", "edit", "read", "fetch", "mcp")
 
-_HOST = re.compile(
+_HOST = lazy_pattern(
     r"((\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?"
 )
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_/-]")
-_TOOL = re.compile(r"[\w.-]+/(\*|[\w.-]+)")
+_NOT_IN_NAMES = lazy_pattern(r"[^A-Za-z0-9_/-]")
+_TOOL = lazy_pattern(r"[\w.-]+/(\*|[\w.-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +360,7 @@ def mentions(command: str, rule: Rule) -> bool:
     return any(rule.matches_words(seen[start:]) for seen in (words, plain) for start in range(len(seen)))
 
 
-_ALIAS = re.compile(r"(?:-c|--config-env=)?alias\.[^=]*=", re.IGNORECASE)
+_ALIAS = lazy_pattern(r"(?:-c|--config-env=)?alias\.[^=]*=", re.IGNORECASE)
 _EXAMPLE_ROOT, _EXAMPLE_HOME = "/workspace", "/home/user"
 _Written: TypeAlias = "Iterable[str | WrittenRule]"
 

@@ -10,11 +10,11 @@ stored, piped or sent to a model is never changed here.
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Callable
 
 from qcode.text.json import Json
+from qcode.text.pattern import lazy_pattern
 
 LINE_BREAK = "\u23ce"
 """Shown for a line break inside the text."""
@@ -27,11 +27,11 @@ _MAX_MARKS = 2
 _MAX_CLUSTER = 6
 
 # Characters without a glyph that Unicode classifies as letters, symbols or marks: fillers, variation selectors.
-_BLANK = re.compile(
+_BLANK = lazy_pattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
-_LIKE_ESCAPE = re.compile(r"\\[xuU]")
+_LIKE_ESCAPE = lazy_pattern(r"\\[xuU]")
 
 
 def visible(text: str) -> str:
@@ -129,11 +129,11 @@ _C1 = r"\x80-\x9f"
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _SURROGATES = "\ud800-\udfff"
 
-_UNWANTED = re.compile(f"[{_C0}{_C1}{_BIDI}{_SURROGATES}]")
+_UNWANTED = lazy_pattern(f"[{_C0}{_C1}{_BIDI}{_SURROGATES}]")
 
 # Escape sequences of ECMA-48. A terminal consumes a string (OSC, DCS, SOS, PM, APC) up to its terminator. Without one,
 # only the rest of the line is removed, so that a stray introducer cannot hide the rest of a text.
-_SEQUENCE = re.compile(
+_SEQUENCE = lazy_pattern(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x18\x1a\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"

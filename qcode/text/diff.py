@@ -18,6 +18,7 @@ from itertools import accumulate
 from typing import Literal, TypeAlias, TypeVar
 
 from qcode.text.fences import unfenced
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MAX_STEPS = 5_000_000
@@ -98,7 +99,7 @@ def _range_shown(start: int, end: int) -> str:
     return f"{start + 1}" if length == 1 else f"{start + 1 if length else start},{length}"
 
 
-HUNK_HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
+HUNK_HEADER = lazy_pattern(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 """Groups: first line and number of lines in the old text, the same in the new text, and the text after the header."""
 
 
@@ -257,10 +258,10 @@ def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _AT_END = "*** End of File"
-_SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: *(.*\S) *")
+_SECTION = lazy_pattern(r"\*\*\* (Add|Update|Delete) File: *(.*\S) *")
 _MOVE = "*** Move to:"
-_NUMBERS = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
-_HEREDOC = re.compile(r"(?:apply_patch )?<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2", re.DOTALL)
+_NUMBERS = lazy_pattern(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
+_HEREDOC = lazy_pattern(r"(?:apply_patch )?<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2", re.DOTALL)
 
 
 class PatchError(ValueError):
@@ -308,7 +309,7 @@ Section: TypeAlias = AddedFile | DeletedFile | UpdatedFile
 def patch_paths(text: str) -> tuple[str, ...]:
     """Return all paths that a patch names, in order. Raise `PatchError` if `text` is not a patch."""
     paths: list[str] = []
-    for section in parse_patch(text):
+    for section, _ in patch_sections(text):
         paths.append(section.path)
         if isinstance(section, UpdatedFile) and section.moved_to:
             paths.append(section.moved_to)
@@ -316,8 +317,29 @@ def patch_paths(text: str) -> tuple[str, ...]:
 
 
 def parse_patch(text: str) -> tuple[Section, ...]:
-    """Return the sections of a patch, at least one. Raise `PatchError` if `text` is not a patch."""
-    return tuple(section for section, _ in patch_sections(text))
+    """Return the sections of a patch, at least one, with all updates of a file merged: models often send several.
+
+    Raise `PatchError` if `text` is not a patch.
+    """
+    merged: list[Section] = []
+    for section, _ in patch_sections(text):
+        same = next(
+            (
+                index
+                for index, updated in enumerate(merged)
+                if isinstance(updated, UpdatedFile)
+                and isinstance(section, UpdatedFile)
+                and updated.path == section.path
+            ),
+            None,
+        )
+        if same is None or not isinstance(section, UpdatedFile):
+            merged.append(section)
+            continue
+        before = merged[same]
+        assert isinstance(before, UpdatedFile)
+        merged[same] = UpdatedFile(section.path, before.moved_to or section.moved_to, (*before.hunks, *section.hunks))
+    return tuple(merged)
 
 
 def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
@@ -443,8 +465,8 @@ def _trim(hunk: Hunk) -> None:
 
 MASK = "[hidden]"
 
-_FILE = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
-_NAMED = re.compile(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
+_FILE = lazy_pattern(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
+_NAMED = lazy_pattern(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
 
 
 def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MAX_FENCE_LINE = 200
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
-_WHOLE = re.compile(r"```[\w+-]*\n(.*\n)```\n?", re.DOTALL)
+_FENCE = lazy_pattern(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+_WHOLE = lazy_pattern(r"```[\w+-]*\n(.*\n)```\n?", re.DOTALL)
 _HOLDS_FENCES = frozenset({"markdown", "md", "mdx", "rmd", "qmd", "rst", "text", "txt", "plain", "plaintext"})
 
 

@@ -79,3 +79,10 @@ def age_text(seconds: float) -> str:
 def count_text(count: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun: `1 line`, `12 lines`; `plural` is given if it does not end in `noun` and an s."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def uuid_text(random: bytes) -> str:
+    """Return a UUID of version 4 made of 16 random bytes; the module `uuid` takes longer to load than all hooks."""
+    bits = int.from_bytes(random, "big") & ~(0xF000 << 64) & ~(0xC000 << 48) | (0x4000 << 64) | (0x8000 << 48)
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -270,7 +269,7 @@ def _replace_by_name(folder: int, name: str, data: bytes, old: Loaded | None, sh
 
 
 def _temporary(name: str) -> str:
-    return f".{name[:80]}.{secrets.token_hex(6)}.qcode-tmp"
+    return f".{name[:80]}.{os.urandom(6).hex()}.qcode-tmp"
 
 
 def _unlink_quietly(folder: int, name: str) -> None:

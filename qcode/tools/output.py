@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,7 +81,7 @@ class Collector:
 
     def _open(self) -> None:
         try:
-            self._path = self._folder() / f"shell-{secrets.token_hex(4)}.txt"
+            self._path = self._folder() / f"shell-{os.urandom(4).hex()}.txt"
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             for data in self._early:
                 os.write(self._file, data)

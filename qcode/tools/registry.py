@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from qcode.protocol.tools import ToolSpec
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.dialog import AskUser, Todo
 from qcode.tools.editing.diagnostics import Diagnostics
 from qcode.tools.editing.edit import Edit, MultiEdit, Write
@@ -34,7 +35,7 @@ BUILTIN: tuple[Tool, ...] = (
 )
 
 # OpenAI trains these on the patch format (its prompting guides for GPT-4.1 and GPT-5); all others replace passages.
-_PATCHING = re.compile(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
+_PATCHING = lazy_pattern(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
 
 
 _SOMETIMES = ("fetch", "web_search", "agent", "skill", "exit_plan_mode")

@@ -18,6 +18,7 @@ from pathlib import Path
 from qcode.protocol.tools import Launch, Refused, Runs, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import JsonObject
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import Collector, LiveOutput
@@ -27,13 +28,13 @@ from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
 MAX_COMMAND_S = 3_600
-_WANTS_TERMINAL = re.compile(
+_WANTS_TERMINAL = lazy_pattern(
     r"not (?:a|from a) (?:tty|terminal)|not a tty|inappropriate ioctl|cannot open /dev/tty|no such device or address"
     r"|EOF when reading a line|Input is not|terminal is (?:dumb|not fully functional)|could not read Username"
     r"|there was a problem with the editor|requires? an interactive",
     re.IGNORECASE,
 )
-_STOPPED_BY_SANDBOX = re.compile(
+_STOPPED_BY_SANDBOX = lazy_pattern(
     r"read-only file system|permission denied|operation not permitted|network is unreachable|could not resolve"
     r"|name resolution|connection refused|no route to host|unable to (?:access|connect)|getaddrinfo|EAI_AGAIN"
     r"|EROFS|EPERM|ENETUNREACH",

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import re
 from collections import Counter
 
 from qcode.protocol.tools import Refused
-from qcode.text.diff import BoundedMatcher, unified_diff
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_ENDING = re.compile(r"\r\n|\n")
+_ENDING = lazy_pattern(r"\r\n|\n")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROLS = lazy_pattern(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_BREAKING = lazy_pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NO_NEWLINE = "\n\\ No newline at end of file"
 _SAMPLE = 64 * 1024
 _COMPARED = 2_000_000
@@ -136,6 +135,8 @@ def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, i
     if (old_end - start) * (new_end - start) > _COMPARED:
         changes.append(("replace", start, old_end, start, new_end))
     else:
+        from qcode.text.diff import BoundedMatcher  # loads with the first change
+
         matcher = BoundedMatcher(old[start:old_end], new[start:new_end], autojunk=False)
         changes += [(kind, a + start, b + start, c + start, d + start) for kind, a, b, c, d in matcher.get_opcodes()]
     return [*changes, ("equal", old_end, len(old), new_end, len(new))]
@@ -152,6 +153,8 @@ def diff_of(name: str, old: Document | None, new: Document | None, *, was: str =
     after = _diff_lines(new, shows_endings) if new is not None else []
     source = f"a/{name_in_diff(was or name)}" if old is not None else "/dev/null"
     target = f"b/{name_in_diff(name)}" if new is not None else "/dev/null"
+    from qcode.text.diff import unified_diff
+
     lines = list(unified_diff(before, after, source, target))
     return "\n".join(lines) + "\n" if lines else ""
 

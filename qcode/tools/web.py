@@ -21,6 +21,7 @@ from urllib.parse import urljoin, urlsplit
 from qcode.protocol.tools import Fetches, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import check
 from qcode.tools.output import Collector
 from qcode.tools.processes import SideProcess
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 MAX_BYTES = 10 * 1024 * 1024
 MAX_FETCH_S = 30.0
 MAX_REDIRECTS = 5
-_TEXT = re.compile(
+_TEXT = lazy_pattern(
     r"text/.*|application/([\w.+-]*[+])?(json|xml|yaml|toml|javascript|ecmascript|x-sh|sql|graphql)|image/svg\+xml"
 )
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_CHARSET = lazy_pattern(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from qcode.protocol.tools import Refused
-from qcode.text.diff import unified_diff
+from qcode.text.pattern import lazy_pattern
 from qcode.tools import disk, text_file
 from qcode.tools.disk import FileSlice, Loaded, Snapshot, explain
 from qcode.values import dataclass
@@ -447,6 +446,8 @@ def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
         before, after = text_file.decode(zlib.decompress(packed), shown), text_file.decode(now, shown)
     except Refused:
         return ""
+    from qcode.text.diff import unified_diff
+
     lines = list(unified_diff(before.text.split("\n"), after.text.split("\n"), "as read", "now", context=1))
     if not lines:
         return ". Only line endings or the encoding differ"
@@ -532,7 +533,7 @@ _PASSED_VARIABLES = frozenset(
     }
 )  # fmt: skip
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
-_LOCALE = re.compile(r"LC_[A-Z]+")
+_LOCALE = lazy_pattern(r"LC_[A-Z]+")
 USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _FIXED_VARIABLES = {

@@ -6,7 +6,6 @@ as `ansi_blue`) and `[variables]`, which override single colors that Textual der
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
+
+from qcode.text.pattern import lazy_pattern
 
 COLORS = (
     "primary",
@@ -39,7 +40,7 @@ _DEFAULT = "dark"
 _TERMINAL = "terminal"
 _OPTIONAL = ("muted", "boost")
 _TOP = ("name", "dark", "terminal_colors", "colors", "variables")
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_NAME = lazy_pattern(r"[a-z0-9][a-z0-9-]*")
 
 
 # Textual's style sheets use these, and Textual does not derive them for themes of terminal colors.

@@ -232,6 +232,14 @@ def test_settings_come_from_a_pipe_in_either_form(home: dict[str, str], text: st
     os.close(int(path.rpartition("/")[2]))
 
 
+def test_error_in_settings_from_a_pipe_names_the_pipe_and_the_line(home: dict[str, str]) -> None:
+    path, thread = piped("\n[outputs]\nmax_tokens = 3\n")
+    with pytest.raises(ConfigError, match=rf"^{path}:2: unknown key outputs"):
+        read(home, "--settings", path)
+    thread.join()
+    os.close(int(path.rpartition("/")[2]))
+
+
 def test_servers_come_from_a_pipe(home: dict[str, str]) -> None:
     path, thread = piped('{"mcpServers": {"git": {"command": "git-mcp"}}}')
     context = read(home, "--mcp-config", path)

@@ -48,12 +48,19 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     return Desk(tmp_path, capfd)
 
 
+def test_theme_that_does_not_exist_is_refused(desk: Desk) -> None:
+    _, err = desk("set", "ui.theme", "lihgt", code=2)
+    assert 'unknown theme "lihgt"; did you mean light?' in err
+    assert not desk.file.exists()
+
+
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
         ("model", "anthropic/x", 'model = "anthropic/x"  # the good one'),
         ("ui.bell", "true", "bell = true # quiet"),
-        ("ui.theme", "true", 'theme = "true"'),
+        ("ui.theme", "light", 'theme = "light"'),
+        ("small_model", "true", 'small_model = "true"'),
         ("network.max_retries", "2", "network.max_retries = 2"),
         ("permissions.allow", '["shell(make test)", "read"]', 'allow = ["shell(make test)", "read"]'),
         ('models."openai/gpt-5".images', "false", 'models."openai/gpt-5".images = false'),

@@ -55,6 +55,18 @@ def test_doctor_reports_keys_files_and_limits(said: list[str], line: str) -> Non
     assert line.split() in [one.split() for one in said]
 
 
+def test_doctor_begins_with_a_state_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "file"))
+    assert main(["doctor"]) == 0
+    first, second, third, *_ = capfd.readouterr().out.splitlines()
+    assert first == "needs attention"
+    assert second.split(maxsplit=2)[1:] == ["state", f"{tmp_path}/file/state, cannot be written"]
+    assert "set QCODE_HOME" in third
+
+
 def test_doctor_reports_file_paths_and_no_key(said: list[str], tmp_path: Path) -> None:
     text = "\n".join(said)
     assert str(tmp_path / "home" / "config.toml") in text

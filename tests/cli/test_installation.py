@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.trust import TrustStore
+from qcode.cli.main import main
 from qcode.cli.subcommands import update
 from qcode.cli.subcommands.uninstall import STATE_NAMES
 from qcode.cli.subcommands.update import Installation, installation
 from tests.e2e.running import CliRunner
+
+PIP = f"{sys.executable} -m pip"
 
 
 @contextmanager
@@ -104,7 +108,17 @@ def test_update_without_check_sends_nothing(tmp_path: Path) -> None:
 def test_update_names_the_clone_and_its_command(tmp_path: Path) -> None:
     done = CliRunner(tmp_path).run("update")
     assert f"installed from {Path(__file__).parents[2]}" in done.out
-    assert "run git pull and then pip install . in that folder" in done.out
+    assert f"run git pull and then {sys.executable} -m pip install --editable . in that folder" in done.out
+
+
+def test_update_of_a_copy_whose_clone_is_gone_names_no_folder_to_go_to(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("qcode.cli.subcommands.update.installation", lambda: Installation("pip", Path("/no/clone")))
+    assert main(["update"]) == 0
+    out = capfd.readouterr().out
+    assert "that folder does not exist here" in out
+    assert "git pull" not in out
 
 
 @pytest.mark.parametrize(
@@ -112,7 +126,7 @@ def test_update_names_the_clone_and_its_command(tmp_path: Path) -> None:
     [
         ("/h/.local/share/pipx/venvs/qcode-cli", "pipx", "pipx upgrade", "pipx install --force .", "pipx uninstall"),
         ("/h/.local/share/uv/tools/qcode-cli", "uv", "uv tool upgrade", "uv tool install --force .", "uv tool uninst"),
-        ("/h/project/.venv", "pip", "pip install --upgrade", "pip install .", "pip uninstall"),
+        ("/h/project/.venv", "pip", "pip install --upgrade", f"{PIP} install --editable .", f"{PIP} uninstall"),
     ],
 )
 def test_commands_are_those_of_the_installer(

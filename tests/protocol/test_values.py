@@ -126,6 +126,25 @@ def test_value_is_replaced_copied_and_pickled(make: Maker) -> None:
         assert again == value
 
 
+@values.dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A value with fields that are given by name only."""
+
+    name: str
+    size: int = 3
+
+
+def test_value_with_named_fields_takes_no_positions() -> None:
+    value = Named(name="a")
+    assert (value, value.size) == (Named(size=3, name="a"), 3)
+    with pytest.raises(TypeError, match="positional"):
+        Named("a")  # type: ignore[call-arg]  # that is the point
+    assert dataclasses.replace(value, size=4) == Named(name="a", size=4)
+    assert pickle.loads(pickle.dumps(value)) == copy.copy(value) == value
+    assert all(one.kw_only for one in dataclasses.fields(Named))
+    assert Named.__match_args__ == ()
+
+
 @values.dataclass(slots=True)
 class Changing:
     """A value that is not frozen."""
@@ -174,8 +193,64 @@ def test_unsupported_options_are_refused() -> None:
     make: Any = values.dataclass
     with pytest.raises(TypeError):
         make(frozen=True, slots=False)
-    with pytest.raises(TypeError, match="position"):
+    with pytest.raises(TypeError, match="by name"):
 
         @values.dataclass(frozen=True, slots=True)
-        class Named:
+        class Mixed:
             value: int = field(kw_only=True)
+
+    with pytest.raises(TypeError, match="can change"):
+
+        @values.dataclass(frozen=True, slots=True)
+        class Shared:
+            parts: list[int] = []  # noqa: RUF012  # that is the point
+
+
+@values.dataclass(frozen=True, slots=True)
+class Wider(Ours):
+    """A value with more fields than its base."""
+
+    size: int = 5
+    color: str = "red"
+
+
+def test_inherited_fields_come_first_and_keep_their_place() -> None:
+    assert repr(Wider("a", color="blue")) == "Wider(name='a', size=5, parts=(), made=[], color='blue')"
+    assert [one.name for one in dataclasses.fields(Wider)] == [*(one.name for one in dataclasses.fields(Ours)), "color"]
+    assert Wider("a", 3) != Ours("a")
+    assert Wider("a") == dataclasses.replace(Wider("b"), name="a")
+    kind: Any = Wider
+    assert kind.__slots__ == ("color",)
+
+
+@pytest.mark.parametrize("make", [Ours, Standard, Wider])
+def test_many_values_are_like_the_first(make: Maker) -> None:
+    """The initializer is compiled after some calls; arguments count as before."""
+    for number in range(2 * values.MAX_PLAIN_CALLS):
+        value = make("a", number, made=[number])
+        assert (value.name, value.size, value.parts, value.made) == ("a", number, (), [number])
+        assert make("a").made == []
+    with pytest.raises(TypeError, match="multiple values"):
+        make("a", name="b")
+    with pytest.raises(ValueError, match="not negative"):
+        make("a", size=-1)
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "match"),
+    [((), {}, "name"), (("a",), {"name": "b"}, "multiple values"), (("a",), {"other": 1}, "other"),
+     ((), {"other": 1}, "other"), (range(9), {}, "positional")],
+)  # fmt: skip
+def test_wrong_arguments_are_refused_as_by_a_function(
+    given: tuple[object, ...], named: dict[str, object], match: str
+) -> None:
+    @values.dataclass(frozen=True, slots=True)
+    class New:
+        name: str
+        size: int = 1
+
+    make: Any = New
+    for _ in range(2):
+        with pytest.raises(TypeError, match=match):
+            make(*given, **named)
+    assert New("a").size == 1

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
 from qcode.protocol.approvals import ApprovalMode
 from qcode.safety.rules import is_rule
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
@@ -44,9 +45,9 @@ _FILE_KINDS = {
 _HARMLESS = ("Agent", "Task", "Skill", "TodoWrite", "TodoRead", "AskUserQuestion", "ExitPlanMode", "Glob", "Grep", "LS")
 """Tools that need no approval in qcode: the calls of a sub-agent are judged one by one."""
 _JOBS = ("BashOutput", "KillShell", "KillBash", "TaskOutput", "TaskStop")
-_RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
-_PLAIN_WORD = re.compile(r"[\w./@%+:=-]+")
-_HOST = re.compile(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?", re.IGNORECASE)
+_RULE = lazy_pattern(r"([^()]+)\((.*)\)", re.DOTALL)
+_PLAIN_WORD = lazy_pattern(r"[\w./@%+:=-]+")
+_HOST = lazy_pattern(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from qcode.agent.claude.rules import MODES, NEVER_ASKS, RuleEffect, Source, convert, is_claude_rule
 from qcode.agent.claude.tool_names import qcode_name
-from qcode.config.load import parse_toml
+from qcode.config.load import PipedSettings
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import CONFIGURED_MODELS
@@ -194,7 +194,7 @@ class _Fields:
             if content.lstrip().startswith("{") or file.suffix == ".json":
                 self._adopt(parse_settings(content, str(file)))
             else:
-                self.fields["settings"] = parse_toml(content, file)
+                self.fields["settings"] = PipedSettings(content, file)
 
     def _adopt(self, found: ClaudeSettings) -> None:
         """Put settings of Claude Code into the fields. A mode that was given as a flag takes precedence."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from qcode.text.diff import AddedFile, PatchError, patch_sections
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
@@ -268,6 +267,8 @@ def absolute_path(path: str, folder: str) -> str:
 
 def _patch_calls(arguments: JsonObject, folder: str) -> tuple[ClaudeCall, ...]:
     """Return one call per file that a patch names: Write if it creates the file or moves it there, Edit otherwise."""
+    from qcode.text.diff import AddedFile, PatchError, patch_sections  # loads with the first patch
+
     patch = arguments.get("input")
     try:
         sections = patch_sections(patch if isinstance(patch, str) else "")

@@ -22,6 +22,7 @@ from qcode.protocol.messages import Block, Image, Text
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.files.pictures import image_type
 from qcode.values import dataclass
 
@@ -33,17 +34,17 @@ MAX_IMAGE_BYTES = 10 * 1024 * 1024
 UNCHECKED = "a file of the project named it, and permissions cannot be checked here"
 
 _IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-_MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
-_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
+_MENTION = lazy_pattern(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
+_LINES = lazy_pattern(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 _MAX_NAMES = 200
 _MAX_MISSING = 5
-_FILE_LIKE = re.compile(r".*/.*|.*\.[A-Za-z]\w{0,7}", re.DOTALL)
+_FILE_LIKE = lazy_pattern(r".*/.*|.*\.[A-Za-z]\w{0,7}", re.DOTALL)
 _IMAGE_LABEL = "[Image #"
-_ESCAPED = re.compile(r"\\(.)")
-_TAG = re.compile(r"</(?=(?:file|folder|shell|job|aside|resource)\b)", re.IGNORECASE)
+_ESCAPED = lazy_pattern(r"\\(.)")
+_TAG = lazy_pattern(r"</(?=(?:file|folder|shell|job|aside|resource)\b)", re.IGNORECASE)
 
 
-_ATTACHED = re.compile(
+_ATTACHED = lazy_pattern(
     r'<(?P<kind>file|folder|shell|job|aside|resource) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?'
     r'(?: lines="(?P<lines>[-\d]+)")?[^>\n]*>\n'
     r"(?P<content>.*)\n</(?P=kind)>",
@@ -359,7 +360,9 @@ def decoded(data: bytes, what: str) -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
-        raise InputError(f"{what} is not text in UTF-8 or UTF-16") from None
+        raise InputError(
+            f"{what} is not text in UTF-8 or UTF-16; convert it, for example with iconv -f LATIN1"
+        ) from None
     if "\0" in text:
         raise InputError(f"{what} is not text: it contains NUL bytes")
     return text

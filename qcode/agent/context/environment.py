@@ -9,7 +9,6 @@ Facts: https://git-scm.com/docs/git-config, https://git-scm.com/docs/git-status.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -18,9 +17,10 @@ from pathlib import Path
 
 from qcode.agent.context.project import GitState, read_head
 from qcode.text.numbers import count_text
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
+_UNPRINTABLE = lazy_pattern(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
 _MAX_LINE = 400
 
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from qcode.text.clean import one_line, single_spaced
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def _parse_yaml(header: str, shown: str) -> dict[str, Field]:
         raise _yaml_error(error, header, shown) from None
 
 
-_LINE = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+_LINE = lazy_pattern(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
 
 
 def _line_fields(header: str, shown: str) -> dict[str, Field]:
@@ -245,8 +246,8 @@ def _line_fields(header: str, shown: str) -> dict[str, Field]:
     return fields
 
 
-_ONE_LINE = re.compile(r"([ \t]*[\w-]+:[ \t]+)([^\s'\"|>].*)")
-_FLOW = re.compile(r"\[[^\[\]]*\]|\{[^{}]*\}")
+_ONE_LINE = lazy_pattern(r"([ \t]*[\w-]+:[ \t]+)([^\s'\"|>].*)")
+_FLOW = lazy_pattern(r"\[[^\[\]]*\]|\{[^{}]*\}")
 
 
 def _quoted(line: str, below: str) -> str:

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from qcode.safety.paths import Ground, judge_on
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md", "QWEN.md")
@@ -29,7 +30,7 @@ LIMIT = 64 * 1024
 DEPTH = 5
 
 _INTRODUCTION = "# Instructions\nThe files below were written by the user or their team. Later ones are more specific."
-_TAG = re.compile(r"<(?=/?instructions\b)", re.IGNORECASE)
+_TAG = lazy_pattern(r"<(?=/?instructions\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +261,11 @@ def _attribute(text: str) -> str:
     return re.sub(r'[\x00-\x1f\x7f-\x9f"<>\u2028\u2029\ud800-\udfff]', "?", text)
 
 
-_IMPORT = re.compile(r"(?<![^\s(\[\"'])@([^\s`<>()\[\]\"']+)")
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
-_BACKTICKS = re.compile(r"(`++)")
+_IMPORT = lazy_pattern(r"(?<![^\s(\[\"'])@([^\s`<>()\[\]\"']+)")
+_FENCE = lazy_pattern(r"[ \t]*(`{3,}|~{3,})(.*)")
+_BACKTICKS = lazy_pattern(r"(`++)")
 _SECRET_NAMES = (".env", ".env.*", ".envrc", "*.pem", "*.key", "*.p12", ".netrc", ".npmrc", ".pypirc")
-_KEY_NAME = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?")
+_KEY_NAME = lazy_pattern(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?")
 _PUBLIC_NAMES = (".env.example", ".env.sample", ".env.template")
 
 

@@ -14,16 +14,17 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = lazy_pattern(
     r"(?P<literal>\\)?\$(?:"
     r"\{(?P<variable>[A-Z][A-Z0-9_]*)\}"
     r"|ARGUMENTS(?:\[(?P<item>\d{1,3})\])?(?![A-Za-z0-9_])"
     r"|(?P<number>\d{1,3})(?![A-Za-z0-9_])"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_-]*))"
 )
-_MARK = re.compile(
+_MARK = lazy_pattern(
     r"^```!(?:[ \t]*\n)(?P<block>.*?)^```[ \t]*$|(?:(?<=\s)|(?<![\s\S]))!`(?P<inline>[^`\n]+)`",
     re.MULTILINE | re.DOTALL,
 )

@@ -6,11 +6,11 @@ Separate from `environment` because the first paint needs it.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
 
 from qcode.protocol.errors import InputError
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 _MAX_POINTER_BYTES = 4096
@@ -65,8 +65,8 @@ def _has_store(place: Path) -> bool:
         return False
 
 
-_BRANCH = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]+)\n?")
-_COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\n?")
+_BRANCH = lazy_pattern(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]+)\n?")
+_COMMIT = lazy_pattern(r"([0-9a-f]{40}|[0-9a-f]{64})\n?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ The texts are in `text/` beside this module; `docs/prompt.md` explains them. Tru
 
 from __future__ import annotations
 
-import pkgutil
-import re
 from collections.abc import Callable
 from dataclasses import field, replace
 from functools import cache
@@ -19,11 +17,12 @@ from qcode.agent.context.instructions import Instructions
 from qcode.agent.context.memory import Memory
 from qcode.protocol.approvals import ApprovalMode, Spans
 from qcode.protocol.messages import Block
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 Family: TypeAlias = Literal["claude", "gpt", "gemini", "open"]
 
-_GPT_NAME = re.compile(r"(?:chat)?gpt-(?!oss)|codex|o\d+(?:-|$)")
+_GPT_NAME = lazy_pattern(r"(?:chat)?gpt-(?!oss)|codex|o\d+(?:-|$)")
 _PLAN = "Plan mode: read and think only. Calls that change anything are refused."
 _PLAN_ENDS = {
     True: (
@@ -183,9 +182,7 @@ def model_family(model: str) -> Family:
 
 @cache
 def _text(name: str) -> str:
-    data = pkgutil.get_data(__name__, f"text/{name}.md")
-    assert data is not None
-    return data.decode()
+    return (Path(__file__).parent / "text" / f"{name}.md").read_text("utf-8")
 
 
 class PendingAttachments:

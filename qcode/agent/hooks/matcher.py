@@ -5,12 +5,13 @@ Apart because it loads the regular expressions with a time limit: those of the s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+
+from qcode.text.pattern import lazy_pattern
 
 MAX_PATTERN = 1_000
 DEADLINE_S = 0.2
-_EXACT = re.compile(r"[A-Za-z0-9_\-,| ]*")
+_EXACT = lazy_pattern(r"[A-Za-z0-9_\-,| ]*")
 
 
 class MatcherError(ValueError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean
 from qcode.text.json import JsonObject
+from qcode.text.numbers import uuid_text
 from qcode.tools.output import bounded_text
 from qcode.values import dataclass
 
@@ -312,9 +314,7 @@ class SessionHooks:
     def fields(self, event: str) -> JsonObject:
         facts = self._facts()
         if not self._prompt_id:
-            import uuid  # takes as long to load as all of the hooks
-
-            self._prompt_id = str(uuid.uuid4())
+            self._prompt_id = uuid_text(os.urandom(16))
         return {
             "session_id": facts.session_id,
             "prompt_id": self._prompt_id,

@@ -7,7 +7,6 @@ line each and never stop the start.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from qcode.agent.claude.rules import convert
 from qcode.agent.hooks.events import EVENTS, Command, Handler, HookOrigin, OnFailure
 from qcode.config.paths import CLAUDE_SETTINGS
 from qcode.text.clean import one_line, visible
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from qcode.config.kinds import WrittenHook
 
 _OWN_CLAUDE_FILE = ".claude/settings.json"
-_PROJECT_VARIABLE = re.compile(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
-_HOME = re.compile(r"\$\{?HOME\}?(?=/)|^~(?=/)")
+_PROJECT_VARIABLE = lazy_pattern(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
+_HOME = lazy_pattern(r"\$\{?HOME\}?(?=/)|^~(?=/)")
 _ABOUT_CALLS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"})
-_SEPARATORS = re.compile(r"[\s;&|<>()'\"`=]+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_SEPARATORS = lazy_pattern(r"[\s;&|<>()'\"`=]+")
+_ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,10 @@ class Places:
             text = _HOME.sub(lambda _: self._home, _PROJECT_VARIABLE.sub(lambda _: str(self._root), word))
             if "\0" in text:
                 continue
-            real = Path(os.path.realpath(os.path.join(self._folder, text)))  # noqa: PTH118  # `..` after a link
+            path = os.path.join(self._folder, text)  # noqa: PTH118  # `..` after a link
+            if ".." not in text and not os.path.exists(path):  # noqa: PTH110  # as most words, and it is quick
+                continue
+            real = Path(os.path.realpath(path))
             if self._is_inside(real) and real.is_file():
                 found[real] = None
         return tuple(found)

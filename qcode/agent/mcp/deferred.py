@@ -7,7 +7,6 @@ judged, shown and run as the call of the server that it names (`Toolbox.resolve_
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from qcode.engine.counting import estimate_text
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import check
 from qcode.tools.tool import Preview, ToolContext, failed
 from qcode.tools.workspace import Workspace
@@ -27,7 +27,7 @@ SHARE = 0.1
 """The share of the context window from which tools are deferred."""
 
 FIND, USE = "find_tools", "use_tool"
-_WORD = re.compile(r"[a-z]+|[0-9]+")
+_WORD = lazy_pattern(r"[a-z]+|[0-9]+")
 _FIND = ToolSpec(
     name=FIND,
     description=(

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from qcode.protocol.approvals import Choice
 from qcode.text.clean import single_spaced, visible, visible_rows
 from qcode.text.json import Json, JsonObject, text_in
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 Ask: TypeAlias = Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]
@@ -36,9 +37,9 @@ _MAX_MESSAGE = 2_000
 _MAX_LABEL = 120
 _MAX_TRIES = 5
 _KINDS = ("string", "number", "integer", "boolean", "array")
-_SECRET = re.compile(r"passw|passphrase|secret|token|api.?key|credential|private.?key|\bpin\b|cvv|card.?number", re.I)
-_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
-_LOCAL = re.compile(r"localhost|127(?:\.\d{1,3}){3}|::1")
+_SECRET = lazy_pattern(r"passw|passphrase|secret|token|api.?key|credential|private.?key|\bpin\b|cvv|card.?number", re.I)
+_EMAIL = lazy_pattern(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
+_LOCAL = lazy_pattern(r"localhost|127(?:\.\d{1,3}){3}|::1")
 _WARNING = (
     "This looks like a request for a secret. A server must not ask for passwords or keys in this way: decline unless "
     "you know why it asks."

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import stat
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.transports import program_path
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
@@ -45,7 +45,7 @@ _MAX_TREE_BYTES = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 # Programs that run a package by its name or folder. `_INSTALLED` are the folders of the programs of such packages.
-_RUNNERS = re.compile(
+_RUNNERS = lazy_pattern(
     r"(?:npx|npm|pnpx|pnpm|bunx|bun|yarn|node|deno|tsx|uvx?|pipx|poetry|pipenv|hatch|pdm|py|pypy[\d.]*|python[\d.]*|go)"
 )
 _VERBS = frozenset({"run", "exec", "dlx", "x", "tool", "start", "install"})
@@ -65,8 +65,8 @@ _LOADING = (
     "NODE_OPTIONS", "PYTHONSTARTUP", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "RUBYOPT", "PERL5OPT",
     "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS",
 )  # fmt: skip
-_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_SEPARATORS = re.compile(r"[\s=:,;'\"]+")
+_MODULE = lazy_pattern(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_SEPARATORS = lazy_pattern(r"[\s=:,;'\"]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,13 @@ from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.text.clean import visible
 from qcode.text.json import Json
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ServerError(Exception):

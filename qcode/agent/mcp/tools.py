@@ -11,8 +11,6 @@ import base64
 import binascii
 import hashlib
 import json
-import mimetypes
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,6 +23,7 @@ from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import clean
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.files.pictures import image_type, picture
 from qcode.tools.output import bounded_text
 from qcode.values import dataclass
@@ -40,9 +39,9 @@ MAX_TOOLS = 100
 _MAX_NAME = 64
 _MAX_LEVELS = 24
 _MAX_TEXT = 1_024
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_ODD = lazy_pattern(r"[^A-Za-z0-9_-]")
 # The property names that Anthropic's API accepts.
-_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_PROPERTY = lazy_pattern(r"[A-Za-z0-9_.-]{1,64}")
 # Providers reject these at the top level of a schema; the server still enforces them.
 _NOT_AT_TOP = ("$schema", "$id", "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const")
 _WORDS = ("description", "title", "$comment")
@@ -294,6 +293,8 @@ class ContentReader:
             self.texts.append(f"[{what}: {found.described}]")
 
     def _save(self, raw: bytes, media_type: str) -> Path:
+        import mimetypes  # loads with the first file
+
         ending = mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
         path = self._folder() / f"{hashlib.sha256(raw).hexdigest()[:16]}{ending}"
         path.write_bytes(raw)

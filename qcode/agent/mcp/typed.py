@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qcode.agent.context.attachments import mentioned_words, resource_text
 from qcode.agent.mcp.connection import RunningRequest
 from qcode.agent.mcp.session import ListedArgument, ListedPrompt
 from qcode.agent.mcp.spec import ServerError
@@ -23,6 +22,7 @@ from qcode.protocol.approvals import Spans, TurnOptions
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block
 from qcode.text.clean import clean, single_spaced, visible
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ MAX_TEXT = 256 * 1024
 
 MAX_RESOURCES = 20
 _READ_S = 30.0
-_ODD = re.compile(r"[^A-Za-z0-9_:-]")
-_COMMAND = re.compile(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
+_ODD = lazy_pattern(r"[^A-Za-z0-9_:-]")
+_COMMAND = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
 _FOREIGN_NAME = "mcp__"
 
 
@@ -213,6 +213,10 @@ class TypedNames:
     async def _resources(self, typed: str, foreign: Spans) -> list[Block]:
         """Return the resources that the user mentions; those that are not attached become complaints."""
         blocks: list[Block] = []
+        if "@" not in typed:
+            return blocks
+        from qcode.agent.context.attachments import mentioned_words  # loads with the first mention
+
         if not any(self.names_resource(word) for word, _, _ in mentioned_words(typed)):
             return blocks
         await self._servers.wait_until_started()
@@ -227,6 +231,8 @@ class TypedNames:
         return blocks
 
     def _mentioned_resources(self, typed: str, foreign: Spans) -> Iterator[tuple[str, str]]:
+        from qcode.agent.context.attachments import mentioned_words
+
         for word, start, end in mentioned_words(typed):
             is_foreign = any(first < end and start < last for first, last in foreign)
             if is_foreign or not self.names_resource(word):
@@ -257,4 +263,6 @@ class TypedNames:
         text = clean("\n".join(rows))
         if len(text) > MAX_TEXT:
             text = f"{text[:MAX_TEXT]}\n[cut: only the first {MAX_TEXT:,} of {len(text):,} characters are attached]"
+        from qcode.agent.context.attachments import resource_text
+
         return [resource_text(f"{server}:{uri}", text), *reader.images]

@@ -11,8 +11,6 @@ import gc
 import hashlib
 import os
 import re
-import secrets
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -37,7 +35,7 @@ _SLUG_LENGTH = 48
 
 def new_session_id(now: datetime) -> str:
     """Return an id that sorts by time (UTC) and is random within a second: `20261121-073520-4f2a`."""
-    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 def project_folder_name(project_root: Path) -> str:
@@ -249,6 +247,8 @@ class SessionStore:
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
         """Copy the contents of changed files. The copy cannot restore a content that was not copied."""
+        import shutil
+
         source, target = self._blobs(session_id), self._blobs(copy_id)
         with suppress(OSError):
             blobs = list(source.iterdir())
@@ -350,6 +350,8 @@ def delete_stored(state_dir: Path, session_id: str) -> None:
 
 def _remove(path: Path) -> None:
     """Remove a session with everything that belongs to it. Raise `SessionBusy`, or `SessionError`."""
+    import shutil
+
     file = RecordFile(path)
     try:
         file.open_existing()

@@ -187,8 +187,7 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
     seen: set[str] = set()
     walk = _SkillWalk(problems)
     for folder in folders:
-        for file in walk.files(folder):
-            real = os.path.realpath(file)
+        for file, real in walk.files(folder):
             if real in seen:
                 continue
             seen.add(real)
@@ -196,7 +195,7 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
                 problems.append(f"{folder.shown}: there are more than {MAX_SKILLS} skills; the rest are not read")
                 return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
             try:
-                shown = f"{folder.shown}/{file.relative_to(folder.path).as_posix()}"
+                shown = f"{folder.shown}/{str(file)[len(str(folder.path)) :].lstrip('/')}"
                 skill = cache.read(file, shown, folder)
             except FrontMatterError as problem:
                 problems.append(str(problem))
@@ -211,7 +210,7 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
 
 def skill_files(folder: SkillFolder) -> list[Path]:
     """Return the `SKILL.md` of each skill in a folder."""
-    return list(_SkillWalk([]).files(folder))
+    return [file for file, _ in _SkillWalk([]).files(folder)]
 
 
 class _SkillWalk:
@@ -221,9 +220,10 @@ class _SkillWalk:
         self._problems = problems
         self._folders = 0
 
-    def files(self, folder: SkillFolder) -> Iterator[Path]:
-        """Yield the `SKILL.md` of each skill, folders in the order of their names."""
-        if self._leads_out(folder.path, folder):
+    def files(self, folder: SkillFolder) -> Iterator[tuple[Path, str]]:
+        """Yield the `SKILL.md` of each skill and its real path, folders in the order of their names."""
+        top = os.path.realpath(folder.path)
+        if self._leads_out(folder.path, top, folder):
             return
         if folder.is_named:
             try:
@@ -231,21 +231,22 @@ class _SkillWalk:
             except OSError:
                 own = None
             if own is not None:
-                yield folder.path / own
+                yield folder.path / own, os.path.realpath(folder.path / own)
                 return
-        pending: list[tuple[Path, int]] = [(folder.path, 0)]
-        seen = {os.path.realpath(folder.path)}
+        pending: list[tuple[Path, str, int]] = [(folder.path, top, 0)]
+        seen = {top}
         while pending:
-            current, depth = pending.pop()
+            current, real_folder, depth = pending.pop()
             entries = _entries(current)
             own = next((name for name in FILE_NAMES if name in entries), None)
             if own is not None and depth:
-                if not self._leads_out(current / own, folder):
-                    yield current / own
+                real = _real(entries[own], real_folder)
+                if not self._leads_out(current / own, real, folder):
+                    yield current / own, real
                 continue
             if depth == MAX_DEPTH:
                 continue
-            inner: list[tuple[Path, int]] = []
+            inner: list[tuple[Path, str, int]] = []
             for name in sorted(entries):
                 path = current / name
                 if name in _SKIPPED or not _is_folder(entries[name]):
@@ -257,15 +258,15 @@ class _SkillWalk:
                             f"{folder.shown}: more than {MAX_FOLDERS:,} folders; the rest are not read"
                         )
                     break
-                real = os.path.realpath(path)
-                if real not in seen and not self._leads_out(path, folder):
+                real = _real(entries[name], real_folder)
+                if real not in seen and not self._leads_out(path, real, folder):
                     seen.add(real)
-                    inner.append((path, depth + 1))
+                    inner.append((path, real, depth + 1))
             pending += reversed(inner)
 
-    def _leads_out(self, path: Path, folder: SkillFolder) -> bool:
+    def _leads_out(self, path: Path, real: str, folder: SkillFolder) -> bool:
         """Return whether a path of a project leads out of it, and report that."""
-        if folder.inside is None or Path(os.path.realpath(path)).is_relative_to(folder.inside):
+        if folder.inside is None or Path(real).is_relative_to(folder.inside):
             return False
         self._problems.append(f"{path.relative_to(folder.inside)}: leads outside the project and is not read")
         return True
@@ -277,6 +278,11 @@ def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
             return {entry.name: entry for entry in entries}
     except OSError:
         return {}
+
+
+def _real(entry: os.DirEntry[str], folder: str) -> str:
+    """Return the real path of an entry, given that of its folder: only a link needs to be resolved."""
+    return os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(folder, entry.name)  # noqa: PTH118
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -28,6 +28,7 @@ from qcode.protocol.tools import Refused
 from qcode.text.clean import cut, visible
 from qcode.text.match import most_alike
 from qcode.text.numbers import count_text
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SMALL
 from qcode.tools.workspace import printable
 from qcode.values import dataclass
@@ -247,7 +248,7 @@ def found_skills(context: RunContext) -> FoundSkills:
     )
 
 
-_TAG = re.compile(r"<(?=/?skill\b)", re.IGNORECASE)
+_TAG = lazy_pattern(r"<(?=/?skill\b)", re.IGNORECASE)
 _UNLISTED = frozenset({".git", "node_modules", "__pycache__"})
 _MAX_WALKED = 500
 

@@ -9,6 +9,7 @@ from qcode.agent.context.placeholders import counts_from_one
 from qcode.agent.skills.library import Skills, file_names
 from qcode.agent.skills.skill import Skill, read_skill_file
 from qcode.text.clean import cut, one_line, visible
+from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 
 _DESCRIPTION = 70
@@ -22,6 +23,23 @@ def list_text(skills: Skills) -> str:
             "No skills. A skill is a folder with a SKILL.md in ~/.claude/skills, ~/.agents/skills or .qcode/skills."
         ]
     return "\n".join(rows)
+
+
+def list_rows(skills: Skills) -> list[JsonObject]:
+    """Return all skills for programs."""
+    return [
+        {
+            "name": skill.handle,
+            "description": skill.description,
+            "file": str(skill.file),
+            "tokens": skill.tokens,
+            "is_off": skills.is_off(skill),
+            "is_for_model": skill.is_for_model,
+            "is_for_user": skill.is_for_user,
+            "warnings": list(skill.warnings),
+        }
+        for skill in sorted(skills.found.skills, key=lambda one: one.handle)
+    ]
 
 
 def _rows(skills: Skills) -> Iterator[str]:

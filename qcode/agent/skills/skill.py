@@ -7,7 +7,6 @@ and https://code.claude.com/docs/en/skills.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TypeVar
 
 from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, read_front_matter
 from qcode.text.clean import one_line, single_spaced
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 FILE_NAMES = ("SKILL.md", "skill.md")
@@ -22,9 +22,9 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
 
-_HANDLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
-_STRICT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_HANDLE = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_UNFIT = lazy_pattern(r"[^A-Za-z0-9_-]+")
+_STRICT_NAME = lazy_pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _USED = frozenset(
     {
         "name", "description", "license", "compatibility", "metadata", "allowed-tools", "when_to_use", "argument-hint",

@@ -16,7 +16,7 @@ from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import configured_rules
 from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.context import folder_context
+from qcode.cli.context import check_theme, folder_context
 from qcode.cli.subcommands.reports import FOLDER_FLAGS
 from qcode.cli.terminal import put, say
 from qcode.config.load import KeyPath, Scope, file_layer
@@ -75,6 +75,8 @@ def _change(options: Options, name: str, typed: str | None, *, is_project: bool,
     """Set or remove a key of the user's or the project's file, and report the result."""
     from qcode.config.edit import change_checked
 
+    if name == "ui.theme" and typed is not None:
+        check_theme(typed.strip("\"'"))
     context, _ = folder_context(options)
     file = _project_file(context) if is_project else context.paths.config_file
     scope: Scope = "project" if is_project else "user"

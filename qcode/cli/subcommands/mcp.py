@@ -6,6 +6,7 @@ No tool server is started here.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import threading
@@ -34,12 +35,13 @@ from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ExitCode, QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
+from qcode.text.json import JsonObject
 from qcode.text.match import nearest
 
 _USE = (
-    "use: qcode mcp list, show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, remove NAME, login NAME, or "
-    "logout NAME; with -C DIR, --trust, --mcp-config FILE; add takes --env K=V, --header K:V and --transport, login "
-    "--no-browser, --client-id ID and --callback-port N; or qcode mcp serve, with the flags of model, limits and "
+    "use: qcode mcp list [--json], show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, remove NAME, login "
+    "NAME, or logout NAME; with -C DIR, --trust, --mcp-config FILE; add takes --env K=V, --header K:V and --transport, "
+    "login --no-browser, --client-id ID and --callback-port N; or qcode mcp serve, with the flags of model, limits and "
     "permissions"
 )
 _SHARED_FLAGS = ("cwd", "mcp_config", "trust")
@@ -68,6 +70,9 @@ def run_mcp(rest: Sequence[str]) -> int:
         case _:
             raise invalid_arguments(words, _USE)
     specs, pins, context = _servers(options)
+    if not wanted and "json" in flags:
+        put(json.dumps([_row_json(spec, pins, context) for spec in specs]) + "\n")
+        return 0
     if not wanted:
         put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
         return 0
@@ -88,6 +93,8 @@ def _refuse_stray(words: Sequence[str], flags: Mapping[str, Any]) -> None:
             stray = [flag for flag in flags if flag not in (*_SHARED_FLAGS, *_LOGIN_FLAGS)]
         case ["add"]:
             stray = [flag for flag in flags if flag not in (*_SHARED_FLAGS, *_ADD_FLAGS)]
+        case [] | ["list"]:
+            stray = [flag for flag in flags if flag not in (*_SHARED_FLAGS, "json")]
         case _:
             stray = [flag for flag in flags if flag not in _SHARED_FLAGS]
     if stray:
@@ -201,6 +208,16 @@ def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> li
     return [
         f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.what)}  ({visible(spec.origin)})" for spec in specs
     ]
+
+
+def _row_json(spec: ServerSpec, pins: Pins, context: ServerContext) -> JsonObject:
+    return {
+        "name": spec.name,
+        "state": _state(spec, pins, _files(spec, context)),
+        "what": spec.what,
+        "origin": spec.origin,
+        "is_from_project": spec.is_from_project,
+    }
 
 
 def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:

@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.permission_hook import HookUser
 
 _USE = (
-    "use: qcode permissions [list], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines on stdin),"
-    " or hook --for claude|codex|gemini|qwen [--print]"
+    "use: qcode permissions [list] [--json], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines "
+    "on stdin), or hook --for claude|codex|gemini|qwen [--print]"
 )
 
 
@@ -47,8 +47,11 @@ def run_permissions(rest: Sequence[str]) -> int:
     if words in ([], ["list"]):
         if has_lines:
             raise CommandLineError(f"--jsonl only works with check; {_USE}")
-        put("".join(f"{line}\n" for line in listed(permissions_of(_context(options)))))
+        permissions = permissions_of(_context(options))
+        put(json.dumps(_listed_json(permissions)) + "\n" if "json" in flags else _lines(listed(permissions)))
         return 0
+    if "json" in flags:
+        raise CommandLineError(f"--json only works with list; {_USE}")
     if words[0] != "check":
         raise invalid_arguments(words, _USE)
     if has_lines and words[1:]:
@@ -140,6 +143,19 @@ def judge_of(context: RunContext) -> PermissionCheck:
     return PermissionCheck(
         replace(policy, probes=replace(policy.probes, sandbox=support, contents=index.look)), has_mode
     )
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _listed_json(permissions: Permissions) -> JsonObject:
+    return {
+        "mode": permissions.mode,
+        "mode_origin": permissions.mode_origin,
+        "is_trusted": permissions.is_trusted,
+        "rules": [{"effect": one.effect, "rule": one.text, "origin": one.origin} for one in permissions.rules()],
+    }
 
 
 def listed(permissions: Permissions) -> Iterator[str]:

@@ -5,26 +5,29 @@ Nothing of a skill is run, and no model is needed. Apart, as every subcommand.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from qcode.agent.options import Options
-from qcode.cli.arguments import invalid_arguments, parse_subcommand
+from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import run_context
 from qcode.cli.terminal import put, working_folder
 from qcode.protocol.errors import ExitCode, InputError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import visible
 
-_USE = "use: qcode skills [list], skills show NAME, or skills check [DIR]"
+_USE = "use: qcode skills [list] [--json], skills show NAME, or skills check [DIR]"
 
 
 def run_skills(rest: Sequence[str]) -> int:
     """Print the answer and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, _ = parse_subcommand("skills", rest, _USE)
+    options, words, flags = parse_subcommand("skills", rest, _USE)
+    if "json" in flags and words not in ([], ["list"]):
+        raise CommandLineError(f"--json only works with list; {_USE}")
     match words:
         case [] | ["list"]:
-            return _list(options)
+            return _list(options, is_json="json" in flags)
         case ["show", name]:
             return _show(options, name)
         case ["check", *folders] if len(folders) <= 1:
@@ -33,11 +36,14 @@ def run_skills(rest: Sequence[str]) -> int:
             raise invalid_arguments(words, _USE)
 
 
-def _list(options: Options) -> int:
+def _list(options: Options, *, is_json: bool) -> int:
     from qcode.agent.skills.library import Skills
-    from qcode.agent.skills.listing import list_text
+    from qcode.agent.skills.listing import list_rows, list_text
 
     context = run_context(options, working_folder(options.cwd), is_attended=False)
+    if is_json:
+        put(json.dumps(list_rows(Skills(context))) + "\n")
+        return ExitCode.OK
     put(f"{list_text(Skills(context))}\n")
     if not context.is_trusted:
         put("this folder is not trusted: its own skills are not read\n")

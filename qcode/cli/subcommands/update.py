@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -37,10 +38,15 @@ Installer: TypeAlias = Literal["pipx", "uv", "pip"]
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The way in which this copy was installed. `clone` is the folder it was installed from; None for a release."""
+    """The way in which this copy was installed. `clone` is the folder it was installed from; None for a release.
+
+    `pip` runs the pip that installed it, which is not the one on `PATH` if qcode is in a virtual environment.
+    """
 
     installer: Installer
     clone: Path | None = None
+    pip: str = "pip"
+    is_editable: bool = False
 
     @property
     def update_command(self) -> str:
@@ -49,17 +55,17 @@ class Installation:
             return {
                 "pipx": "pipx install --force .",
                 "uv": "uv tool install --force .",
-                "pip": "pip install .",
+                "pip": f"{self.pip} install {'--editable ' if self.is_editable else ''}.",
             }[self.installer]
         return {
             "pipx": f"pipx upgrade {DISTRIBUTION}",
             "uv": f"uv tool upgrade {DISTRIBUTION}",
-            "pip": f"pip install --upgrade {DISTRIBUTION}",
+            "pip": f"{self.pip} install --upgrade {DISTRIBUTION}",
         }[self.installer]
 
     @property
     def remove_command(self) -> str:
-        first = {"pipx": "pipx uninstall", "uv": "uv tool uninstall", "pip": "pip uninstall"}[self.installer]
+        first = {"pipx": "pipx uninstall", "uv": "uv tool uninstall", "pip": f"{self.pip} uninstall"}[self.installer]
         return f"{first} {DISTRIBUTION}"
 
 
@@ -67,13 +73,16 @@ def installation(prefix: str | None = None) -> Installation:
     """Return how this copy was installed, from the folder of its interpreter and the notes of the installer."""
     parts = Path(sys.prefix if prefix is None else prefix).parts
     pairs = set(pairwise(parts))
+    is_virtual = sys.prefix != sys.base_prefix
+    pip = f"{shlex.quote(sys.executable)} -m pip" if is_virtual and sys.executable else "pip"
     installer: Installer = "pipx" if ("pipx", "venvs") in pairs else "uv" if ("uv", "tools") in pairs else "pip"
     try:
         noted = json.loads(metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
         address = urlsplit(noted["url"] if "dir_info" in noted else "")
     except (metadata.PackageNotFoundError, ValueError, TypeError, KeyError):
-        return Installation(installer)
-    return Installation(installer, Path(unquote(address.path)) if address.scheme == "file" else None)
+        return Installation(installer, pip=pip)
+    clone = Path(unquote(address.path)) if address.scheme == "file" else None
+    return Installation(installer, clone, pip, is_editable=noted.get("dir_info", {}).get("editable") is True)
 
 
 def run_update(rest: Sequence[str]) -> int:
@@ -96,6 +105,8 @@ def run_update(rest: Sequence[str]) -> int:
     else:
         lines.append(f"Version {newest} is available.")
     step = f"run git pull and then {found.update_command} in that folder" if found.clone else found.update_command
+    if found.clone is not None and not found.clone.is_dir():
+        step = "install it again from a newer clone; that folder does not exist here"
     put("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
     return 0
 

@@ -7,7 +7,6 @@ judged by strict parsing of its raw arguments; nothing is repaired here.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
@@ -30,13 +29,14 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.text.json import DuplicateKeyError, parse_arguments, parse_object
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
 CallState: TypeAlias = Literal["complete", "incomplete", "malformed", "damaged"]
 
-_CUT_ESCAPE = re.compile(r"\\?(?:u?[0-9a-fA-F]{0,4})?")
-_CUT_NUMBER = re.compile(r"-|\.|(?:\.\d+)?[eE][+-]?")
+_CUT_ESCAPE = lazy_pattern(r"\\?(?:u?[0-9a-fA-F]{0,4})?")
+_CUT_NUMBER = lazy_pattern(r"-|\.|(?:\.\d+)?[eE][+-]?")
 
 
 @dataclass(slots=True)

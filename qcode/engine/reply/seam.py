@@ -15,11 +15,12 @@ from __future__ import annotations
 import re
 
 from qcode.text import fences
+from qcode.text.pattern import lazy_pattern
 
 RESTART_MARK = "\n\n[…]\n\n"
 """Marks the place at which a continuation restarted the reply and then differed from it."""
 
-_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)*")
+_BLANK_LINES = lazy_pattern(r"(?:[ \t]*\r?\n)*")
 _LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1
 """Line breaks after an opening that belong to it; further ones are part of the text."""
 
@@ -236,12 +237,12 @@ _STRUCTURAL = frozenset("#|`\n")
 _RULE_CHARS = frozenset("|-:=_+*. \t")
 """Rules and the second row of a table consist only of these characters, and they repeat by nature."""
 # Possessive quantifiers: otherwise three groups of blanks in a row are matched in n³ ways.
-_LIST_OPENER = re.compile(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
-_HEADING = re.compile(r"#{1,6} \S[^\n]*")
-_DELIMITER_ROW = re.compile(r"\s*+\|?+\s*+:?+-++:?+\s*+(?:\|\s*+:?+-++:?+\s*+)*+\|?+\s*+")
-_BLOCK = re.compile(r"(?:#{1,6}|[-*+>]|\d{1,4}[.)])[ \t]|```|~~~")
-_SENTENCE_END = re.compile(r"[.!?:][*_\"'”’)]*$")
-_MAY_OPEN_BLOCK = re.compile(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
+_LIST_OPENER = lazy_pattern(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
+_HEADING = lazy_pattern(r"#{1,6} \S[^\n]*")
+_DELIMITER_ROW = lazy_pattern(r"\s*+\|?+\s*+:?+-++:?+\s*+(?:\|\s*+:?+-++:?+\s*+)*+\|?+\s*+")
+_BLOCK = lazy_pattern(r"(?:#{1,6}|[-*+>]|\d{1,4}[.)])[ \t]|```|~~~")
+_SENTENCE_END = lazy_pattern(r"[.!?:][*_\"'”’)]*$")
+_MAY_OPEN_BLOCK = lazy_pattern(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
 
 
 def repeated_tail(before: str, text: str) -> int:

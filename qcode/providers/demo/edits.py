@@ -10,10 +10,11 @@ import re
 from pathlib import PurePosixPath
 
 from qcode.providers.demo.scene import MAX_WISH
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_NUMBERED = re.compile(r" *(\d+)\t(.*)")
-_REPLACE = re.compile(
+_NUMBERED = lazy_pattern(r" *(\d+)\t(.*)")
+_REPLACE = lazy_pattern(
     r"\b(?:replace|change|rename)\s+(?P<q>[\"'`]?)(?P<old>[^\n]+?)(?P=q)\s+(?:with|to|by|into)\s+"
     r"(?P<p>[\"'`]?)(?P<new>[^\n]+?)(?P=p)\s+(?:in|inside)\b",
     re.IGNORECASE,

@@ -17,6 +17,7 @@ from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
 from qcode.providers.demo.scene import Scene, Script, call, failed, fenced, file_in, last_match, paragraphs, say
 from qcode.text.json import Json, parse_object
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 LONG_CHARS = 40_000
@@ -114,7 +115,7 @@ def _code(n: int) -> list[str]:
 
 
 _MANIFESTS = ("Makefile", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
-_TARGET = re.compile(r"^([a-z][\w-]*):(?!=)", re.MULTILINE)
+_TARGET = lazy_pattern(r"^([a-z][\w-]*):(?!=)", re.MULTILINE)
 _COMMANDS = {
     "pyproject.toml": ("pip install -e .", "python -m pytest"),
     "Cargo.toml": ("cargo build", "cargo test", "cargo clippy"),
@@ -126,8 +127,8 @@ _TEST_COMMANDS = {
     "go.mod": "go test ./...",
     "pyproject.toml": "python -m pytest",
 }
-_TEST_FILE = re.compile(r"tests?/|test_\w+\.py|\w+_test\.py|conftest\.py")
-_ENTRY = re.compile(r"  (\S.*?)(?:  [\d,.]+\S*)?")
+_TEST_FILE = lazy_pattern(r"tests?/|test_\w+\.py|\w+_test\.py|conftest\.py")
+_ENTRY = lazy_pattern(r"  (\S.*?)(?:  [\d,.]+\S*)?")
 _HEADING = "## Layout"
 _MAX_SHOWN = 20
 
@@ -193,7 +194,7 @@ def test_command(names: Sequence[str], makefile: str) -> str:
     return "python -m pytest" if any(_TEST_FILE.fullmatch(name) for name in names) else ""
 
 
-_INSTRUCTIONS = re.compile(r"\b(?:AGENTS|CLAUDE|GEMINI|QWEN)\.md\b")
+_INSTRUCTIONS = lazy_pattern(r"\b(?:AGENTS|CLAUDE|GEMINI|QWEN)\.md\b")
 _PLAN = """\
 # Write `{path}`
 
@@ -253,12 +254,12 @@ def play_plan(scene: Scene) -> Script:
     return call(scene, f"You approved it, so I write `{path}`.", "write", path=path, content=new_file(path))
 
 
-_COMMAND = re.compile(r"^\W*+(?:(?:please|can you|could you)\s+)?(?:run|execute)\s+(?!into\b)(.+)$", re.I | re.M)
-_TESTS = re.compile(
+_COMMAND = lazy_pattern(r"^\W*+(?:(?:please|can you|could you)\s+)?(?:run|execute)\s+(?!into\b)(.+)$", re.I | re.M)
+_TESTS = lazy_pattern(
     r"\b(?:run|rerun|execute|repeat)\s+(?:(?:all|my|our|the|these|its|unit|of)\s+)*+tests?\b(?![./-]\w)", re.IGNORECASE
 )
 """A request such as "run all the tests", but not "run test.sh"."""
-_NOT_THERE = re.compile(r"no such|not exist|not found|missing|cannot find|no file", re.IGNORECASE)
+_NOT_THERE = lazy_pattern(r"no such|not exist|not found|missing|cannot find|no file", re.IGNORECASE)
 _HUGE_PARTS = 3
 
 
@@ -470,7 +471,7 @@ def _part_mark(path: str, part: int) -> str:
 
 
 def _words(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    return lazy_pattern(pattern, re.IGNORECASE | re.DOTALL)
 
 
 SCENARIOS: tuple[Scenario, ...] = (

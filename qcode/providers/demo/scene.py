@@ -17,15 +17,16 @@ from typing import TypeAlias
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.text.json import Json
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_GO_ON = re.compile(r"\b(continue|resume|go on|carry on|pick up)\b", re.IGNORECASE)
-_WAS_CUT = re.compile(r"\b(limit|cut|stopped|broke|broken|interrupted)\b", re.IGNORECASE)
-_TYPED_GO_ON = re.compile(r"\W*(please\s+)?(continue|go on|keep going|carry on|resume)(\s+please)?\W*", re.IGNORECASE)
-_HURRY = re.compile(r"\banswer\b[^.\n]{0,40}\b(now|directly|straight away|right away|at once)\b", re.IGNORECASE)
-_MACHINE = re.compile(r"\boutput[- ](token )?limit|\boutput tokens\b|\braw JSON\b", re.IGNORECASE)
-_TAGGED = re.compile(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
-_TICKED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
+_GO_ON = lazy_pattern(r"\b(continue|resume|go on|carry on|pick up)\b", re.IGNORECASE)
+_WAS_CUT = lazy_pattern(r"\b(limit|cut|stopped|broke|broken|interrupted)\b", re.IGNORECASE)
+_TYPED_GO_ON = lazy_pattern(r"\W*(please\s+)?(continue|go on|keep going|carry on|resume)(\s+please)?\W*", re.IGNORECASE)
+_HURRY = lazy_pattern(r"\banswer\b[^.\n]{0,40}\b(now|directly|straight away|right away|at once)\b", re.IGNORECASE)
+_MACHINE = lazy_pattern(r"\boutput[- ](token )?limit|\boutput tokens\b|\braw JSON\b", re.IGNORECASE)
+_TAGGED = lazy_pattern(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
+_TICKED = lazy_pattern(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
 _MAX_QUOTED = 20_000
 MAX_WISH = 2_000
 """Characters at the end of a prompt that are matched with the scenarios, whose patterns take more than linear time."""
@@ -228,7 +229,7 @@ def _cut_block(block: ScriptBlock, length: int) -> ScriptBlock:
     return replace(block, text=block.text[:length])
 
 
-_FILE = re.compile(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7})\b")
+_FILE = lazy_pattern(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7})\b")
 _SHOWN_LINES = 12
 
 

@@ -51,6 +51,7 @@ from qcode.text.json import (
     sum_of,
     text_in,
 )
+from qcode.text.pattern import lazy_pattern
 
 PROTOCOL = "gemini"
 
@@ -63,8 +64,8 @@ _LEVELS: dict[Effort, str] = {
     "none": "MINIMAL", "minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH"
 }  # fmt: skip
 _EMPTY = "(empty message)"
-_GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
-_NOT_THINKING = re.compile(r"image|tts|audio|live|embedding|robotics")
+_GENERATION = lazy_pattern(r"gemini-(\d+)(?:\.(\d+))?")
+_NOT_THINKING = lazy_pattern(r"image|tts|audio|live|embedding|robotics")
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from qcode.providers.azure import is_azure
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MaxTokensField: TypeAlias = Literal["max_tokens", "max_completion_tokens"]
@@ -16,7 +16,7 @@ CallIds: TypeAlias = Literal["any", "openai", "mistral"]
 PrefillStyle: TypeAlias = Literal["continue_final_message", "prefix", "partial", "plain"]
 
 
-_MISTRAL = re.compile(r"mistral|ministral|mixtral|magistral|devstral|codestral|pixtral")
+_MISTRAL = lazy_pattern(r"mistral|ministral|mixtral|magistral|devstral|codestral|pixtral")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Mapping, Sequence
 
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -41,6 +40,7 @@ from qcode.providers.history import (
     said,
 )
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 PROTOCOL = "openai-responses"
@@ -51,8 +51,8 @@ MIN_OUTPUT_TOKENS = 16
 MAX_CALL_ID = 64
 
 # OpenAI's models without reasoning reject every field about reasoning; models of other hosts are unknown.
-_PLAIN_MODEL = re.compile(r"(?:^|/)(?:gpt-[34]|chatgpt|gpt-\d[\w.]*-chat|davinci|babbage)|search-(?:preview|api)")
-_REASONING_MODEL = re.compile(r"(?:^|/)(?:o\d|gpt-(?:[5-9]|\d\d)|codex|computer-use)")
+_PLAIN_MODEL = lazy_pattern(r"(?:^|/)(?:gpt-[34]|chatgpt|gpt-\d[\w.]*-chat|davinci|babbage)|search-(?:preview|api)")
+_REASONING_MODEL = lazy_pattern(r"(?:^|/)(?:o\d|gpt-(?:[5-9]|\d\d)|codex|computer-use)")
 _EMPTY = "(empty message)"
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias
 
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MARK = "\ue000"
 """Placeholder in the text of a word for an expansion; no accepted command contains this character itself."""
 
-UNSPLIT = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
+UNSPLIT = lazy_pattern(r"[\w@%+=:,./^-]+", re.ASCII)
 """Text that bash leaves unchanged outside quotes: no blank, wildcard, brace, quote or home folder."""
 
 SAFE_VARIABLES = frozenset(

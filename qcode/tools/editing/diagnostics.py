@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -68,6 +67,8 @@ def _text(path: Path) -> str:
 
 def _in_pyproject(tool: str) -> Callable[[Path], bool]:
     def is_there(folder: Path) -> bool:
+        import tomllib
+
         try:
             tools = tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {})
         except ValueError:

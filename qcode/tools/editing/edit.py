@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.tools import ChangedFile, EditedFile, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
-from qcode.text.diff import count_changes
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools import text_file
@@ -88,6 +87,8 @@ class ChangeTool(ABC):
         return await answered(lambda: self._perform(arguments, workspace))
 
     def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
+        from qcode.text.diff import count_changes  # loads with the first change
+
         change = self.plan(check(self.spec, arguments), workspace)
         workspace.apply(change.steps)
         changes = changed_files(change, workspace)

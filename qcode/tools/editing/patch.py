@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from qcode.protocol.tools import Files, Refused, ToolSpec
-from qcode.text.diff import AddedFile, DeletedFile, PatchError, Section, UpdatedFile, parse_patch, patch_paths
 from qcode.text.json import JsonObject
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments
@@ -13,9 +14,14 @@ from qcode.tools.text_file import Document
 from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
+if TYPE_CHECKING:
+    from qcode.text.diff import Section, UpdatedFile  # it loads with the first patch
+
 
 def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
     """Return all paths in the patch of a call."""
+    from qcode.text.diff import PatchError, patch_paths
+
     patch = arguments.get("input")
     if not isinstance(patch, str):
         return "the call has no patch that could be judged"
@@ -60,13 +66,15 @@ class ApplyPatch(ChangeTool):
     )
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
+        from qcode.text.diff import PatchError, parse_patch
+
         try:
             sections = parse_patch(arguments.text("input"))
         except PatchError as error:
             raise Refused(f"apply_patch: {error}. Nothing was changed") from None
         parts: list[_Part] = []
         taken: set[WorkspacePath] = set()
-        for section in _merge_updates(sections):
+        for section in sections:
             part = _part(section, workspace)
             for step in part.steps:
                 if step.place in taken:
@@ -91,30 +99,9 @@ class _Part:
     notes: tuple[str, ...] = ()
 
 
-def _merge_updates(sections: tuple[Section, ...]) -> list[Section]:
-    """Return the sections with all updates of a file merged; models often send several."""
-    merged: list[Section] = []
-    for section in sections:
-        same = next(
-            (
-                index
-                for index, updated in enumerate(merged)
-                if isinstance(updated, UpdatedFile)
-                and isinstance(section, UpdatedFile)
-                and updated.path == section.path
-            ),
-            None,
-        )
-        if same is None or not isinstance(section, UpdatedFile):
-            merged.append(section)
-            continue
-        before = merged[same]
-        assert isinstance(before, UpdatedFile)
-        merged[same] = UpdatedFile(section.path, before.moved_to or section.moved_to, (*before.hunks, *section.hunks))
-    return merged
-
-
 def _part(section: Section, workspace: Workspace) -> _Part:
+    from qcode.text.diff import AddedFile, DeletedFile
+
     place = workspace.resolve(section.path, "write")
     if isinstance(section, AddedFile):
         return _addition(place, section.content, workspace)

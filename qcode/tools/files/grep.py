@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
 from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
@@ -231,8 +231,8 @@ MAX_LINE_CHARS = 500
 _BEFORE_MATCH = 100
 
 
-_NEW_LINE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
-_OTHERS = re.compile(r"\[\^[^\]]*(?:\]|\Z)")
+_NEW_LINE = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
+_OTHERS = lazy_pattern(r"\[\^[^\]]*(?:\]|\Z)")
 """A negated class, such as `[^a]`, which matches line ends unless it contains them."""
 
 

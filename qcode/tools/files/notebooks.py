@@ -7,14 +7,15 @@ unchanged.
 from __future__ import annotations
 
 import json
+import os
 import re
-import secrets
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolSpec
 from qcode.text.json import Json, JsonObject
+from qcode.text.pattern import lazy_pattern
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments
 from qcode.tools.editing.edit import ChangeTool, PlannedChange, open_for_change, plain, replacement
@@ -25,8 +26,8 @@ MAX_OUTPUT_CHARS = 4_000
 MAX_CHARS = 200_000
 MAX_IMAGES = 4
 _MAX_IMAGE_CHARS = 4_000_000
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_NUMBER = re.compile(r"[0-9]{1,9}")
+_ESCAPE = lazy_pattern(r"\x1b\[[0-9;]*[A-Za-z]")
+_NUMBER = lazy_pattern(r"[0-9]{1,9}")
 _INDENTS: tuple[int | str | None, ...] = (1, 2, 4, "\t", None)
 
 Mode: TypeAlias = Literal["replace", "insert", "delete"]
@@ -138,7 +139,7 @@ def new_cell(notebook: JsonObject, source: str, kind: str) -> JsonObject:
     if kind == "code":
         cell["execution_count"] = None
     if has_ids:
-        cell["id"] = secrets.token_hex(4)
+        cell["id"] = os.urandom(4).hex()
     cell["metadata"] = {}
     if kind == "code":
         cell["outputs"] = []

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
+from qcode.text.pattern import lazy_pattern
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import MAX_FILE_BYTES
@@ -180,7 +180,7 @@ MAX_PAGES = 20
 MAX_PDF_CHARS = 200_000
 LIMIT_S = 40.0
 _PDF_PROGRAM = Path(__file__).with_name("pdf_program.py")
-_PAGE_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+_PAGE_RANGE = lazy_pattern(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
 def page_range(text: str) -> tuple[int, int]:

@@ -6,7 +6,6 @@ or an accent: the rules of Unicode annex 29 that matter for typing (https://www.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,14 +14,15 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Offset
 from textual.widgets.text_area import Location, Selection
 
+from qcode.text.pattern import lazy_pattern
 from qcode.tui.prompt.labels import Labels, spans
 from qcode.tui.terminal.textual_internals import KeyDeletingArea
 
 if TYPE_CHECKING:
     from textual.widgets.text_area import EditResult
 
-_WORD = re.compile(r"\w+")
-_BLANK_WORD = re.compile(r"\S+\s*$")
+_WORD = lazy_pattern(r"\w+")
+_BLANK_WORD = lazy_pattern(r"\S+\s*$")
 
 EDITING_KEYS: tuple[tuple[str, str, str], ...] = (
     ("left,ctrl+b", "cursor_left", "One character left."),

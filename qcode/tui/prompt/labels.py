@@ -11,6 +11,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qcode.text.clean import clean
+from qcode.text.pattern import lazy_pattern
 from qcode.tui.prompt.menu import mention_of
 from qcode.tui.transcript.line import shorten
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from qcode.agent.context.pictures import Picture
     from qcode.protocol.messages import Image
 
-_LABEL = re.compile(r"\[(?:Pasted text|Image) #\d+ [^\[\]\n]{1,200}\]")
+_LABEL = lazy_pattern(r"\[(?:Pasted text|Image) #\d+ [^\[\]\n]{1,200}\]")
 
 Meaning = TypeVar("Meaning")
 
@@ -99,8 +100,8 @@ def pasted(text: str) -> str:
 
 _NAME_CELLS = 40
 _MAX_PATHS = 8_000
-_IMAGE_PATH = re.compile(r".+\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
-_ODD = re.compile(r"[\[\]\n]")
+_IMAGE_PATH = lazy_pattern(r".+\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
+_ODD = lazy_pattern(r"[\[\]\n]")
 
 
 class Images:

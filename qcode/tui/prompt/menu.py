@@ -17,6 +17,7 @@ from textual.widget import Widget
 from qcode.protocol.messages import Message, ToolCall
 from qcode.text.clean import clean, one_line
 from qcode.text.json import parse_object
+from qcode.text.pattern import lazy_pattern
 from qcode.tui.transcript.line import shorten
 from qcode.values import dataclass
 
@@ -137,11 +138,11 @@ class SlashMenu(Widget):
         return row.truncate(max(1, self.size.width), ellipsis=True)
 
 
-_BEFORE = re.compile(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
-_REST_PLAIN = re.compile(r"(?:\\.|[^\s\\])*")
-_REST_QUOTED = re.compile(r'[^"]*"?')
-_ESCAPED = re.compile(r"\\(.)")
-_AWKWARD = re.compile(r'(["\\\s])')
+_BEFORE = lazy_pattern(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
+_REST_PLAIN = lazy_pattern(r"(?:\\.|[^\s\\])*")
+_REST_QUOTED = lazy_pattern(r'[^"]*"?')
+_ESCAPED = lazy_pattern(r"\\(.)")
+_AWKWARD = lazy_pattern(r'(["\\\s])')
 _MAX_MESSAGES, _MAX_RECENT = 60, 20
 
 

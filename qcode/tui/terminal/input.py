@@ -16,13 +16,14 @@ from textual import events
 from textual.driver import Driver
 from textual.message import Message
 
+from qcode.text.pattern import lazy_pattern
 from qcode.tui.terminal.textual_internals import KeyParser, has_writer
 
 PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
 # `ESC` with the first character of no longer sequence. The others begin CSI, SS3, OSC, DCS, SOS, PM and APC.
-_ALT = re.compile(r"\x1b([^\x00-\x1f\x7f\[\]OPX^_])")
+_ALT = lazy_pattern(r"\x1b([^\x00-\x1f\x7f\[\]OPX^_])")
 
 
 class AltParser(KeyParser):
@@ -108,13 +109,13 @@ class PasteParser(AltParser):
 
 _ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 _FOLLOW, _UNFOLLOW = "\x1b[?2031h", "\x1b[?2031l"
-_REPORT = re.compile(
+_REPORT = lazy_pattern(
     r"\x1b\]11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]{1,4})?(?:\x07|\x1b\\)"
     r"|\x1b\[\?997;([12])n",
     re.IGNORECASE,
 )
 # The start of a report at the end of a chunk: `ESC ]11;rgb:1a1a/1b`. The rest arrives with the next one.
-_BEGUN = re.compile(
+_BEGUN = lazy_pattern(
     r"\x1b(?:\](?:1(?:1(?:;[rgba:0-9a-fA-F/]{0,30}\x1b?)?)?)?|\[(?:\?(?:9(?:9(?:7(?:;[12]?)?)?)?)?)?)?\Z"
 )
 _UNMISTAKABLE = 4

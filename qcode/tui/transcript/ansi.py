@@ -6,13 +6,13 @@ One pass over the text. Blinking and concealed text are ignored, because output 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from qcode.text.pattern import lazy_pattern
 from qcode.tui.transcript.line import Ink, Line, Span, ink, keep_tabs, spread, wrap
 
-_SGR = re.compile(r"\x1b\[([0-9;:]{0,64})m")
+_SGR = lazy_pattern(r"\x1b\[([0-9;:]{0,64})m")
 _ATTRIBUTES = {1, 2, 3, 4, 7, 9}
 _ENDS = {22: {1, 2}, 23: {3}, 24: {4}, 27: {7}, 29: {9}}
 SLOT = "sgr-"

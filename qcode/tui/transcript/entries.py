@@ -5,7 +5,6 @@ An entry is laid out only when its rows are needed; until then its height is an 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -15,6 +14,7 @@ from rich.cells import cell_len
 
 from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
+from qcode.text.pattern import lazy_pattern
 from qcode.tui.transcript.line import Ink, Line, Span, crop, ink, letters, prefix, repaint, row_of, tidy, wrap
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
 _NOTABLE = 0.5
 _LONG_REST = 12
 _LONG_LINE = 2_000
-_LABEL = re.compile("· |\\S+ {2,}| {2,}")
+_LABEL = lazy_pattern("· |\\S+ {2,}| {2,}")
 _Item = tuple[Literal["text", "mark"], str]
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, chop_cells
 
 from qcode.text.clean import clean, one_line
+from qcode.text.pattern import lazy_pattern
 
 TAB = 4
 # A tab on screen is one head and several rest cells, from a private plane of Unicode: shown as spaces, copied as a tab.
@@ -25,7 +26,7 @@ _SHOWN = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
 _WRITTEN = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
 GAP_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
 """The character class of white space in the text of lines, tabs on screen included."""
-_CONTENT = re.compile(f"[^{GAP_CLASS[1:]}")
+_CONTENT = lazy_pattern(f"[^{GAP_CLASS[1:]}")
 
 
 class Ink(NamedTuple):
@@ -171,7 +172,7 @@ _WIDE_CHARACTERS = (
     "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\U00020000-\U0003fffd"
 )
 _CLOSING = "、。，．：；！？）］｝」』】〉》〕々ー"
-_PLAIN_WORD = re.compile("[^ ]+ *| +")
+_PLAIN_WORD = lazy_pattern("[^ ]+ *| +")
 _JOINER = "\u200d"
 
 Range = tuple[int, int, int]

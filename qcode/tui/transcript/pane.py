@@ -27,6 +27,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
 
+from qcode.text.pattern import lazy_pattern
 from qcode.tui.terminal.textual_internals import CrashApp
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry
@@ -430,7 +431,7 @@ def marked(line: Line) -> Line:
     return replace(line, spans=tuple(span for span in spans if span[0]))
 
 
-_WORD_AT_POINTER = re.compile(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
+_WORD_AT_POINTER = lazy_pattern(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
 
 
 @dataclass(slots=True)

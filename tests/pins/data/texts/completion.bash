@@ -145,7 +145,7 @@ _qcode() {
         -C|--cwd|--mcp-config|-m|--model|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--max-turns|--max-tool-calls|--max-budget-usd|--settings|--env|--header|--client-id|--callback-port) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --mcp-config --trust -m --model --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --max-turns --max-tool-calls --max-budget-usd --settings --no-session --no-session-persistence --env --header --transport --no-browser --client-id --callback-port" ;;
+            -*) found="-C --cwd --mcp-config --trust -m --model --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --max-turns --max-tool-calls --max-budget-usd --settings --no-session --no-session-persistence --env --header --transport --no-browser --client-id --callback-port --json" ;;
             *)
               case $prev in
                 mcp) found="list show approve add remove login logout serve" ;;
@@ -173,7 +173,7 @@ _qcode() {
         -C|--cwd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--add-dir|--settings) ;;
         *)
           case $cur in
-            -*) found="--for --print -C --cwd --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir --settings --jsonl --trust --yolo --dangerously-skip-permissions" ;;
+            -*) found="--for --print -C --cwd --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir --settings --jsonl --json --trust --yolo --dangerously-skip-permissions" ;;
             *)
               case $prev in
                 permissions) found="list check hook" ;;
@@ -211,7 +211,7 @@ _qcode() {
         -C|--cwd) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --trust" ;;
+            -*) found="-C --cwd --trust --json" ;;
             *)
               case $prev in
                 skills) found="list show check" ;;
@@ -238,9 +238,10 @@ _qcode() {
       ;;
     trust)
       case $prev in
+        -C|--cwd) ;;
         *)
           case $cur in
-            -*) found="" ;;
+            -*) found="-C --cwd --json" ;;
             *)
               case $prev in
                 trust) found="show accept forget list" ;;

@@ -189,6 +189,7 @@ complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http 
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-browser
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l client-id -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l callback-port -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from models; and not __fish_seen_subcommand_from forget' -a 'forget'
 complete -c qcode -n '__fish_seen_subcommand_from models' -l all
 complete -c qcode -n '__fish_seen_subcommand_from models' -s C -r
@@ -210,6 +211,7 @@ complete -c qcode -n '__fish_seen_subcommand_from permissions' -l disallowedTool
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l add-dir -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l jsonl
+complete -c qcode -n '__fish_seen_subcommand_from permissions' -l json
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l yolo
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l dangerously-skip-permissions
@@ -242,6 +244,7 @@ complete -c qcode -f -n '__fish_seen_subcommand_from skills; and not __fish_seen
 complete -c qcode -n '__fish_seen_subcommand_from skills' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from skills' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from skills' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from skills' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l all
 complete -c qcode -n '__fish_seen_subcommand_from stats' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l cwd -r
@@ -250,6 +253,9 @@ complete -c qcode -n '__fish_seen_subcommand_from stats' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
 complete -c qcode -n '__fish_seen_subcommand_from themes' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_subcommand_from show accept forget list' -a 'show accept forget list'
+complete -c qcode -n '__fish_seen_subcommand_from trust' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from trust' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from trust' -l json
 complete -c qcode -n '__fish_seen_subcommand_from uninstall' -s y
 complete -c qcode -n '__fish_seen_subcommand_from uninstall' -l yes
 complete -c qcode -n '__fish_seen_subcommand_from update' -l check
