@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
+from qcode.agent.call_titles import verb
 from qcode.protocol.events import CallState
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ChangedFile, ToolOutcome
@@ -23,26 +24,6 @@ from qcode.values import dataclass
 
 Status: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
 
-VERBS: Mapping[str, str] = {
-    "shell": "Run",
-    "edit": "Edit",
-    "multi_edit": "Edit",
-    "apply_patch": "Edit",
-    "notebook_edit": "Edit",
-    "write": "Write",
-    "read": "Read",
-    "grep": "Search",
-    "glob": "Find",
-    "ls": "List",
-    "fetch": "Fetch",
-    "web_search": "Web",
-    "ask_person": "Ask",
-    "exit_plan_mode": "Plan",
-    "agent": "Task",
-    "jobs": "Jobs",
-    "diagnostics": "Check",
-}
-"""The names of tools for people, the same as in the app."""
 _KINDS = {
     "read": ("read", "ls"),
     "search": ("glob", "grep"),
@@ -71,13 +52,12 @@ def kind_of(name: str) -> str:
 
 def title_of(name: str, arguments: JsonObject) -> str:
     """Return the title of a call on one line, such as `Edit src/a.py`; everything in it is visible."""
-    verb = VERBS.get(name) or shown_line(name, 80) or "tool"
     if name == "apply_patch":
         argument = ", ".join(_PATCHED.findall(str(arguments.get("patch", ""))))
     else:
         named = (arguments[key] for key in _NAMING if key in arguments)
         argument = next((value for value in named if isinstance(value, str) and value.strip()), "")
-    return shown_line(f"{verb} {argument}".rstrip(), _MAX_TITLE)
+    return shown_line(f"{verb(name)} {argument}".rstrip(), _MAX_TITLE)
 
 
 def locations_of(name: str, arguments: JsonObject, folder: str, changes: Sequence[ChangedFile] = ()) -> list[Json]:

@@ -246,7 +246,7 @@ class Driver:
             case SwitchModel():
                 self._start(self._switch_model(effect))
             case Wait():
-                self._start(self._wait(effect.seconds))
+                self._start(self.pause(effect.seconds))
             case Append():
                 self._services.append(effect)
             case Compact():
@@ -322,7 +322,7 @@ class Driver:
             self._provider = provider
         await self._inputs.put(switched)
 
-    async def _wait(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Feed back the time that passed on the clock: the loop's clock stops while the machine sleeps."""
         began = self._wall_clock()
         await asyncio.sleep(seconds)

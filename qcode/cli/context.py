@@ -64,11 +64,9 @@ def check_theme(name: str) -> None:
 
     themes, _ = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
     if name not in (AUTO, *themes):
-        from qcode.text.match import nearest
+        from qcode.text.match import suggestion
 
-        close = nearest(name, themes)
-        hint = f"did you mean {close}?" if close else "qcode themes lists them"
-        raise UsageError(f'unknown theme "{name}"; {hint}')
+        raise UsageError(f'unknown theme "{name}"; {suggestion(name, themes, "qcode themes lists them")}')
 
 
 def _ask_for_patience() -> None:

@@ -131,7 +131,7 @@ def _log_in() -> int:
 
 def _is_pipe(options: Options) -> bool:
     """Return whether a run is pipe mode; raise `CommandLineError` for a flag that has no effect in the app."""
-    if options.print or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
+    if options.print or options.input_format != "text" or not is_terminal(0) or not is_terminal(1):
         return True
     if flags := pipe_flags(options):
         raise CommandLineError(f"{flags[0]} is for pipe mode: add -p")
@@ -170,7 +170,7 @@ def _loading() -> Iterator[None]:
         gc.enable()
 
 
-def _is_terminal(descriptor: int) -> bool:
+def is_terminal(descriptor: int) -> bool:
     try:
         return os.isatty(descriptor)
     except OSError:

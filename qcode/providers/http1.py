@@ -27,7 +27,7 @@ ACCEPTED = "gzip, deflate"
 
 Address: TypeAlias = tuple[int, int, int, str, object]
 
-_HEAD_START_S = 0.25
+HEAD_START_S = 0.25
 _HIGH_WATER = 1024 * 1024
 _INFLATED_BYTES = 1024 * 1024
 _GZIP_MAGIC = b"\x1f"
@@ -297,7 +297,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float
     """Return an open connection. Raise `ConnectFailed` on failure, or after `limit` seconds."""
     try:
         async with asyncio.timeout(limit):
-            sock = await _first_to_answer(await _addresses(host, port))
+            sock = await first_to_answer(await _addresses(host, port))
             name = host if tls is not None else None
             loop = asyncio.get_running_loop()
             _, wire = await loop.create_connection(Wire, sock=sock, ssl=tls, server_hostname=name)
@@ -328,7 +328,7 @@ def _is_number(host: str) -> bool:
     return False
 
 
-async def _first_to_answer(addresses: list[Address]) -> socket.socket:
+async def first_to_answer(addresses: list[Address]) -> socket.socket:
     """Return a socket to the address that connects first. If none does, raise the error of the first address."""
     waiting = list(addresses)
     trying: dict[asyncio.Task[socket.socket], int] = {}
@@ -336,8 +336,8 @@ async def _first_to_answer(addresses: list[Address]) -> socket.socket:
     try:
         while waiting or trying:
             if waiting:
-                trying[asyncio.create_task(_open(waiting.pop(0)))] = len(addresses) - len(waiting)
-            head_start = _HEAD_START_S if waiting else None
+                trying[asyncio.create_task(open_address(waiting.pop(0)))] = len(addresses) - len(waiting)
+            head_start = HEAD_START_S if waiting else None
             done, _ = await asyncio.wait(trying, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 place = trying.pop(task)
@@ -354,7 +354,7 @@ async def _first_to_answer(addresses: list[Address]) -> socket.socket:
     raise min(failures, key=lambda failure: failure[0])[1]
 
 
-async def _open(address: Address) -> socket.socket:
+async def open_address(address: Address) -> socket.socket:
     family, kind, protocol, _, where = address
     sock = socket.socket(family, kind, protocol)
     try:

@@ -96,7 +96,7 @@ async def start_program(
         failure = OSError(errno.EINVAL, "it could not be started")
         try:
             with _collection.paused():
-                process = _popen(launch, cwd, environment, (source, output, errors))
+                process = popen(launch, cwd, environment, (source, output, errors))
         except OSError as error:
             failure = error
         except (ValueError, RuntimeError, subprocess.SubprocessError) as error:
@@ -168,7 +168,7 @@ def _kill_started(started: asyncio.Future[int]) -> None:
         _signal(started.result(), signal.SIGKILL)
 
 
-def _popen(
+def popen(
     launch: Launch, cwd: Path, environment: Mapping[str, str], streams: tuple[int, int, int]
 ) -> subprocess.Popen[bytes]:
     argv, inherited = list(launch.argv), []

@@ -392,7 +392,7 @@ def _refuse_write(place: WorkspacePath, shown: str, path: str) -> None:
 
 
 _MAX_KEPT_BYTES = 512 * 1024
-_KEPT_IN_ALL = 16 * 1024 * 1024
+KEPT_IN_ALL = 16 * 1024 * 1024
 _SHOWN_DIFF = 40
 
 
@@ -418,7 +418,7 @@ class SeenFiles:
         self._sights[path] = _SeenFile(snapshot, packed)
         self._kept += len(packed or b"")
         for old, sight in tuple(self._sights.items()):
-            if self._kept <= _KEPT_IN_ALL:
+            if self._kept <= KEPT_IN_ALL:
                 break
             self._sights[old] = _SeenFile(sight.snapshot, None)
             self._kept -= len(sight.packed or b"")

@@ -10,12 +10,13 @@ from dataclasses import field
 from decimal import Decimal
 from math import ceil
 
+from qcode.agent.call_titles import verb
 from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, one_line
 from qcode.text.numbers import count_text, duration_text, retry_countdown
 from qcode.tui.status import Activity
-from qcode.tui.transcript.cards import CardState, CardUpdate, verb
+from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Thoughts
 from qcode.values import dataclass
 

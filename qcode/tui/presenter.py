@@ -12,6 +12,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
+from qcode.agent.call_titles import main_argument, verb
 from qcode.agent.context.attachments import attached_lines
 from qcode.agent.outcomes import (
     ending_notice,
@@ -70,7 +71,7 @@ from qcode.text.clean import one_line
 from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tools.dialog import plan_of
 from qcode.tui.status import Activity, closing_text
-from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, verb
+from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
 from qcode.tui.transcript.diff import DiffCount
 from qcode.values import dataclass
 

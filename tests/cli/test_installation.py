@@ -84,7 +84,7 @@ def test_check_reports_the_newest_version_of_the_index(status: int, body: bytes,
         (503, b"", 75, "cannot check for updates at 127.0.0.1: it answered 503; try again later"),
         (200, b"<html>", 1, "it does not answer with the JSON of PEP 691"),
         (200, b'{"files": [1]}', 1, "it does not answer with the JSON of PEP 691"),
-        (200, b" " * (update._MAX_BYTES + 1), 75, "the answer is too large"),
+        (200, b" " * (update.MAX_BYTES + 1), 75, "the answer is too large"),
     ],
 )
 def test_check_fails_with_one_line_if_the_index_fails(
@@ -109,6 +109,17 @@ def test_update_names_the_clone_and_its_command(tmp_path: Path) -> None:
     done = CliRunner(tmp_path).run("update")
     assert f"installed from {Path(__file__).parents[2]}" in done.out
     assert f"run git pull and then {sys.executable} -m pip install --editable . in that folder" in done.out
+
+
+def test_update_names_no_command_of_the_index_if_nothing_is_published(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(update, "installation", lambda: Installation("pipx"))
+    monkeypatch.setattr(update, "newest_release", lambda env: None)
+    assert main(["update", "--check"]) == 0
+    out = capfd.readouterr().out
+    assert "To update: install it again from a newer clone" in out
+    assert "pipx upgrade" not in out
 
 
 def test_update_of_a_copy_whose_clone_is_gone_names_no_folder_to_go_to(

@@ -19,9 +19,11 @@ COLUMNS, ROWS = 120, 40
 STREAMING = (
     LIVE
     + """
+import os
 from tests.perf.test_transcript import DELTA, REPLY
 
 ui.partial_redraw = sys.argv[1] == "partial"
+os.environ["COLORTERM"] = sys.argv[2]
 
 class Streaming(Conversation):
     async def submit(self, prompt, attached=(), options=None):
@@ -40,8 +42,9 @@ app().run()
 
 
 @contextmanager
-def streaming(folder: Path, frames: str) -> Iterator[Terminal]:
-    with running(folder, STREAMING, frames, columns=COLUMNS, rows=ROWS) as terminal:
+def streaming(folder: Path, frames: str, colors: str = "") -> Iterator[Terminal]:
+    """Run the app; `colors` is COLORTERM: `truecolor`, or empty for the 256 colors of TERM."""
+    with running(folder, STREAMING, frames, colors, columns=COLUMNS, rows=ROWS) as terminal:
         terminal.until("ready-to-type")
         # A terminal with synchronized output says so; the frames then have its sequences around them.
         os.write(terminal.master, b"\x1b[?2026;2$y")
@@ -49,9 +52,9 @@ def streaming(folder: Path, frames: str) -> Iterator[Terminal]:
         yield terminal
 
 
-def streamed(folder: Path, frames: str) -> tuple[int, float]:
+def streamed(folder: Path, frames: str, colors: str = "") -> tuple[int, float]:
     """Return the bytes and the CPU seconds of a reply of 60 kB at 200 deltas a second."""
-    with streaming(folder, frames) as terminal:
+    with streaming(folder, frames, colors) as terminal:
         written, used = terminal.written, terminal.running_seconds()
         terminal.type("go\r")
         terminal.until("all-there")
@@ -63,6 +66,8 @@ def test_a_streamed_reply_writes_few_bytes_for_the_same_cpu_time(tmp_path: Path,
     pairs = [(streamed(tmp_path, "partial"), streamed(tmp_path, "whole")) for _ in range(3)]
     partial, whole = ([min(run[at] for run in runs) for at in (0, 1)] for runs in zip(*pairs, strict=True))
     bars.hold("60 kB of Markdown streamed at 120x40, bytes to the terminal", partial[0] / 1000, 250, "kB")
+    full = min(streamed(tmp_path, "partial", "truecolor")[0] for _ in range(3))
+    bars.hold("the same in 24-bit colors", full / 1000, 250, "kB", known=275)
     bars.hold("the same, against whole frames", partial[0] / whole[0], 0.15)
     bars.hold("the same, CPU, against whole frames", partial[1] / whole[1], 1.0, known=1.1)
 

@@ -52,7 +52,6 @@ class Screen:
             else:
                 self._run(match["end"], [int(number) for number in match["args"].split(";") if number])
         self._draw(output[at:])
-        assert not self.style, "the style was not reset at the end"
         assert not self.link
         assert (self.top, self.bottom) == (0, self.height - 1)
 

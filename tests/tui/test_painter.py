@@ -216,11 +216,25 @@ def test_new_row_is_cleared_and_only_its_text_is_written() -> None:
     painter, plain = Painter(erases_color=True), Painter(erases_color=False)
     for one in (painter, plain):
         written(one, *rows[:6], width=60)
-    assert written(painter, *rows[1:7], width=60) == f"{moved}\x1b[K {gray}row 6 of a long text\x1b[30X\x1b[m"
+    assert written(painter, *rows[1:7], width=60) == f"{moved}\x1b[m\x1b[K {gray}row 6 of a long text\x1b[30X"
     # A terminal that erases without color gets the blanks of the block as text.
-    assert written(plain, *rows[1:7], width=60) == f"{moved}\x1b[K {gray}row 6 of a long text{' ' * 30}\x1b[m"
+    assert written(plain, *rows[1:7], width=60) == f"{moved}\x1b[m\x1b[K {gray}row 6 of a long text{' ' * 30}"
     # From a character of uncertain width on, everything is written.
-    assert written(painter, *rows[2:8], width=60) == f"{moved}\x1b[Ka      👍      b      \x1b[K"
+    assert written(painter, *rows[2:8], width=60) == f"{moved}\x1b[m\x1b[Ka      👍      b      \x1b[K"
+
+
+def test_new_rows_of_a_block_are_cleared_together_before_their_text() -> None:
+    def row(text: str) -> list[Segment]:
+        return [Segment(" "), Segment(text.ljust(50), Style(bgcolor="#222222")), Segment("    ")]
+
+    rows = [row(f"row {number} of a long text") for number in range(9)]
+    painter = Painter(erases_color=True)
+    written(painter, *rows[:6], width=60)
+    output = written(painter, *rows[2:8], width=60)
+    assert output == (
+        "\x1b[1;6r\x1b[6H\n\n\x1b[r\x1b[5H\x1b[m\x1b[K\r\n\x1b[K"
+        "\x1b[5;2H\x1b[48;5;234mrow 6 of a long text\x1b[30X\x1b[6;2Hrow 7 of a long text\x1b[30X"
+    )
 
 
 def test_row_is_written_from_a_character_on_whose_width_terminals_disagree() -> None:
@@ -246,7 +260,10 @@ def test_style_changes_are_written_as_differences() -> None:
         Style(color="color(250)", bgcolor="color(16)", bold=True),
     )
     output = written(painter, [Segment("one ", plain), Segment("two", bold), Segment(" three", plain)], width=13)
-    assert output == "\x1b[1H\x1b[38;5;250;48;5;16mone \x1b[1mtwo\x1b[22m three\x1b[m"
+    assert output == "\x1b[m\x1b[1H\x1b[38;5;250;48;5;16mone \x1b[1mtwo\x1b[22m three"
+    # The next frame begins with the style in which this one ended.
+    output = written(painter, [Segment("one ", plain), Segment("two", bold), Segment(" third", plain)], width=13)
+    assert output == "\x1b[1;11Hird"
 
 
 @pytest.mark.parametrize("erases", [True, False])

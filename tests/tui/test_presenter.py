@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
+from qcode.agent.call_titles import main_argument
 from qcode.protocol.approvals import LIMIT_ID, Question, ToolApproval, TurnApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
@@ -36,7 +37,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.presenter import Presenter
 from qcode.tui.status import Activity
-from qcode.tui.transcript.cards import CardUpdate, main_argument
+from qcode.tui.transcript.cards import CardUpdate
 from tests.tui.scripted import FixedClock, call, ended, reply
 
 

@@ -325,7 +325,7 @@ def test_end_of_a_turn_rings_by_default_only_while_the_terminal_is_unfocused(
     async def test(run: Running) -> None:
         written: list[str] = []
         bells: list[None] = []
-        run.app._write = written.append  # type: ignore[method-assign,assignment]  # the output for a real terminal
+        run.app.write_sequence = written.append  # type: ignore[method-assign,assignment]  # the output for a real terminal
         run.app.bell = lambda: bells.append(None)  # type: ignore[method-assign]
         await run.send("one")
         run.app.app_focus = is_focused

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode import __version__
+from qcode.agent.call_titles import verb
 from qcode.agent.sessions.history import ShownResult
 from qcode.agent.sessions.records import attempt_to_json, message_to_json, usage_to_json
 from qcode.agent.sessions.turns import (
@@ -223,7 +224,7 @@ def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
 
 def _markdown_call(view: CallView) -> Iterator[str]:
     notes = " · ".join(view.notes)
-    yield f"**{single_spaced(view.name)}** {_code(view.argument)}{f' ({notes})' if notes else ''}".rstrip() + "\n"
+    yield f"**{verb(view.name)}** {_code(view.argument)}{f' ({notes})' if notes else ''}".rstrip() + "\n"
     if view.diff:
         yield f"{fenced(view.diff, 'diff')}\n"
     else:

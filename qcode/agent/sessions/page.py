@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qcode.agent.call_titles import verb
 from qcode.agent.sessions.turns import CallView, PromptParts, SessionStep, SessionTurn, prompt_of, view_of
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.clean import clean, single_spaced
@@ -34,6 +35,8 @@ _LINK = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
 _LEVELS_ABOVE = 2
 """The heading levels of the page itself; a heading in a reply starts below them."""
 _MAX_LEVELS = 40
+_TASK = re.compile(r"<li>(\n<p>)?\[([ xX])\] ")
+_BOXES = {" ": "☐", "x": "☑", "X": "☑"}
 _MAX_HIGHLIGHTED = 100_000
 
 
@@ -104,7 +107,7 @@ def _card(view: CallView, agent: str = "") -> str:
     lines = count_text(len(view.output.splitlines()), "line") if view.output and not view.state else ""
     notes = view.notes or tuple(filter(None, (lines,)))
     shown = "".join(f" <small>{_text(note)}</small>" for note in notes)
-    name = f"<b>{_text(single_spaced(view.name))}</b>"
+    name = f"<b>{_text(verb(view.name))}</b>"
     argument = f" <code>{_text(view.argument)}</code>" if view.argument else ""
     body = (_diff(view.diff) if view.diff else _arguments(view)) + agent
     result = _pre(view.output, "output") if view.output else ""
@@ -182,7 +185,9 @@ def _pygments() -> _Pygments:
 
 
 def _markdown(text: str) -> str:
-    return str(_parser().render(_encodable(clean(text))))
+    return _TASK.sub(
+        lambda task: f"<li>{task[1] or ''}{_BOXES[task[2]]} ", str(_parser().render(_encodable(clean(text)), {}))
+    )
 
 
 @lru_cache(maxsize=1)
@@ -208,10 +213,16 @@ def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, _opt
     return renderer.renderToken(tokens, index, _options, _env)
 
 
-def _lowered_heading(renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:  # noqa: ANN401  the signature of a render rule
+def _lowered_heading(renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: Any) -> str:  # noqa: ANN401  the signature of a render rule
+    """Lower a heading below those of the page, and below the heading before it by one level at most.
+
+    A reply that starts with `## Title` starts with `h3` too: a reader of the page would look for a missing level.
+    """
     token = tokens[index]
-    token.tag = f"h{min(6, int(token.tag[1:]) + _LEVELS_ABOVE)}"
-    return renderer.renderToken(tokens, index, _options, _env)
+    if token.nesting == 1:
+        env["level"] = min(6, int(token.tag[1:]) + _LEVELS_ABOVE, env.get("level", _LEVELS_ABOVE) + 1)
+    token.tag = f"h{env['level']}"
+    return renderer.renderToken(tokens, index, _options, env)
 
 
 def _linked_image(_renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:  # noqa: ANN401  the signature of a render rule

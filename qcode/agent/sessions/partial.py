@@ -69,7 +69,7 @@ class PartialReply:
                 self._segment.append(event.text)
                 self._size += len(event.text)
                 if self._size >= self._due:
-                    self._flush(is_full=True)
+                    self.flush(is_full=True)
             else:
                 self._take("text", event.block, event.text)
             return
@@ -112,7 +112,7 @@ class PartialReply:
     def close(self) -> None:
         """Write the rest and close the file; remove it if it is empty. Idempotent."""
         self._stop_timer()
-        self._flush(is_whole=True)
+        self.flush(is_whole=True)
         if self._handle is not None and self._path is not None:
             with suppress(OSError):
                 if os.fstat(self._handle).st_size == 0:
@@ -128,13 +128,13 @@ class PartialReply:
         self._segment.append(piece)
         self._size += len(piece)
         if self._size >= self._due:
-            self._flush(is_full=True)
+            self.flush(is_full=True)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
 
     def _flush_if_due(self) -> None:
         self._timer = None
-        self._flush(is_whole=self._size == self._size_at_flush)
+        self.flush(is_whole=self._size == self._size_at_flush)
         if self._written < self._size:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
 
@@ -143,7 +143,7 @@ class PartialReply:
             self._timer.cancel()
             self._timer = None
 
-    def _flush(self, *, is_whole: bool = False, is_full: bool = False) -> None:
+    def flush(self, *, is_whole: bool = False, is_full: bool = False) -> None:
         """Write the open segment, up to its last word unless `is_whole`; begin another segment after a full one.
 
         `is_full`: if a full segment was written, leave the rest for the next flush.
@@ -163,7 +163,7 @@ class PartialReply:
         self._size_at_flush = len(shown)
 
     def _end_segment(self) -> None:
-        self._flush(is_whole=True)
+        self.flush(is_whole=True)
         self._begin_segment("text", None)
 
     def _begin_segment(self, kind: Kind, block: int | None) -> None:

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from decimal import Decimal
 
+from qcode.agent.call_titles import is_in_title, main_argument
 from qcode.agent.context.attachments import Attachment, split_attached
 from qcode.agent.outcomes import requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
@@ -22,7 +23,7 @@ from qcode.engine.synthetic import MARKER_KEY
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Price, Usage
-from qcode.text.clean import shown_line, single_spaced
+from qcode.text.clean import single_spaced
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
 from qcode.values import dataclass
@@ -65,7 +66,7 @@ class CallView:
             if isinstance(value, str)
             else (name, json.dumps(value, ensure_ascii=False, indent=1), "json")
             for name, value in self.arguments.items()
-            if value != self.argument
+            if not is_in_title(self.name, name, value, self.argument)
         )
 
 
@@ -123,7 +124,7 @@ class SessionTurn:
     def facts(self) -> tuple[str, ...]:
         """Duration, tokens, cost and models of the turn, as far as known."""
         seconds = _seconds(self.steps[0].entry.at, self.steps[-1].entry.at)
-        took = (duration_text(seconds),) if seconds is not None else ()
+        took = (duration_text(seconds),) if seconds is not None and seconds >= 1 else ()
         return (*took, *usage_facts(self.usage, self.cost), *self.models)
 
 
@@ -217,7 +218,7 @@ _STATES = {"done": "", "failed": "failed", "denied": "denied", "rejected": "not 
 def view_of(call: ToolCall, result: ToolResult | None, shown: ShownResult | None = None) -> CallView:
     """Return a call as the user saw it; a session of an earlier version has only its result."""
     arguments = parse_object(call.arguments) or {}
-    argument = _argument_of(arguments)
+    argument = main_argument(call, _MAX_ARGUMENT)
     if MARKER_KEY in arguments:  # stored in place of arguments that were cut
         arguments, argument = {}, "truncated arguments"
     if result is None:
@@ -228,16 +229,6 @@ def view_of(call: ToolCall, result: ToolResult | None, shown: ShownResult | None
     output = result.content if shown.output is None else shown.output
     state, diff = _STATES[shown.state], shown.diff
     return CallView(call.name, argument, arguments, state, shown.summary, diff, "" if diff else output, result.images)
-
-
-_NAMING = ("command", "path", "pattern", "query", "url", "name")
-
-
-def _argument_of(arguments: JsonObject) -> str:
-    """Return the argument that names what the call is about, on one line."""
-    texts = {name: value for name, value in arguments.items() if isinstance(value, str) and value.strip()}
-    named = next((texts[name] for name in _NAMING if name in texts), next(iter(texts.values()), ""))
-    return shown_line(named, _MAX_ARGUMENT)
 
 
 _RANGE = re.compile(r"(\d+)(?:(-)(\d*))?|-(\d+)")

@@ -22,7 +22,7 @@ from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeEr
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
-from qcode.text.match import nearest
+from qcode.text.match import suggestion
 from qcode.values import dataclass
 
 USAGE = (
@@ -96,9 +96,8 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
         return specs[name]
     # An unknown name may be a key in the wrong place.
     shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
-    close = nearest(name, specs) if shown else ""
-    hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
-    raise UsageError(f"unknown provider{shown}{hint}")
+    hint = suggestion(name if shown else "", specs, f"known are {', '.join(sorted(specs))}")
+    raise UsageError(f"unknown provider{shown}; {hint}")
 
 
 def _ask_provider(context: AuthContext, command: str) -> str:

@@ -36,7 +36,7 @@ from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ExitCode, QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
-from qcode.text.match import nearest
+from qcode.text.match import suggestion
 
 _USE = (
     "use: qcode mcp list [--json], show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, remove NAME, login "
@@ -150,9 +150,9 @@ def _remove(name: str) -> int:
     paths = ConfigPaths.from_env(os.environ)
     settings = load(paths, os.environ, {}, find_project_root(working_folder(None)), is_trusted=False)
     if name not in settings.mcp_servers:
-        near = nearest(name, settings.mcp_servers)
-        hint = f"; did you mean {near}?" if near else ""
-        raise UsageError(f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"{hint}')
+        hint = suggestion(name, settings.mcp_servers)
+        refusal = f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"'
+        raise UsageError(f"{refusal}; {hint}" if hint else refusal)
     _forget_login(name, settings, paths)
     change_table(paths.config_file, ("mcp_servers", name), None)
     Pins(paths.state_dir).forget(key_of_server(OWN, name))
@@ -243,9 +243,8 @@ def _login(spec: ServerSpec, context: ServerContext) -> str:
 def _find_spec(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
     if wanted not in names:
-        near = nearest(wanted, names)
-        hint = f"; did you mean {near}?" if near else "; run qcode mcp list to see them"
-        raise UsageError(f'unknown tool server "{single_spaced(wanted)}"{hint}')
+        hint = suggestion(wanted, names, "run qcode mcp list to see them")
+        raise UsageError(f'unknown tool server "{single_spaced(wanted)}"; {hint}')
     return names[wanted]
 
 

@@ -30,7 +30,7 @@ INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")
 _USE = "use: qcode update [--check]"
 _JSON = "application/vnd.pypi.simple.v1+json"
 _MAX_S = 15.0
-_MAX_BYTES = 10 * 1024 * 1024
+MAX_BYTES = 10 * 1024 * 1024
 _FILE = re.compile(r"qcode[-_.]cli-(\d+(?:\.\d+)*)(?:\.tar\.gz|-[^/]*\.whl)", re.IGNORECASE)
 
 Installer: TypeAlias = Literal["pipx", "uv", "pip"]
@@ -93,22 +93,30 @@ def run_update(rest: Sequence[str]) -> int:
     found = installation()
     where = f"installed from {found.clone}" if found.clone is not None else f"installed with {found.installer}"
     lines = [f"qcode {__version__}, {where}"]
+    step = _step(found)
     newest = newest_release(os.environ) if "check" in flags else None
     if "check" not in flags:
         lines.append("The network was not used; qcode update --check asks the package index for a newer version.")
     elif newest is None:
         lines.append(f"No version of {DISTRIBUTION} is published yet.")
+        # The installer's command would find nothing there.
+        step = step if found.clone is not None else "install it again from a newer clone"
     elif _numbers(newest) <= _numbers(__version__):
         lines.append(f"The newest published version is {newest}: this one is current.")
         put("".join(f"{line}\n" for line in lines))
         return 0
     else:
         lines.append(f"Version {newest} is available.")
-    step = f"run git pull and then {found.update_command} in that folder" if found.clone else found.update_command
-    if found.clone is not None and not found.clone.is_dir():
-        step = "install it again from a newer clone; that folder does not exist here"
     put("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
     return 0
+
+
+def _step(found: Installation) -> str:
+    if found.clone is None:
+        return found.update_command
+    if not found.clone.is_dir():
+        return "install it again from a newer clone; that folder does not exist here"
+    return f"run git pull and then {found.update_command} in that folder"
 
 
 def newest_release(env: Mapping[str, str]) -> str | None:
@@ -128,7 +136,7 @@ def newest_release(env: Mapping[str, str]) -> str | None:
             data = bytearray()
             for part in response.iter_bytes():
                 data += part
-                if len(data) > _MAX_BYTES:
+                if len(data) > MAX_BYTES:
                     raise _unusable(host, "the answer is too large")
     except httpx2.HTTPStatusError as error:
         raise _unusable(host, f"it answered {error.response.status_code}") from None

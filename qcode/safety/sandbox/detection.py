@@ -25,12 +25,12 @@ Kind: TypeAlias = Literal["bubblewrap", "landlock"]
 
 _USUAL = ("/usr/bin", "/bin", "/usr/local/bin")
 _PROBE_S = 5.0
-_HELD = 42
+HELD = 42
 # Each line is an attempt; the first that succeeds ends the probe with its number. The last line proves that the
 # commands before it ran at all. Landlock hides /proc/self; there the thread itself checks its capabilities and the
 # filter (`kernel.drop_capabilities`, `landlock.restriction`). The status is read in one go: the kernel writes it again
 # for each read, and a shell reads line by line, so a line that became shorter would shift the others.
-_ATTEMPTS = """
+ATTEMPTS = """
 echo x 2>/dev/null > "$1/made" && exit 1
 cat "$1/hidden" 2>/dev/null | grep -q secret && exit 2
 cat "$1/seen" 2>/dev/null | grep -q visible || exit 3
@@ -137,8 +137,8 @@ def holds(sandbox: Sandbox) -> bool:
         links = tuple((path, os.readlink(path)) for path in SYSTEM_FOLDERS if os.path.islink(path))  # noqa: PTH114, PTH115  # text
         hidden = (f"{folder}/hidden",)
         confinement = Confinement("read-only", (*system, folder), links, hidden=hidden)
-        argv = ["/bin/sh", "-c", _ATTEMPTS, "probe", folder, sandbox.kind]
-        return _exit_code(sandbox.launch(argv, confinement)) == _HELD
+        argv = ["/bin/sh", "-c", ATTEMPTS, "probe", folder, sandbox.kind]
+        return _exit_code(sandbox.launch(argv, confinement)) == HELD
 
 
 def _exit_code(launch: Launch) -> int | None:

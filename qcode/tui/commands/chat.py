@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qcode.protocol.model import EFFORTS, Effort
-from qcode.text.match import nearest
+from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
 from qcode.tui.panels.todos import todo_lines, todo_summary
 from qcode.tui.preferences import MODES
@@ -63,9 +63,8 @@ def _effort(context: CommandContext, typed: str) -> None:
     if level is not None or typed.lower() == AUTO:
         context.model_use.use_effort(level)
     elif typed:
-        close = nearest(typed, (AUTO, *EFFORTS))
-        hint = f"Did you mean {close}?" if close else f"Choose from {', '.join((AUTO, *EFFORTS))}."
-        context.view.say("warning", f"Unknown effort {typed!r}. {hint}")
+        choices = (AUTO, *EFFORTS)
+        context.view.say("warning", unknown(f"effort {typed!r}", typed, choices, f"Choose from {', '.join(choices)}."))
     elif context.app is not None:
         _pick_effort(context)
     else:

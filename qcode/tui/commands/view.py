@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qcode.agent.settings import outcome_text
-from qcode.text.match import nearest
+from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext, is_prompt_empty, run_command, table_text
 from qcode.tui.theme import AUTO
 
@@ -153,8 +153,7 @@ def _config(context: CommandContext, argument: str) -> None:
         context.view.say("warning", str(refusal))
         return
     if name and name not in settings:
-        close = nearest(name, list(settings))
-        context.view.say("warning", f"Unknown setting {name!r}." + (f" Did you mean {close}?" if close else ""))
+        context.view.say("warning", unknown(f"setting {name!r}", name, settings))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:

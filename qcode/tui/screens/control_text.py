@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from qcode.agent.call_titles import main_argument
 from qcode.agent.offered_tools import OfferedTool
 from qcode.agent.permissions import (
     TRIED_KINDS,
@@ -22,7 +23,6 @@ from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import tokens_text
 from qcode.tui.status import mode_label
-from qcode.tui.transcript.cards import main_argument
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 

@@ -24,8 +24,15 @@ from textual.driver import Driver
 from qcode.protocol.errors import ExitCode
 from qcode.text.clean import one_line
 from qcode.tui.terminal.input import ReportParser
-from qcode.tui.terminal.painter import Painter, erases_color
-from qcode.tui.terminal.textual_internals import PaintingApp, add_key_sequence, driver_of, use_parser, wrap_file
+from qcode.tui.terminal.painter import RESET, Painter, erases_color
+from qcode.tui.terminal.textual_internals import (
+    PaintingApp,
+    add_key_sequence,
+    driver_of,
+    has_writer,
+    use_parser,
+    wrap_file,
+)
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
@@ -184,7 +191,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 return
 
     @contextmanager
-    def _suspend_terminal(self) -> Iterator[None]:
+    def suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
         suspended = self.suspend()
         with self.batch_update():
@@ -197,7 +204,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 # Textual 8.2 takes the terminal back only if no exception reaches it, so do not pass it one.
                 suspended.__exit__(None, None, None)
 
-    def _write(self, sequence: str) -> None:
+    def write_sequence(self, sequence: str) -> None:
         """Write an escape sequence directly to the terminal; do nothing without a terminal or while it is lent."""
         driver = driver_of(self)
         if sequence and driver is not None and not self.is_headless and not self._is_lent:
@@ -246,7 +253,9 @@ class HangupSafeFile:
 
 
 def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type[Driver]:
-    """Return a subclass of `driver` that calls `leave` with the exit code when the terminal goes away.
+    """Return a subclass of `driver` that resets the style before it gives the terminal back, and survives its end.
+
+    If the terminal goes away, it calls `leave` with the exit code.
 
     The Windows driver writes to no file; it keeps its behavior.
     """
@@ -259,6 +268,12 @@ def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type
         def __init__(self, *arguments: object, **named: object) -> None:
             super().__init__(*arguments, **named)
             wrap_file(self, hangup_safe)
+
+        def stop_application_mode(self) -> None:
+            # The painter leaves the style of its last cell set.
+            if has_writer(self):
+                self.write(RESET)
+            super().stop_application_mode()
 
     return HangupSafeDriver
 

@@ -32,6 +32,8 @@ MIN_ERASED = 5
 """Blanks at the end of a change that are erased instead of written."""
 MIN_SKIPPED = 11
 """The same within a change, where the cursor has to move behind them."""
+MIN_CLEARED = 2
+"""New rows with another background than their margin that are cleared together first."""
 
 _SURE_RANGES = (
     " ~\u00a0\u00ac\u00ae\u02ff\u0370\u0377\u037a\u037f\u0384\u0482\u048a\u052f\u2010\u2015\u2018\u2027"
@@ -52,6 +54,8 @@ class Look(NamedTuple):
 
 
 PLAIN = Look()
+RESET = "\x1b[m"
+"""Ends every style. A program that uses the terminal after a frame needs it."""
 
 Part: TypeAlias = tuple[int, int, Strip]
 """A part of a frame: row, column and contents."""
@@ -105,6 +109,7 @@ class Painter:
         self._erases_color = erases_color
         self._width = 0
         self._rows: list[_Row | None] = []
+        self._look: Look | None = None
 
     def forget(self) -> bool:
         """Write the next frame whole, because something else may have changed the screen.
@@ -112,7 +117,7 @@ class Painter:
         Return whether the screen was known.
         """
         was_known = bool(self._rows)
-        self._rows = []
+        self._rows, self._look = [], None
         return was_known
 
     def knows(self, width: int, height: int) -> bool:
@@ -122,9 +127,11 @@ class Painter:
     def paint(self, width: int, height: int, parts: Iterable[Part], console: Console) -> str:
         """Return the output that shows `parts`. They must cover the screen if it is not known."""
         before = self._rows if self.knows(width, height) else [None] * height
-        self._rows = []  # unknown after an error
+        look, self._rows, self._look = self._look, [], None  # unknown after an error
         changed = _changed(before, parts)
-        output = _Output(width, COLOR_SYSTEMS[console.color_system or "truecolor"], erases_color=self._erases_color)
+        output = _Output(
+            width, COLOR_SYSTEMS[console.color_system or "truecolor"], look=look, erases_color=self._erases_color
+        )
         scroll = _find_scroll(before, changed)
         rows = list(before)
         if scroll is not None:
@@ -132,12 +139,16 @@ class Painter:
             rows = _scrolled(before, scroll)
             for y in range(scroll.top, scroll.bottom + 1):
                 changed.setdefault(y, [])
-        for y, spans in sorted(changed.items()):
-            row = _overlay(before[y], spans, width, output.colors)
+        wanted = {y: _overlay(before[y], spans, width, output.colors) for y, spans in sorted(changed.items())}
+        if scroll is not None:
+            for y, blank in output.clear({y: row for y, row in wanted.items() if rows[y] is None}).items():
+                rows[y] = blank
+        for y, row in wanted.items():
             output.row(y, row, rows[y])
             rows[y] = row
         self._width, self._rows = width, rows
-        return output.end()
+        self._look, written = output.end()
+        return written
 
 
 def _changed(rows: Sequence[_Row | None], parts: Iterable[Part]) -> dict[int, list[_Span]]:
@@ -394,14 +405,17 @@ def _span_differences(span: _Span, shown: _Span, colors: ColorSystem) -> list[tu
 
 
 class _Output:
-    """Collects escape sequences and text. The terminal has no style set before and after it."""
+    """Collects escape sequences and text. `look` is the style that is set in the terminal before, None if unknown.
 
-    def __init__(self, width: int, colors: ColorSystem, *, erases_color: bool) -> None:
+    The style stays set after a frame, because the next one mostly begins with it.
+    """
+
+    def __init__(self, width: int, colors: ColorSystem, *, look: Look | None, erases_color: bool) -> None:
         self.colors = colors
         self._width = width
         self._erases_color = erases_color
-        self._pieces: list[str] = []
-        self._look = PLAIN
+        self._pieces: list[str] = [] if look is not None else [RESET]
+        self._look = look or PLAIN
         self._row = self._column = -1
 
     def scroll(self, scroll: _Scroll) -> None:
@@ -409,6 +423,20 @@ class _Output:
         top, bottom = scroll.top + 1, scroll.bottom + 1
         move = f"\x1b[{bottom}H" + "\n" * scroll.shift if scroll.shift > 0 else f"\x1b[{top}H" + "\x1bM" * -scroll.shift
         self._pieces.append(f"\x1b[{top};{bottom}r{move}\x1b[r")
+
+    def clear(self, rows: Mapping[int, _Row]) -> dict[int, _Row]:
+        """Clear `rows` together if that is shorter, as for code on another background than its margins; return them."""
+        runs = [[run for span in row.values() for run in span.runs(self.colors)] for row in rows.values()]
+        fills = {_blank_look(row[0][1]) for row in runs}
+        fill = next(iter(fills), PLAIN)
+        others = sum(any(_blank_look(look) != fill for _, look, _ in row[:-1]) for row in runs)
+        if len(fills) != 1 or others < MIN_CLEARED or not self._can_erase(fill):
+            return {}
+        for y in rows:
+            self._move(y, 0)
+            self._use(_over_blank(self._look, fill))
+            self._pieces.append("\x1b[K")
+        return {y: {0: _Span(0, self._width, (), [(" " * self._width, fill, self._width)])} for y in rows}
 
     def row(self, y: int, row: _Row, shown: _Row | None) -> None:
         """Write the cells of `row` that differ from what the terminal shows there."""
@@ -453,11 +481,10 @@ class _Output:
         else:
             self._move(y, column)
 
-    def end(self) -> str:
-        """Return the output."""
-        if self._look != PLAIN:
-            self._pieces.append(_change(self._look, PLAIN))
-        return "".join(self._pieces)
+    def end(self) -> tuple[Look, str]:
+        """Return the style that is set after the output, which is never a link, and the output."""
+        self._use(Look(self._look.sgr))
+        return self._look, "".join(self._pieces)
 
     def _move(self, y: int, column: int) -> None:
         """Move the cursor."""

@@ -12,12 +12,10 @@ from typing import Literal, Protocol, get_args
 from rich.cells import cell_len
 
 from qcode import values
+from qcode.agent.call_titles import VERBS, verb
 from qcode.protocol.events import Level
-from qcode.protocol.messages import ToolCall
-from qcode.text.clean import clean, shown_line
-from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
-from qcode.tools.dialog import plan_of
 from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, painted, pen_after
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
@@ -46,33 +44,7 @@ _WORDS = {
     "rejected": "not run",
     "cancelled": "cancelled",
 }
-VERBS = {
-    "shell": "Run",
-    "edit": "Edit",
-    "multi_edit": "Edit",
-    "apply_patch": "Edit",
-    "notebook_edit": "Edit",
-    "write": "Write",
-    "read": "Read",
-    "grep": "Search",
-    "glob": "Find",
-    "ls": "List",
-    "fetch": "Fetch",
-    "web_search": "Web",
-    "ask_person": "Ask",
-    "exit_plan_mode": "Plan",
-    "agent": "Task",
-    "todo": "Todo",
-    "jobs": "Jobs",
-    "diagnostics": "Check",
-}
-"""The names of tools for people. A tool of a server is shown by its own name."""
 _VERB_CELLS = max(map(len, VERBS.values()))
-
-
-def verb(name: str) -> str:
-    """Return the name of a tool for people, on one line."""
-    return VERBS.get(name) or tidy(name).replace("\n", " ") or "tool"
 
 
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
@@ -370,35 +342,3 @@ def _cropped(line: Line, width: int) -> Line:
             spans.append((text[:kept], paint))
         kept -= len(text)
     return Line((*spans, ("…", line.spans[-1][1] if line.spans else ink())), line.lead, line.joint)
-
-
-_MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name")
-
-
-def main_argument(call: ToolCall, limit: int = 400) -> str:
-    """Return the main argument of a call on one line, with invisible characters escaped; empty if it has none."""
-    plan = plan_of(call).strip()
-    if plan:
-        return shown_line(plan.partition("\n")[0].lstrip("# "), limit)
-    arguments = parse_object(call.arguments) or {}
-    if call.name in ("grep", "glob"):
-        return shown_line(_search_text(arguments), limit)
-    for key in _MAIN_ARGUMENTS:
-        text = _argument_text(arguments.get(key))
-        if text:
-            return shown_line(text, limit)
-    return next((shown_line(text, limit) for text in map(_argument_text, arguments.values()) if text), "")
-
-
-def _search_text(arguments: JsonObject) -> str:
-    """Return what a search looks for and where: `TODO in src (*.py)`."""
-    pattern, path, glob = (_argument_text(arguments.get(name)) for name in ("pattern", "path", "glob"))
-    return f"{pattern}{f' in {path}' if path and path != '.' else ''}{f' ({glob})' if glob else ''}"
-
-
-def _argument_text(value: Json) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return " ".join(str(item) for item in value)
-    return ""

@@ -104,7 +104,7 @@ def words(element: ElementTree.Element) -> str:
 def test_every_format_contains_all_messages(form: ExportForm) -> None:
     text = written(form)
     assert text.endswith("\n")
-    for said in ("I look.", "Done.", "hm", "shell", "cut", "see"):
+    for said in ("I look.", "Done.", "hm", "shell" if form == "json" else "Run", "cut", "see"):
         assert said in text, said
 
 
@@ -143,6 +143,29 @@ def test_reply_markdown_is_rendered_below_the_page_headings_with_highlighted_cod
     assert {span.attrib["class"]: span.text for span in code.iter("span")}["nf"] == "total"
 
 
+def test_headings_of_a_reply_skip_no_level() -> None:
+    page = written("html", user("a"), assistant(Text("## Two\n\n#### Four\n\n# One\n\n### Three")))
+    tree = parsed(page)
+    levels = [one.tag for one in tree.iter() if one.tag in ("h3", "h4", "h5", "h6")]
+    assert levels == ["h3", "h4", "h3", "h4"]
+
+
+def test_tasks_of_a_list_have_their_marks() -> None:
+    tree = parsed(written("html", user("a"), assistant(Text("- [ ] open\n- [x] done\n\n1. [X] loose\n\n2. [y] none"))))
+    assert [words(item).strip() for item in tree.iter("li")][-4:] == ["☐ open", "☑ done", "☑ loose", "[y] none"]
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_calls_have_the_names_and_arguments_of_the_app(form: ExportForm) -> None:
+    arguments = json.dumps({"pattern": "def total", "path": "src"})
+    asked, told = ToolCall("c1", "grep", arguments), ToolResult("c1", "grep", "src/cart.py:1")
+    text = written(form, user("a"), assistant(asked), Message("user", (told,)))
+    assert "Search" in text
+    assert "def total in src" in text
+    # The line of the card says both in full.
+    assert "pattern" not in text.partition("Search")[2]
+
+
 def test_page_passes_a_strict_html_parser() -> None:
     html5lib = pytest.importorskip("html5lib")
     said = (*SAID[:3], assistant(Text(MARKDOWN), Reasoning("*hm*")), user(NASTY), assistant(Text(NASTY)))
@@ -163,8 +186,8 @@ def test_call_is_one_collapsed_card_with_its_result() -> None:
     tree = parsed(written("html", SAID[0], SAID[1], failed, assistant(Text("Hm."))))
     card = next(one for one in tree.iter("details") if "call" in one.attrib["class"])
     assert "open" not in card.attrib
-    assert words(card) == "shell ls failedno such file"
-    assert [words(one) for one in card.iter("summary")] == ["shell ls failed"]
+    assert words(card) == "Run ls failedno such file"
+    assert [words(one) for one in card.iter("summary")] == ["Run ls failed"]
 
 
 DIFF = "--- a/cart.py\n+++ b/cart.py\n@@ -7,2 +7,2 @@\n same\n-old <b>\n+new <b>\n"
@@ -180,7 +203,7 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
     assert "+1 -1 lines [redacted]" in text
     if form == "html":
         card = next(parsed(text).iter("details"))
-        assert [words(one) for one in card.iter("summary")] == ["edit cart.py +1 -1 lines [redacted]"]
+        assert [words(one) for one in card.iter("summary")] == ["Edit cart.py +1 -1 lines [redacted]"]
         lines = {one.attrib["class"]: words(one) for one in card.iter("span")}
         assert lines == {"hunk": "@@ -7,2 +7,2 @@", "same": "7 same", "remove": "8-old <b>", "add": "8+new <b>"}
     elif form == "md":
@@ -194,10 +217,10 @@ def test_denied_call_is_marked() -> None:
     history = history_of(SAID)
     for summary in ("", "denied"):
         history.stored[1].shown_results["c1"] = ShownResult("denied", summary)
-        assert "**shell** `ls` (denied)" in exported(turns_of(history), ABOUT, ExportRequest("md"))
+        assert "**Run** `ls` (denied)" in exported(turns_of(history), ABOUT, ExportRequest("md"))
         page = exported(turns_of(history), ABOUT, ExportRequest("html"))
         card = next(one for one in parsed(page).iter("details") if "call" in one.attrib["class"])
-        assert [words(one) for one in card.iter("summary")] == ["shell ls denied"]
+        assert [words(one) for one in card.iter("summary")] == ["Run ls denied"]
 
 
 @pytest.mark.parametrize("form", ["md", "html"])
@@ -211,8 +234,8 @@ def test_truncated_call_has_no_marker_of_the_stored_session(form: ExportForm) ->
 def test_call_interrupted_by_a_crash_is_marked() -> None:
     tree = parsed(written("html", *SAID[:2]))
     card = next(one for one in tree.iter("details") if "call" in one.attrib["class"])
-    assert words(card).startswith("shell ls failednot run: qcode ended before")
-    assert "**shell** `ls` (failed)" in written("md", *SAID[:2])
+    assert words(card).startswith("Run ls failednot run: qcode ended before")
+    assert "**Run** `ls` (failed)" in written("md", *SAID[:2])
 
 
 def test_work_of_a_sub_agent_is_inside_its_card() -> None:
@@ -294,7 +317,7 @@ def test_range_without_turns_is_a_one_line_error(wanted: str, said: str) -> None
 def test_without_tools_only_prompts_and_replies_are_left(form: ExportForm) -> None:
     text = written(form, has_tools=False)
     assert "out `" not in text
-    assert "shell" not in text
+    assert not any(name in text for name in ("**Run**", "<b>Run</b>", "shell"))
     assert "I look." in text
 
 

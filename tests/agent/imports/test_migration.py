@@ -130,7 +130,7 @@ def test_failed_import_leaves_nothing_behind(root: Path, monkeypatch: pytest.Mon
 
     foreign = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
     with monkeypatch.context() as patched, pytest.raises(SessionError, match="No space left"):
-        patched.setattr("qcode.agent.sessions.file.RecordFile._write", full)
+        patched.setattr("qcode.agent.sessions.file.RecordFile.write", full)
         migration(root).run(foreign)
     assert list(store_of(root).folder.iterdir()) == []
     assert migration(root).run(foreign).status == "imported"

@@ -208,7 +208,7 @@ def test_host_with_a_refusing_address_is_reached_at_the_next_one(monkeypatch: py
 
 def test_silent_address_does_not_delay_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     is_tried = asyncio.Event()
-    opened = http1._open
+    opened = http1.open_address
 
     async def open_or_wait(address: http1.Address) -> socket.socket:
         if address[4] == "silent":
@@ -221,12 +221,12 @@ def test_silent_address_does_not_delay_the_next_one(monkeypatch: pytest.MonkeyPa
         async with Loopback(Answer([b"x"])) as server:
             port = int(server.url.rpartition(":")[2])
             addresses = [(0, 0, 0, "", "silent"), (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
-            sock = await http1._first_to_answer([*addresses])
+            sock = await http1.first_to_answer([*addresses])
             assert sock.getpeername()[1] == port
             sock.close()
 
-    monkeypatch.setattr(http1, "_open", open_or_wait)
-    monkeypatch.setattr(http1, "_HEAD_START_S", 0.01)
+    monkeypatch.setattr(http1, "open_address", open_or_wait)
+    monkeypatch.setattr(http1, "HEAD_START_S", 0.01)
     asyncio.run(main())
 
 

@@ -180,7 +180,7 @@ def test_sandbox_is_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", WORKING)
 def test_sandbox_that_allows_a_write_is_not_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "_ATTEMPTS", "exit 1")
+    monkeypatch.setattr(detection, "ATTEMPTS", "exit 1")
     assert not holds(WORKING[name])
 
 

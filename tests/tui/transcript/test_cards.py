@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from qcode.agent.call_titles import VERBS
 from qcode.tools.registry import specs
-from qcode.tui.transcript.cards import VERBS, Card, CardState, CardUpdate
+from qcode.tui.transcript.cards import Card, CardState, CardUpdate
 from qcode.tui.transcript.line import extract, join
 
 

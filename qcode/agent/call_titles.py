@@ -1,0 +1,80 @@
+"""The names of calls for people: a verb such as `Edit`, and the argument that matters.
+
+The app, editors and exports of a session use the same words. Loads with the first paint of the app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qcode.protocol.messages import ToolCall
+from qcode.text.clean import shown_line
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.tools.dialog import plan_of
+
+VERBS: Mapping[str, str] = {
+    "shell": "Run",
+    "edit": "Edit",
+    "multi_edit": "Edit",
+    "apply_patch": "Edit",
+    "notebook_edit": "Edit",
+    "write": "Write",
+    "read": "Read",
+    "grep": "Search",
+    "glob": "Find",
+    "ls": "List",
+    "fetch": "Fetch",
+    "web_search": "Web",
+    "ask_person": "Ask",
+    "exit_plan_mode": "Plan",
+    "agent": "Task",
+    "todo": "Todo",
+    "jobs": "Jobs",
+    "diagnostics": "Check",
+}
+"""The names of tools for people. A tool of a server is shown by its own name."""
+_MAX_NAME = 80
+_MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name", "description")
+_SEARCH_ARGUMENTS = ("pattern", "path", "glob")
+
+
+def verb(name: str) -> str:
+    """Return the name of a tool for people, on one line."""
+    return VERBS.get(name) or shown_line(name, _MAX_NAME) or "tool"
+
+
+def main_argument(call: ToolCall, limit: int = 400) -> str:
+    """Return the main argument of a call on one line, with invisible characters escaped; empty if it has none."""
+    plan = plan_of(call).strip()
+    if plan:
+        return shown_line(plan.partition("\n")[0].lstrip("# "), limit)
+    arguments = parse_object(call.arguments) or {}
+    if call.name in ("grep", "glob"):
+        return shown_line(_search_text(arguments), limit)
+    for key in _MAIN_ARGUMENTS:
+        text = _argument_text(arguments.get(key))
+        if text:
+            return shown_line(text, limit)
+    return next((shown_line(text, limit) for text in map(_argument_text, arguments.values()) if text), "")
+
+
+def is_in_title(call_name: str, argument: str, value: Json, title: str) -> bool:
+    """Whether `title`, a main argument, already shows the `value` of `argument` in full."""
+    if value == title:
+        return True
+    is_search = call_name in ("grep", "glob") and argument in _SEARCH_ARGUMENTS
+    return is_search and isinstance(value, str) and value in title
+
+
+def _search_text(arguments: JsonObject) -> str:
+    """Return what a search looks for and where: `TODO in src (*.py)`."""
+    pattern, path, glob = (_argument_text(arguments.get(name)) for name in _SEARCH_ARGUMENTS)
+    return f"{pattern}{f' in {path}' if path and path != '.' else ''}{f' ({glob})' if glob else ''}"
+
+
+def _argument_text(value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return " ".join(str(item) for item in value)
+    return ""
