@@ -6,13 +6,14 @@ A prompt that begins with `/name` runs the command; an unknown one is sent to th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line, visible
-from qcode.text.json import Json, JsonObject
+from qcode.text.json import Json, JsonObject, object_in
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -83,7 +84,19 @@ class SessionCommands:
             if skill.hint:
                 row["input"] = {"hint": one_line(skill.hint, 100)}
             rows.append(row)
+        rows += self._prompts({str(object_in(row)["name"]) for row in rows})
         return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
+
+    def _prompts(self, taken: set[str]) -> Iterator[JsonObject]:
+        """Yield the prompts of the tool servers that run now. A prompt that names one is expanded with the turn."""
+        if self._agent.servers is None:
+            return
+        from qcode.agent.mcp.typed import prompts_of
+
+        for one in prompts_of(self._agent.servers):
+            if one.handle not in taken:
+                row: JsonObject = {"name": one.handle, "description": one.description or f"A prompt of {one.server}."}
+                yield {**row, **({"input": {"hint": one.hint}} if one.hint else {})}
 
     def typed(self, text: str) -> tuple[str, str] | None:
         """Return the command at the start of a prompt and its argument; None if there is no such command."""

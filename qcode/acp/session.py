@@ -96,6 +96,7 @@ class EditorSession:
         self._view: TurnView | None = None
         self._state = self._current_state()
         self._title = ""
+        self._commands_sent: JsonObject = {}
         self._forcing: asyncio.TimerHandle | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._connecting: set[asyncio.Future[ModelClient | None]] = set()
@@ -117,14 +118,23 @@ class EditorSession:
         return {"modes": self.settings.modes(), "configOptions": self.settings.options()}
 
     def announce(self) -> None:
-        """Send the updates that follow the response: commands, usage, title."""
-        self.send(self.commands.update())
+        """Start the tool servers, and send the updates that follow the response: commands, usage, title."""
+        self._tell_commands()
+        if self.agent.servers is not None:
+            self.agent.servers.start(self._tell_commands)
         conversation = self.agent.conversation
         spent = self._session_cost()
         report = conversation.context() if conversation.messages else None
         if report is not None:
             self.send(usage_update(report.used, report.window, spent))
         self._tell_title()
+
+    def _tell_commands(self) -> None:
+        """Send the list of commands if it has changed."""
+        update = self.commands.update()
+        if update != self._commands_sent:
+            self._commands_sent = update
+            self.send(update)
 
     def replay(self) -> None:
         """Send the whole conversation again."""
@@ -220,7 +230,7 @@ class EditorSession:
         servers = self.agent.servers
         if servers is None:
             return
-        servers.start(lambda: None)
+        servers.start(self._tell_commands)
         await self.agent.toolbox.wait_for_servers()
         for approval in servers.approvals():
             decision = await self._ask_about(approval)

@@ -348,7 +348,7 @@ class ServerConnection:
                     is_sampling = config.sampling and not config.is_from_project and self._context.sample is not None
                     sample = self._sample if is_sampling else None
                     on_change, cwd = self._changed.set, self._context.cwd
-                    session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample)
+                    session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, self.log.note)
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not is_second)
                     listed = await list_all(session, self._rejected)
