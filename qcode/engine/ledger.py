@@ -29,7 +29,7 @@ class Ledger:
     """The totals of one turn. Usage of a sub-agent's turn is also added to the ledger it is `within`.
 
     `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a budget: it uses estimates
-    for counts that the provider did not report. `price` is that of the current model.
+    for counts that the provider did not report. `price` is the price of the current model.
     """
 
     def __init__(self, price: Price | None, *, within: Ledger | None = None) -> None:

@@ -1,7 +1,7 @@
 """Writes a session of another program into the store of a project, once.
 
 The id follows from the program and its own id, so a second import finds the first. If the other program has continued
-the session meanwhile and qcode has not, the second import replaces the first. A file is complete or not there.
+the session meanwhile and qcode has not, the second import replaces the first. A file is either complete or missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STALE_S = 3_600
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """The result of an import. `added` are the messages that the session has more than before.
 
     `changed`: nothing was written, because both programs continued the session. `unchanged`: nor was it if the other
@@ -56,13 +56,13 @@ class Migration:
         self._redact = redact
         self._store = SessionStore(state_dir, root, redact=redact)
 
-    def run(self, foreign: ForeignSession) -> Imported:
+    def run(self, foreign: ForeignSession) -> ImportResult:
         """Write `foreign`, unless it is there already."""
         started = _time(foreign.created) or _time(foreign.latest) or datetime.now(UTC)
         session_id, header = self._name(foreign, started)
         if header is None:
             self._write(foreign, session_id, started)
-            return Imported(session_id, "imported", len(foreign.messages))
+            return ImportResult(session_id, "imported", len(foreign.messages))
         stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
         known = [message.entry.message for message in stored if not message.is_summary]
         messages = [redacted(message.message, self._redact) for message in foreign.messages]
@@ -70,11 +70,11 @@ class Migration:
         is_continued = not isinstance(count, int) or len(known) > count
         is_part = messages == known[: len(messages)]
         if is_continued and not is_part:
-            return Imported(session_id, "changed", 0)
+            return ImportResult(session_id, "changed", 0)
         if is_part or _has_less(messages, known):
-            return Imported(session_id, "unchanged", 0)
+            return ImportResult(session_id, "unchanged", 0)
         self._write(foreign, session_id, started)
-        return Imported(session_id, "updated", len(messages) - len(known))
+        return ImportResult(session_id, "updated", len(messages) - len(known))
 
     def _name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""

@@ -58,7 +58,7 @@ class InnerMessage:
 
 
 @dataclass(slots=True)
-class Inner:
+class AgentWork:
     """The work of a sub-agent: its messages, and the ids of its calls that were about to run.
 
     `revised` are the arguments of calls that the user edited before they ran, as JSON.
@@ -140,7 +140,7 @@ class StoredMessage:
     intents: set[str] = field(default_factory=set)
     revised: dict[str, str] = field(default_factory=dict)
     results: dict[str, ToolResult] = field(default_factory=dict)
-    inner: dict[str, Inner] = field(default_factory=dict)
+    inner: dict[str, AgentWork] = field(default_factory=dict)
     shown: list[Shown] = field(default_factory=list)
     shown_results: dict[str, ShownResult] = field(default_factory=dict)
     requests: list[AttemptRecord] = field(default_factory=list)
@@ -304,7 +304,7 @@ class SessionHistory:
     def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
         if (last := self.stored.get(self._latest)) is not None:
-            last.inner.setdefault(call_id, Inner()).messages.append(message)
+            last.inner.setdefault(call_id, AgentWork()).messages.append(message)
 
     def add_requests(self, attempts: Iterable[AttemptRecord]) -> None:
         """Add requests that belong to no message."""
@@ -324,7 +324,7 @@ class SessionHistory:
         """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""
         if (last := self.stored.get(self._latest)) is None:
             return False
-        inner = last.inner.setdefault(call_id, Inner())
+        inner = last.inner.setdefault(call_id, AgentWork())
         inner.intents.add(inner_call)
         calls = (call for one in inner.messages for call in one.message.calls if call.call_id == inner_call)
         is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)

@@ -165,10 +165,10 @@ class Library:
 
     def export(self, request: ExportRequest) -> str:
         """Return the open session, or a range of its turns, as text."""
-        from qcode.agent.sessions.export import About, exported
+        from qcode.agent.sessions.export import ExportHeading, exported
 
         session = self._conversation.session
-        about = About(session.session_id, session.redact(self.title), self._conversation.model)
+        about = ExportHeading(session.session_id, session.redact(self.title), self._conversation.model)
         return exported(self.turns(), about, request)
 
     def _messages(self) -> Iterator[Message]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
 from qcode.agent.sessions.file import SessionFileContent
-from qcode.agent.sessions.history import HistoryEntry, Inner, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import AgentWork, HistoryEntry, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
     attempts_from_json,
     block_from_json,
@@ -317,7 +317,7 @@ class _Builder:
         return ToolResult(call.call_id, call.name, INTERRUPTED + edited + begun, is_error=True)
 
 
-def _begun_calls_text(inner: Inner) -> str:
+def _begun_calls_text(inner: AgentWork) -> str:
     """Return a line about the calls of a sub-agent that had started when it was interrupted."""
     calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
     left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []

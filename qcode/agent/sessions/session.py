@@ -157,7 +157,7 @@ class Session:
             return number
 
     def _without_session_model(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
-        """Return attempts that name their model only if it is not that of the session."""
+        """Return attempts; each names its model only if it differs from the model of the session."""
         current = self.history.model_of(self.history.next_number)
         return tuple(replace(attempt, model="") if attempt.model == current else attempt for attempt in attempts)
 
