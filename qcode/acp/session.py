@@ -24,7 +24,7 @@ from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, Answer, Wire, WireErro
 from qcode.agent.agent import Agent
 from qcode.agent.outcomes import shortfall, summary
 from qcode.agent.permissions import why_not_read
-from qcode.agent.sessions.replay import ReplayItem, UserSaid, replayed
+from qcode.agent.sessions.replay import ReplayedPrompt, ReplayItem, replayed
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
@@ -149,7 +149,7 @@ class EditorSession:
         }
         turn = 0
         for item in replayed(stored):
-            if isinstance(item, UserSaid):
+            if isinstance(item, ReplayedPrompt):
                 turn = prompts.get(id(item.message), turn)
             yield turn, item
 
@@ -265,7 +265,7 @@ class EditorSession:
         command = self.commands.typed(prompt.blocks.first_text)
         if command is not None:
             outcome = await self.commands.run(*command)
-            if isinstance(outcome, commands.Said):
+            if isinstance(outcome, commands.CommandOutput):
                 self._say(outcome.text)
                 self._sync()
                 prompt.settle({"stopReason": "end_turn"})

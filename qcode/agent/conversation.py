@@ -42,6 +42,7 @@ from qcode.engine.effects import (
     LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RecordRequests,
     SteerQueued,
     TurnSettings,
     UserSubmitted,
@@ -153,8 +154,9 @@ class Conversation:
         if (count := self.transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
         self._turns = 0
-        ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
-        self._usage = earlier_usage(ever, self.model, self.client.price)
+        history = session.history
+        ever = ((stored.paid, history.model_of(number)) for number, stored in sorted(history.stored.items()))
+        self._usage = earlier_usage(ever, self._clients.price_of)
 
     @property
     def session_id(self) -> str:
@@ -498,6 +500,9 @@ class Conversation:
         if self.hooks is not None:
             self.hooks.record(effect.message)
 
+    def record_requests(self, effect: RecordRequests) -> None:
+        self.transcript.session.record_requests(effect.attempts)
+
     def take_compaction(self, effect: Compact) -> None:
         self.transcript.compact(effect)
         self._toolbox.forget_instructions()
@@ -544,17 +549,8 @@ class Conversation:
             assert self.turn is not None
             assert self._driver is not None
             toolbox, session = self._toolbox, self.transcript.session
-            parent = Parent(
-                self.turn,
-                self._driver,
-                self._answering,
-                toolbox,
-                session,
-                self._checkpoints,
-                self.permissions,
-                self._approved,
-                self.hooks,
-            )
+            shared = (self._checkpoints, self.permissions, self._approved, self.hooks)
+            parent = Parent(self.turn, self._driver, self._answering, toolbox, session, *shared)
             self._agents = Agents(tool, self.kinds, parent, self._clients)
         return self._agents
 

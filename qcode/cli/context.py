@@ -17,7 +17,7 @@ _SESSIONS_OFFERED = 9
 
 
 def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunContext:
-    """Find out whether the folder is trusted, then read the settings of this run; raise `QcodeError` or `Left`."""
+    """Check the trust of the folder, then read the settings of this run; raise `QcodeError` or `InputEnded`."""
 
     if options.theme is not None:
         check_theme(options.theme)

@@ -35,7 +35,7 @@ _NAME = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = lazy_pattern(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
-class NotReached(ConnectionError):  # noqa: N818 - describes the connection
+class ConnectFailed(ConnectionError):  # noqa: N818 - describes the connection
     """The connection failed: DNS, route, server or TLS. `seconds` is the time limit, if it was exceeded."""
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -43,7 +43,7 @@ class NotReached(ConnectionError):  # noqa: N818 - describes the connection
         self.seconds = seconds
 
 
-class BrokenOff(ConnectionError):  # noqa: N818
+class ConnectionBroken(ConnectionError):  # noqa: N818
     """The connection broke, or its data was invalid, before the end of the response."""
 
 
@@ -240,10 +240,10 @@ class Wire(asyncio.Protocol):
         self._transport.write(data)
 
     async def read(self) -> bytes:
-        """Return at least one received byte, or empty bytes at the end. Raise `BrokenOff`."""
+        """Return at least one received byte, or empty bytes at the end. Raise `ConnectionBroken`."""
         while not self._pieces:
             if self._error is not None:
-                raise BrokenOff from self._error
+                raise ConnectionBroken from self._error
             if self._is_ended:
                 return b""
             self._waiting = self.loop.create_future()
@@ -294,7 +294,7 @@ class Wire(asyncio.Protocol):
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> Wire:
-    """Return an open connection. Raise `NotReached` on failure, or after `limit` seconds."""
+    """Return an open connection. Raise `ConnectFailed` on failure, or after `limit` seconds."""
     try:
         async with asyncio.timeout(limit):
             sock = await first_to_answer(await _addresses(host, port))
@@ -304,9 +304,9 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float
             return wire
     except TimeoutError as error:
         # With an errno it is the system's own time limit, which may be shorter.
-        raise NotReached(limit if error.errno is None else None) from error
+        raise ConnectFailed(limit if error.errno is None else None) from error
     except (OSError, UnicodeError) as error:
-        raise NotReached from error
+        raise ConnectFailed from error
 
 
 async def _addresses(host: str, port: int) -> list[Address]:

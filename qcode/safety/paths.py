@@ -121,7 +121,7 @@ class PathJudge:
         self.root_spellings = _spellings((ground.root,))
         self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(ground.added))))
         self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
-        self._folders: dict[str, Trail] = {}
+        self._folders: dict[str, ResolvedPath] = {}
         special = (*homes, *locked, *self.roots, *self._own)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
@@ -170,7 +170,7 @@ class PathJudge:
             os.close(descriptor)
         return [name for name in names if name not in readable]
 
-    def trail(self, path: str) -> Trail:
+    def trail(self, path: str) -> ResolvedPath:
         """Return the trail of `path`. Its folder is resolved once and cached."""
         absolute = anchored(path, str(self.ground.root), self.home)
         folder, _, name = absolute.rpartition("/")
@@ -183,9 +183,9 @@ class PathJudge:
         info = _status(target)
         if above.is_loop or (info is not None and stat.S_ISLNK(info.st_mode)):
             return follow(absolute)
-        return Trail(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
+        return ResolvedPath(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
 
-    def _objections(self, trail: Trail, access: Access) -> Iterator[Verdict]:
+    def _objections(self, trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
         """Yield a verdict for each reason against reading or writing, in the order of the points."""
         is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
         for point in trail.points:
@@ -260,7 +260,7 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
         yield Verdict("ask", "an installed dependency", "path:dependency")
 
 
-def _judge_file_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
+def _judge_file_kind(trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
     if trail.info is None or stat.S_ISDIR(trail.info.st_mode):
         return
     if not stat.S_ISREG(trail.info.st_mode):
@@ -271,7 +271,7 @@ def _judge_file_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
         yield Verdict("ask", "the file is read-only", "path:read-only")
 
 
-def _judge_existing(trail: Trail) -> Iterator[Verdict]:
+def _judge_existing(trail: ResolvedPath) -> Iterator[Verdict]:
     """Judge names that matter only for existing files, or for new files in existing folders."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     called = [point.rsplit("/", 1)[-1] for point in trail.points]
@@ -362,7 +362,7 @@ _MAX_LINKS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class ResolvedPath:
     """A path and its resolution. `points` are the path as given and after each link, lexically normal.
 
     `target` is the path with every link resolved. `info` is its status, None if it does not exist.
@@ -374,7 +374,7 @@ class Trail:
     is_loop: bool = False
 
 
-def follow(path: str) -> Trail:
+def follow(path: str) -> ResolvedPath:
     """Return the trail of the absolute `path`; missing components are kept as given. Never raises for a path."""
     points = [os.path.normpath(path)]
     pending = deque(path.split("/"))
@@ -393,13 +393,13 @@ def follow(path: str) -> Trail:
             continue
         links += 1
         if links > _MAX_LINKS:
-            return Trail(tuple(points), step, None, is_loop=True)
+            return ResolvedPath(tuple(points), step, None, is_loop=True)
         if link.startswith("/"):
             current = "/"
         pending.extendleft(reversed(link.split("/")))
         points.append(os.path.normpath("/".join([current, *pending])))
     points.append(current)
-    return Trail(tuple(dict.fromkeys(points)), current, _status(current))
+    return ResolvedPath(tuple(dict.fromkeys(points)), current, _status(current))
 
 
 def _link_at(path: str) -> str | None:

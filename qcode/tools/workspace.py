@@ -2,8 +2,8 @@
 
 A `Workspace` resolves a path from the model to a place inside, remembers what the model has read, and writes files.
 The policy decides whether the user must approve; a refusal here is final. `SeenFiles` detects that a file was changed
-from outside since the model saw it, and shows the difference. `passed_on` is the environment of commands. Read `disk`
-next.
+from outside since the model saw it, and shows the difference. `command_environment` is the environment of commands.
+Read `disk` next.
 """
 
 from __future__ import annotations
@@ -546,7 +546,7 @@ _FIXED_VARIABLES = {
 }
 
 
-def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the part of `environment` for a shell command: an allowlist, pagers off, absolute folders on PATH.
 
     A proxy with a password is omitted.

@@ -170,7 +170,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         ui, state_dir = context.settings.ui, context.paths.state_dir
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
-        driver.teach_alt_keys()
+        driver.enable_alt_keys()
         driver.read_pastes_whole()
         guard_widgets()
         is_stand_in = selection.spec.name == "demo" and context.settings.model is None

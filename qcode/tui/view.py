@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.sessions.library import Library
     from qcode.tools.jobs import Job
-    from qcode.tui.screens.connect import Connected
+    from qcode.tui.screens.connect import ConnectResult
 
 
 Result = TypeVar("Result")
@@ -313,7 +313,7 @@ class AppView:
         )
         self.open_screen(screen, self._connected)
 
-    def _connected(self, connected: Connected | None) -> None:
+    def _connected(self, connected: ConnectResult | None) -> None:
         if connected is None:
             return
         if connected.theme:

@@ -75,7 +75,7 @@ class Keys:
         return found or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
 
     def source_of(self, spec: ProviderSpec) -> str:
-        """Return the same as `credential_of` without reading the keyring, so a key stored there may be unusable."""
+        """Return the credential without reading the keyring, so a key stored there may be unusable."""
         found = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
         return found or (registry.login_command(spec) if self.place_of(spec) is not None else "")
 

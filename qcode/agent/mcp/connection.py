@@ -34,7 +34,7 @@ from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Choice
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
-from qcode.tools.workspace import passed_on
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -381,7 +381,7 @@ class ServerConnection:
         if config.url is not None:
             return (connect_sse if self._uses_sse else connect_http)(config, self.log, self._authorization(config))
         assert config.command is not None
-        env = {**passed_on(self._context.env), **config.env}
+        env = {**command_environment(self._context.env), **config.env}
         path = program_path(config.command, self._context.cwd, env["PATH"])
         program = ServerProgram((path, *config.args), self._context.cwd, env)
         return connect_stdio(program, self.log, self._context.groups, self._lost.set)

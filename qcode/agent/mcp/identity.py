@@ -21,7 +21,7 @@ from qcode.agent.mcp.transports import program_path
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.workspace import passed_on
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
     """
     if config.command is None:
         return {}
-    inherited = {**passed_on(env), **config.env}
+    inherited = {**command_environment(env), **config.env}
     collector = _FileCollector(
         cwd, tuple(dict.fromkeys(Path(os.path.realpath(root)) for root in roots)), inherited["PATH"]
     )

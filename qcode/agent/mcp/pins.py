@@ -198,7 +198,7 @@ def _rows(pins: Mapping[str, Pin]) -> JsonObject:
     return {name: {"hash": pin.hash, "text": pin.text} for name, pin in pins.items()}
 
 
-def why_asked(spec: ServerSpec, pins: Pins) -> str:
+def start_reason(spec: ServerSpec, pins: Pins) -> str:
     """Return why an approval to start a server is needed."""
     if not spec.is_from_project:
         return f"Files that your tool server {spec.name} runs have changed since its last start."

@@ -16,7 +16,7 @@ from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import Left, ask, ask_unseen, put, say
+from qcode.cli.terminal import InputEnded, ask, ask_unseen, put, say
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeError, UsageError
 from qcode.providers import registry
@@ -73,7 +73,7 @@ def run_auth(rest: Sequence[str]) -> int:
             case _:
                 spec = _spec(context, name, "status") if name is not None else None
                 code = _status(context, spec, is_json="json" in flags)
-    except Left:
+    except InputEnded:
         return LEFT
     return code or (ExitCode.OK if problem is None else problem.exit_code)
 

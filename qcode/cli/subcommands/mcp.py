@@ -26,7 +26,7 @@ from qcode.agent.mcp.spec import OWN, ServerError, ServerSpec, key_of_server, ma
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.terminal import Left, ask_unseen, put, say, working_folder
+from qcode.cli.terminal import InputEnded, ask_unseen, put, say, working_folder
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.load import checked, load
@@ -293,7 +293,7 @@ def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerCont
         return _sign_out(spec, credentials)
     try:
         return asyncio.run(_sign_in(spec, config, credentials, flags))
-    except (Left, KeyboardInterrupt):
+    except (InputEnded, KeyboardInterrupt):
         return _LEFT
     except ServerError as error:
         raise QcodeError(f"{spec.name}: {error}", ExitCode.NO_CREDENTIAL) from None
@@ -319,7 +319,7 @@ async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials
 
 
 async def _pasted() -> str:
-    """Return the next line of the input; raise `Left` at its end. Its thread does not hold up the exit."""
+    """Return the next line of the input; raise `InputEnded` at its end. Its thread does not hold up the exit."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 
@@ -333,7 +333,7 @@ async def _pasted() -> str:
     threading.Thread(target=read, name="qcode-paste", daemon=True).start()
     typed = await line
     if not typed:
-        raise Left
+        raise InputEnded
     return typed
 
 

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from qcode.protocol.tools import Launch
 from qcode.safety.sandbox import bubblewrap
-from qcode.safety.sandbox.bubblewrap import Way
+from qcode.safety.sandbox.bubblewrap import BwrapForm
 from qcode.safety.sandbox.confinement import SYSTEM_FOLDERS, Confinement
 from qcode.safety.sandbox.seccomp import UnknownMachine, filter_program
 from qcode.safety.verdict import Level, SandboxSupport
@@ -49,7 +49,7 @@ class Sandbox:
 
     kind: Kind
     levels: tuple[Level, ...]
-    way: Way = Way("")
+    way: BwrapForm = BwrapForm("")
     """The form that bubblewrap uses."""
 
     def launch(self, argv: Sequence[str], confinement: Confinement) -> Launch:
@@ -117,12 +117,12 @@ def candidates(kind: Kind) -> list[Sandbox]:
     if not program:
         return []
     levels: tuple[Level, ...] = ("read-only", "workspace", "protect")
-    ways = [Way(program)]
+    ways = [BwrapForm(program)]
     if os.geteuid() == 0:
         ways = [
-            Way(program, is_root=True, has_user_namespace=False, is_prepared=True),
-            Way(program, is_root=True, has_user_namespace=False),
-            Way(program, is_root=True),
+            BwrapForm(program, is_root=True, has_user_namespace=False, is_prepared=True),
+            BwrapForm(program, is_root=True, has_user_namespace=False),
+            BwrapForm(program, is_root=True),
         ]
     return [Sandbox("bubblewrap", levels, way) for way in ways]
 

@@ -55,7 +55,7 @@ async def _check(context: CommandContext, kind: TriedKind, value: str) -> None:
     from qcode.tui.screens import control_text
 
     tried = await asyncio.to_thread(context.agent.permissions.check, kind, value)
-    context.view.say("info", control_text.tried_text(kind, value, tried))
+    context.view.say("info", control_text.verdict_text(kind, value, tried))
 
 
 def _permission_choices(context: CommandContext) -> Sequence[str]:
@@ -89,7 +89,7 @@ def _tool_choices(context: CommandContext) -> Sequence[str]:
 
 
 def _memory(context: CommandContext, text: str) -> None:
-    from qcode.agent.context.memory import memory_text, place_and_line
+    from qcode.agent.context.memory import memory_text, split_memory_line
 
     memory = context.agent.memory
     if not text and context.app is not None:
@@ -102,7 +102,7 @@ def _memory(context: CommandContext, text: str) -> None:
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
         return
-    wanted, line = place_and_line(text, memory.places())
+    wanted, line = split_memory_line(text, memory.places())
     if len(wanted) == 1:
         _append(context, wanted[0].path, line)
     elif context.app is not None:

@@ -243,11 +243,11 @@ def _run_picked(context: CommandContext, command: Command) -> None:
     """Run a command. If it has choices, ask for one first; if it needs typed text, put it into the prompt."""
     choices = command.choices(context) if command.argument and not command.opens_picker else ()
     if choices:
-        from qcode.tui.screens.palette import ALONE, ArgumentPicker
+        from qcode.tui.screens.palette import NO_ARGUMENT, ArgumentPicker
 
         def picked(argument: str | None) -> None:
             if argument is not None:
-                run_command(context, command, "" if argument == ALONE else argument)
+                run_command(context, command, "" if argument == NO_ARGUMENT else argument)
 
         context.screen.open_screen(ArgumentPicker(command, choices), picked)
     elif command.argument and not command.argument.startswith("["):

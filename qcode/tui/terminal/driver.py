@@ -75,7 +75,7 @@ def has_job_control() -> bool:
     return sys.platform != "win32" and os.getpgrp() != os.getsid(0)
 
 
-def teach_alt_keys() -> None:
+def enable_alt_keys() -> None:
     """Make Textual recognize Alt+Enter and Alt+Backspace in terminals without the Kitty protocol.
 
     Such terminals send Escape before the key. Textual 8.2 reads that as Enter, which would send the prompt, and as
