@@ -33,7 +33,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest $(ARGS)
 
 test-all: $(VENV)/.test
-	$(BIN)/python -m pytest -m "not perf" $(ARGS)
+	$(BIN)/python -m pytest -m "not perf" --hypothesis-profile=broad $(ARGS)
 
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -94,7 +94,7 @@ class Pipe:
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
 """Bytes of lines that may wait to be handled before no more is read, so that a writer who floods has to wait too."""
 REQUEST_COST = 16 * 1024
-"""Bytes that an open request counts besides its line: for its task and its answer."""
+"""Bytes counted for each open request in addition to its line: for its task and its answer."""
 MAX_LINE_BYTES = 48 * 1024 * 1024
 """Enough for several images of the maximum size, or for more text than any context window holds."""
 
@@ -181,7 +181,7 @@ class StdinReader:
             self._ahead += size
 
     def release(self, size: int) -> None:
-        """Count bytes as handled that were held."""
+        """Count held bytes as handled."""
         with self._room:
             self._ahead -= size
             self._room.notify()

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.e2e.running import NO_KEYRING
+from tests.fakes.certificates import skip_public_certificates
 from tests.fakes.demo import hurry
 from tests.fakes.disk import skip_fsync
 
 # The first text Hypothesis makes in a fresh checkout takes seconds, for it builds its table of characters then, and two
 # busy cores are slow at any time. Neither says anything about the program.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The suite tries the same examples on every machine; `make search` looks for new ones.
-settings.register_profile("qcode", settings.get_profile("search"), derandomize=True, database=None)
+# The suite tries the same examples on every machine, `make test-all` more of them, and `make search` new ones.
+settings.register_profile("broad", settings.get_profile("search"), derandomize=True, database=None)
+settings.register_profile("qcode", settings.get_profile("broad"), max_examples=50)
 settings.load_profile("qcode")
 
 MAX_WORKERS = 8
+TESTS = Path(__file__).parent
 
 # Hundreds of programs start below, and each test file is rewritten before it runs, so compiled files are kept, even if
 # the machine is configured not to write them.
@@ -40,6 +45,23 @@ def pytest_xdist_auto_num_workers() -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return min((os.cpu_count() or 1) + 1, MAX_WORKERS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of the test files first, a different one in each worker.
+
+    In a fresh clone each file is rewritten and compiled once. If all workers started with the same file, each would
+    compile them all.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    number, count = int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
+    for path in sorted(TESTS.rglob("test_*.py"))[number::count]:
+        name = path.relative_to(TESTS.parent).with_suffix("").as_posix().replace("/", ".")
+        with suppress(Exception, pytest.skip.Exception):  # collecting reports it
+            importlib.import_module(name)
 
 
 def pytest_collection_finish() -> None:
@@ -88,4 +110,10 @@ def demo_without_pauses() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def writes_without_waiting() -> Iterator[None]:
     with skip_fsync():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def connections_without_public_certificates() -> Iterator[None]:
+    with skip_public_certificates():
         yield

@@ -1,6 +1,6 @@
 """Parts of a session that belong to the client: unsaved texts of its editor, and tool servers.
 
-Texts are asked for from the threads of tools, and an editor that does not answer in time counts as one without them.
+Texts are asked for from the threads of tools, and if the editor does not answer in time, the files on disk are used.
 """
 
 from __future__ import annotations

@@ -6,13 +6,14 @@ A prompt that begins with `/name` runs the command; an unknown one is sent to th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line, visible
-from qcode.text.json import Json, JsonObject
+from qcode.text.json import Json, JsonObject, object_in
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _MAX_DECISIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandOutput:
     """The command is done; `text` is for the user."""
 
     text: str
@@ -57,7 +58,7 @@ class Submit:
     options: TurnOptions = NO_OPTIONS
 
 
-Outcome: TypeAlias = Said | Compact | Submit
+Outcome: TypeAlias = CommandOutput | Compact | Submit
 
 
 class SessionCommands:
@@ -83,7 +84,19 @@ class SessionCommands:
             if skill.hint:
                 row["input"] = {"hint": one_line(skill.hint, 100)}
             rows.append(row)
+        rows += self._prompts({str(object_in(row)["name"]) for row in rows})
         return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
+
+    def _prompts(self, taken: set[str]) -> Iterator[JsonObject]:
+        """Yield the prompts of the tool servers that run now. A prompt that names one is expanded with the turn."""
+        if self._agent.servers is None:
+            return
+        from qcode.agent.mcp.typed import prompts_of
+
+        for one in prompts_of(self._agent.servers):
+            if one.handle not in taken:
+                row: JsonObject = {"name": one.handle, "description": one.description or f"A prompt of {one.server}."}
+                yield {**row, **({"input": {"hint": one.hint}} if one.hint else {})}
 
     def typed(self, text: str) -> tuple[str, str] | None:
         """Return the command at the start of a prompt and its argument; None if there is no such command."""
@@ -113,24 +126,24 @@ class SessionCommands:
             case "context":
                 from qcode.agent.reports import context_text
 
-                return Said(context_text(agent.conversation.context()))
+                return CommandOutput(context_text(agent.conversation.context()))
             case "cost":
                 from qcode.agent.reports import cost_text_of
 
-                return Said(cost_text_of(agent.conversation.usage(), agent.conversation.metrics))
+                return CommandOutput(cost_text_of(agent.conversation.usage(), agent.conversation.metrics))
             case "undo" | "redo":
-                return Said(await self._step(name))
+                return CommandOutput(await self._step(name))
             case "init":
                 try:
                     return Submit(agent.memory.init_prompt(argument), TurnOptions(shown=f"/init {argument}".rstrip()))
                 except ValueError as refusal:
-                    return Said(str(refusal))
+                    return CommandOutput(str(refusal))
             case "memory":
-                return Said(self._memory(argument))
+                return CommandOutput(self._memory(argument))
             case "permissions":
-                return Said(_permissions(agent.permissions))
+                return CommandOutput(_permissions(agent.permissions))
             case "trust":
-                return Said(await asyncio.to_thread(self._trust, argument))
+                return CommandOutput(await asyncio.to_thread(self._trust, argument))
             case "skills":
                 return await self._skills(argument)
             case _:
@@ -140,22 +153,22 @@ class SessionCommands:
     async def _skills(self, argument: str) -> Outcome:
         skills = self._agent.skills
         if skills is None:
-            return Said("No skills: none in the folders that qcode reads.")
+            return CommandOutput("No skills: none in the folders that qcode reads.")
         if not argument:
             from qcode.agent.skills.listing import list_text
 
-            return Said(list_text(skills))
+            return CommandOutput(list_text(skills))
         name, _, rest = argument.partition(" ")
         try:
             return await self._run_skill(skills.find(name), rest.strip())
         except Refused as refused:
-            return Said(str(refused))
+            return CommandOutput(str(refused))
 
     async def _run_skill(self, skill: Skill, argument: str) -> Outcome:
         try:
             text, options = await self._agent.skill_prompt(skill, argument)
         except QcodeError as refusal:
-            return Said(str(refusal))
+            return CommandOutput(str(refusal))
         return Submit(text, options)
 
     async def _step(self, name: str) -> str:
@@ -173,12 +186,12 @@ class SessionCommands:
         return "\n".join(lines)
 
     def _memory(self, argument: str) -> str:
-        from qcode.agent.context.memory import memory_text, place_and_line
+        from qcode.agent.context.memory import memory_text, split_memory_line
 
         memory = self._agent.memory
         if not argument:
             return memory_text(memory)
-        wanted, line = place_and_line(argument, memory.places())
+        wanted, line = split_memory_line(argument, memory.places())
         if len(wanted) != 1:
             return "Choose the file: /memory project: TEXT or /memory yours: TEXT."
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qcode.agent.options import Options
 
 EXIT_S = 0.5
-"""Seconds for threads that still run when everything is written."""
+"""Seconds that remaining threads get after the last output."""
 
 
 def run_acp(options: Options) -> int:
@@ -36,26 +36,26 @@ def run_acp(options: Options) -> int:
 
 
 async def _serve(options: Options, descriptor: int, output: BinaryIO) -> int:
-    over = asyncio.Event()
+    stopped = asyncio.Event()
     code = ExitCode.OK
 
     def stop(number: int) -> None:
         nonlocal code
         code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.TERMINATED
-        over.set()
+        stopped.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)
     server = Server(options)
-    wire = Wire(descriptor, output, server.handle, lost=over.set, describe=_describe_failure)
+    wire = Wire(descriptor, output, server.handle, lost=stopped.set, describe=_describe_failure)
     server.attach(wire)
-    await over.wait()
+    await stopped.wait()
     await server.close()
     await wire.settle(0.1)
-    leaving = threading.Timer(EXIT_S, os._exit, (int(code),))
-    leaving.daemon = True
-    leaving.start()
+    forced_exit = threading.Timer(EXIT_S, os._exit, (int(code),))
+    forced_exit.daemon = True
+    forced_exit.start()
     return code
 
 

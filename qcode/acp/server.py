@@ -1,6 +1,6 @@
 """The methods of the protocol: the handshake, authentication, and the sessions of one client.
 
-`initialize` needs nothing of the library; it loads with the first session. Unknown methods and parameters that cannot
+`initialize` does not need the library, which loads with the first session. Unknown methods and parameters that cannot
 be used are errors. Flags of the command line hold for every session; a client may add folders and servers.
 """
 

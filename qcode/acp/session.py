@@ -24,7 +24,7 @@ from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, Answer, Wire, WireErro
 from qcode.agent.agent import Agent
 from qcode.agent.outcomes import shortfall, summary
 from qcode.agent.permissions import why_not_read
-from qcode.agent.sessions.replay import ReplayItem, UserSaid, replayed
+from qcode.agent.sessions.replay import ReplayedPrompt, ReplayItem, replayed
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
@@ -96,6 +96,7 @@ class EditorSession:
         self._view: TurnView | None = None
         self._state = self._current_state()
         self._title = ""
+        self._commands_sent: JsonObject = {}
         self._forcing: asyncio.TimerHandle | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._connecting: set[asyncio.Future[ModelClient | None]] = set()
@@ -117,14 +118,23 @@ class EditorSession:
         return {"modes": self.settings.modes(), "configOptions": self.settings.options()}
 
     def announce(self) -> None:
-        """Send the updates that follow the response: commands, usage, title."""
-        self.send(self.commands.update())
+        """Start the tool servers, and send the updates that follow the response: commands, usage, title."""
+        self._tell_commands()
+        if self.agent.servers is not None:
+            self.agent.servers.start(self._tell_commands)
         conversation = self.agent.conversation
         spent = self._session_cost()
         report = conversation.context() if conversation.messages else None
         if report is not None:
             self.send(usage_update(report.used, report.window, spent))
         self._tell_title()
+
+    def _tell_commands(self) -> None:
+        """Send the list of commands if it has changed."""
+        update = self.commands.update()
+        if update != self._commands_sent:
+            self._commands_sent = update
+            self.send(update)
 
     def replay(self) -> None:
         """Send the whole conversation again."""
@@ -139,7 +149,7 @@ class EditorSession:
         }
         turn = 0
         for item in replayed(stored):
-            if isinstance(item, UserSaid):
+            if isinstance(item, ReplayedPrompt):
                 turn = prompts.get(id(item.message), turn)
             yield turn, item
 
@@ -220,7 +230,7 @@ class EditorSession:
         servers = self.agent.servers
         if servers is None:
             return
-        servers.start(lambda: None)
+        servers.start(self._tell_commands)
         await self.agent.toolbox.wait_for_servers()
         for approval in servers.approvals():
             decision = await self._ask_about(approval)
@@ -255,7 +265,7 @@ class EditorSession:
         command = self.commands.typed(prompt.blocks.first_text)
         if command is not None:
             outcome = await self.commands.run(*command)
-            if isinstance(outcome, commands.Said):
+            if isinstance(outcome, commands.CommandOutput):
                 self._say(outcome.text)
                 self._sync()
                 prompt.settle({"stopReason": "end_turn"})

@@ -383,7 +383,7 @@ def usage_update(used: int, size: int, cost: Decimal | None) -> JsonObject:
 def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> None:
     """Send a stored session. Each item comes with the number of the prompt that began its turn."""
     from qcode.agent.sessions.history import Thought
-    from qcode.agent.sessions.replay import UserSaid
+    from qcode.agent.sessions.replay import ReplayedPrompt
 
     view, current = TurnView(0, folder, ClientFeatures(), send), -1
     for turn, item in items:
@@ -391,7 +391,7 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
             view.end()
             view, current = TurnView(turn, folder, ClientFeatures(), send), turn
         match item:
-            case UserSaid(message=message, shown=shown):
+            case ReplayedPrompt(message=message, shown=shown):
                 texts = [block.text for block in message.blocks if isinstance(block, Text)]
                 images = [block for block in message.blocks if isinstance(block, Image)]
                 text = shown or (texts[-1] if texts else "")

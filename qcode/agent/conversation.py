@@ -42,6 +42,7 @@ from qcode.engine.effects import (
     LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RecordRequests,
     SteerQueued,
     TurnSettings,
     UserSubmitted,
@@ -131,7 +132,7 @@ class Conversation:
         )
         self._approved = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
-        toolbox.transcript = lambda: self._transcript.messages
+        toolbox.transcript = lambda: self.transcript.messages
         self._begin(session, tuple(messages))
 
     def use_hooks(self, hooks: SessionHooks) -> None:
@@ -148,17 +149,18 @@ class Conversation:
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Continue with a session; `messages` are the history if the session has no file."""
-        self._transcript = SessionTranscript(session, messages)
+        self.transcript = SessionTranscript(session, messages)
         self._counter = self.client.counter()
-        if (count := self._transcript.last_count(self.client.name)) is not None:
+        if (count := self.transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
         self._turns = 0
-        ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
-        self._usage = earlier_usage(ever, self.model, self.client.price)
+        history = session.history
+        ever = ((stored.paid, history.model_of(number)) for number, stored in sorted(history.stored.items()))
+        self._usage = earlier_usage(ever, self._clients.price_of)
 
     @property
     def session_id(self) -> str:
-        return self._transcript.session.session_id
+        return self.transcript.session.session_id
 
     @property
     def model(self) -> str:
@@ -177,7 +179,7 @@ class Conversation:
     @property
     def messages(self) -> tuple[Message, ...]:
         """The committed transcript."""
-        return tuple(self._transcript.messages)
+        return tuple(self.transcript.messages)
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Attach these blocks (files, images) to the next prompt."""
@@ -248,7 +250,7 @@ class Conversation:
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
         settings = self._turn_settings(writer := self._clients.small(), options)
-        turn = Turn(settings, self.client.known(), self._transcript.messages, self._counter, number=self._turns)
+        turn = Turn(settings, self.client.known(), self.transcript.messages, self._counter, number=self._turns)
         self._last_turn = self.turn = turn
         hooks, logged = self.hooks, None if writer is None else writer.logged
         confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
@@ -259,11 +261,11 @@ class Conversation:
         await self._checkpoints.wait_until_recorded()
         try:
             self._waiting.complaints += (*self._clients.problems, *await self._prepare(turn, first))
-            recorder = ShownRecorder(self._transcript.session.record_shown, time.monotonic, options.shown)
+            recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown)
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
                     event = driven if isinstance(driven, Notice) else recorder.see(driven)
-                    self._transcript.session.partial.handle(event)
+                    self.transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # most events are these, and they need no notice
                         yield self._log_event(event)
                         continue
@@ -281,7 +283,7 @@ class Conversation:
             if self._own is not None:
                 self._use(self._own)
                 self._own = None
-            self._transcript.session.sync()
+            self.transcript.session.sync()
 
     def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
         """Store what an event reports, and return it with the notices before and after it."""
@@ -290,12 +292,12 @@ class Conversation:
                 return []
             self._said_once.add(event.text)
         if isinstance(event, TurnEnded):
-            self._transcript.session.sync()
+            self.transcript.session.sync()
             self._usage.append(turn_usage(prompt, self.model, event))
-        sources = (self._transcript.session, self._checkpoints, self._toolbox, self._calls)
+        sources = (self.transcript.session, self._checkpoints, self._toolbox, self._calls)
         events: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
         if isinstance(event, ToolFinished):
-            self._transcript.keep_result(event)
+            self.transcript.keep_result(event)
         if isinstance(event, SteeringAdded):
             self._waiting.arrived(event.text)
         if self.hooks is not None:
@@ -381,7 +383,7 @@ class Conversation:
             client.system(self.mode),
             client.prompts.instruction_chars,
             self.tools,
-            self._transcript.messages,
+            self.transcript.messages,
             self._counter,
             client.output,
         )
@@ -400,17 +402,15 @@ class Conversation:
 
     @property
     def session(self) -> Session:
-        return self._transcript.session
+        return self.transcript.session
 
     @property
     def stored(self) -> tuple[StoredMessage, ...]:
         """All messages that led to the current state with what was shown with them, also those that were compacted."""
-        history = self._transcript.session.history
+        history = self.transcript.session.history
         if history.stored:
             return tuple(history.stored[number] for number in history.all_numbers())
-        return tuple(
-            StoredMessage(HistoryEntry(message), is_a_prompt(message)) for message in self._transcript.messages
-        )
+        return tuple(StoredMessage(HistoryEntry(message), is_a_prompt(message)) for message in self.transcript.messages)
 
     @property
     def is_busy(self) -> bool:
@@ -423,7 +423,7 @@ class Conversation:
         """Switch to another session. In a copy of this one, approvals still apply."""
         if not is_copy:
             self.permissions.forget_session()
-        self._transcript.session.close()
+        self.transcript.session.close()
         self._checkpoints.follow(session)
         self._begin(session)
         if self.hooks is not None:
@@ -431,8 +431,8 @@ class Conversation:
 
     def _reload_messages(self) -> None:
         """Reload the messages after the head of the session moved."""
-        self._transcript.read_again()
-        self._counter.context_tokens = size_messages(self._transcript.messages)
+        self.transcript.read_again()
+        self._counter.context_tokens = size_messages(self.transcript.messages)
 
     def set_model(self, model: str | ModelClient) -> None:
         """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that is not possible."""
@@ -470,7 +470,7 @@ class Conversation:
 
     def release(self) -> None:
         """Release all files, for a process that exits now and closes its connections; safe to call twice."""
-        self._transcript.session.close()
+        self.transcript.session.close()
         self._checkpoints.close()
         self._toolbox.close()
         if self._log is not None:
@@ -495,13 +495,16 @@ class Conversation:
             return await self._calls.run(self.policy, resolved, output, self.client.model.name, moved, ask)
 
     def append(self, effect: Append) -> None:
-        self._transcript.append(effect, is_own=self._is_opening)
+        self.transcript.append(effect, is_own=self._is_opening)
         self._is_opening = False
         if self.hooks is not None:
             self.hooks.record(effect.message)
 
+    def record_requests(self, effect: RecordRequests) -> None:
+        self.transcript.session.record_requests(effect.attempts)
+
     def take_compaction(self, effect: Compact) -> None:
-        self._transcript.compact(effect)
+        self.transcript.compact(effect)
         self._toolbox.forget_instructions()
         if self.hooks is not None:
             self.hooks.compacted(effect)
@@ -510,8 +513,8 @@ class Conversation:
         self.client.learn(effect)
 
     def about_to_run(self, call: ToolCall) -> None:
-        self._transcript.session.intend(call)
-        self._transcript.session.sync()
+        self.transcript.session.intend(call)
+        self.transcript.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:
         return await self.client.explain(error)
@@ -545,18 +548,9 @@ class Conversation:
 
             assert self.turn is not None
             assert self._driver is not None
-            toolbox, session = self._toolbox, self._transcript.session
-            parent = Parent(
-                self.turn,
-                self._driver,
-                self._answering,
-                toolbox,
-                session,
-                self._checkpoints,
-                self.permissions,
-                self._approved,
-                self.hooks,
-            )
+            toolbox, session = self._toolbox, self.transcript.session
+            shared = (self._checkpoints, self.permissions, self._approved, self.hooks)
+            parent = Parent(self.turn, self._driver, self._answering, toolbox, session, *shared)
             self._agents = Agents(tool, self.kinds, parent, self._clients)
         return self._agents
 
@@ -569,7 +563,7 @@ class Conversation:
         turn.model = model = client.known()
         cap = caps_for(settings.output, model.output_limit, learned=model.host.first_cap).first
         prompt = (first.message,) if isinstance(first, UserSubmitted) else ()
-        request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *prompt), settings.tools, cap)
+        request = ModelRequest(model.name, settings.system, (*self.transcript.messages, *prompt), settings.tools, cap)
         await sizing.count(request, model.window, self._counter, client.tokens)
         return (warning,) if warning else ()
 
@@ -579,7 +573,7 @@ class Conversation:
             return
         self.client = client
         self._counter = client.counter()
-        self._transcript.session.switch_model(client.name)
+        self.transcript.session.switch_model(client.name)
 
     def _turn_settings(self, writer: ModelClient | None, options: TurnOptions) -> TurnSettings:
         client, context = self.client, self._context

@@ -28,6 +28,7 @@ from qcode.engine.effects import (
     LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RecordRequests,
     ReplyFailed,
     RunTool,
     SendRequest,
@@ -69,6 +70,8 @@ class Services(Protocol):
         ...
 
     def append(self, effect: Append) -> None: ...
+
+    def record_requests(self, effect: RecordRequests) -> None: ...
 
     def take_compaction(self, effect: Compact) -> None: ...
 
@@ -167,7 +170,7 @@ class Driver:
     def halt(self) -> None:
         """Cancel silently: commit what was shown, emit no further events. Safe to call twice."""
         for effect in self._turn.handle(CancelRequested(is_unsent=self._is_unsent), self._clock()):
-            if isinstance(effect, (Append, Learn)):
+            if isinstance(effect, (Append, RecordRequests, Learn)):
                 self._perform(effect)
 
     def withdraw(self, text: str) -> SteerQueued | None:
@@ -246,9 +249,11 @@ class Driver:
             case SwitchModel():
                 self._start(self._switch_model(effect))
             case Wait():
-                self._start(self._wait(effect.seconds))
+                self._start(self.pause(effect.seconds))
             case Append():
                 self._services.append(effect)
+            case RecordRequests():
+                self._services.record_requests(effect)
             case Compact():
                 self._services.take_compaction(effect)
             case Learn():
@@ -322,7 +327,7 @@ class Driver:
             self._provider = provider
         await self._inputs.put(switched)
 
-    async def _wait(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Feed back the time that passed on the clock: the loop's clock stops while the machine sleeps."""
         began = self._wall_clock()
         await asyncio.sleep(seconds)

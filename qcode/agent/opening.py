@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from qcode.agent.telemetry import Observer
     from qcode.agent.telemetry.tracing import Tracing
     from qcode.protocol.provider import Provider
+    from qcode.safety.redaction import Redactor
     from qcode.tools.web_search import SearchService, WebSearch
 
 _SECRET_HEADER = lazy_pattern("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -78,7 +79,11 @@ class AgentParts:
         self._tracing: Tracing | None = None
         self._sampling: Sampling | None = None
         self.store = SessionStore(
-            context.paths.state_dir, context.root, new_id=session_ids(context.options), redact=self.redact
+            context.paths.state_dir,
+            context.root,
+            new_id=session_ids(context.options),
+            redact=self.redact,
+            undecided=self.undecided,
         )
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._with_sandbox(self._searching(policy_of(context), search), scratch)
@@ -395,9 +400,16 @@ class AgentParts:
 
     def redact(self, text: str) -> str:
         """Return a text without the keys of this run."""
+        return self._redactor().redact(text)
+
+    def undecided(self, text: str) -> int:
+        """Return the length of the end of a text that may be the start of a key."""
+        return self._redactor().undecided(text)
+
+    def _redactor(self) -> Redactor:
         from qcode.safety.redaction import Redactor
 
-        return Redactor((*self._secrets, *self.context.keys.known())).redact(text)
+        return Redactor((*self._secrets, *self.context.keys.known()))
 
 
 def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ...]:

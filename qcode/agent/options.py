@@ -94,12 +94,12 @@ class Options:
     setting_sources: Sequence[str] | None = None
     """Whose settings, commands, agents and instructions count: `user`, `project`; None: both.
 
-    Without `user` it is as if `user_config` were False.
+    Without `user`, `user_config` is False.
     """
     user_config: bool = True
     """False: the user's rules, tool servers, commands, agents and instructions do not apply.
 
-    Rules that the user keeps for this folder do not either. Providers, models, network and output limits of the user's
+    Rules that the user keeps for this folder do not apply. Providers, models, network and output limits of the user's
     configuration still do.
     """
     no_skills: bool = False
@@ -133,7 +133,7 @@ class Options:
     def __post_init__(self) -> None:
         for name in _LISTS:
             value = getattr(self, name)
-            if isinstance(value, str):  # it would be read letter by letter
+            if isinstance(value, str):  # iterating a string would yield its letters
                 raise TypeError(f"Options({name}=...) takes a list")
             if value is None:
                 continue

@@ -31,7 +31,7 @@ from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
 from qcode.safety.verdict import RESTRICTED, SHELL_UNKNOWN, Verdict
 from qcode.text.json import Json, JsonObject, parse_object
-from qcode.tools.workspace import passed_on
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
@@ -460,7 +460,7 @@ def policy_of(context: RunContext) -> Policy:
     rules = configured_rules(context.settings)
     own = (context.paths.config_dir, context.paths.state_dir)
     forbidden = (context.folder, context.root, *context.added)
-    search_path = passed_on(context.env)["PATH"]
+    search_path = command_environment(context.env)["PATH"]
     return Policy(
         mode=permissions.mode,
         rules=rules,

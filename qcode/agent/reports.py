@@ -9,13 +9,14 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from decimal import Decimal
 
 from qcode.agent.sessions.history import HistoryEntry
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
 from qcode.engine.counting import PromptCounter, estimate_text, size_block, size_messages
 from qcode.engine.effects import COMPACT_AT
+from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel
 from qcode.engine.transcript import prepared
 from qcode.protocol.events import (
@@ -24,6 +25,7 @@ from qcode.protocol.events import (
     AttemptRecord,
     ContinuationAttempt,
     ModelFellBack,
+    ModelUsage,
     ReplyFinished,
     StopReasonObserved,
     TurnEnded,
@@ -35,7 +37,7 @@ from qcode.protocol.messages import Message, ToolResult, typed_text
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import StopReason, WebSearched
 from qcode.protocol.tools import ToolSpec
-from qcode.protocol.usage import Price, Usage, cache_hit_rate, cost_of
+from qcode.protocol.usage import Price, Usage, cache_hit_rate
 from qcode.text.clean import cut
 from qcode.text.json import JsonObject
 from qcode.text.numbers import cost_text, count_text, tokens_text
@@ -76,7 +78,7 @@ class ContextReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
-    """The usage of one turn. `cost` is None if the price is unknown."""
+    """The usage of one turn. `cost` is None if a price is unknown. `model` is that of its end; `by_model` has all."""
 
     prompt: str
     model: str
@@ -84,6 +86,7 @@ class TurnUsage:
     cost: Decimal | None
     api_calls: ApiCalls
     discarded_output_tokens: int = 0
+    by_model: tuple[ModelUsage, ...] = ()
 
 
 def context_report(
@@ -144,48 +147,47 @@ def size_of_tool(tool: ToolSpec) -> int:
 
 def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
     discarded = ended.discarded_output_tokens
-    return TurnUsage(prompt, model, ended.usage, ended.cost, ended.api_calls, discarded)
+    return TurnUsage(prompt, model, ended.usage, ended.cost, ended.api_calls, discarded, ended.by_model)
 
 
 class ModelSpending:
     """The usage of one turn by model (`provider/model`). `handle` gets every event.
 
-    A sub-agent counts for the model of the conversation. `output_limit` returns the limit of the model in use.
+    `output_limit` returns the limit of the model in use.
     """
 
     def __init__(self, model: str, output_limit: Callable[[], int | None]) -> None:
         self._model = model
         self._output_limit = output_limit
-        self._seen = Usage()
-        self._paid = Decimal(0)
         self._rows: dict[str, _SpendingRow] = {}
 
     def handle(self, event: TurnEvent) -> None:
         match event:
             case UsageUpdated():
-                self._current_row().window = event.context_window
-                self._add(event.usage, event.cost)
+                self._spent(self._model).window = event.context_window
+                self._set(event.by_model, event.cost)
             case TurnEnded():
-                self._add(event.usage, event.cost)
+                self._set(event.by_model, event.cost)
             case WebSearched(queries=queries):
-                self._current_row().searches += max(1, len(queries))
+                self._spent(self._model).searches += max(1, len(queries))
             case ModelFellBack(to_model=model):
                 self._model = model
             case _:
                 pass
 
-    def _current_row(self) -> _SpendingRow:
-        return self._rows.setdefault(self._model, _SpendingRow())
+    def _spent(self, model: str) -> _SpendingRow:
+        return self._rows.setdefault(model, _SpendingRow())
 
-    def _add(self, usage: Usage, cost: Decimal | None) -> None:
-        """Count what was used since the last report."""
-        if usage == Usage() and self._model not in self._rows:
-            return
-        spent = self._current_row()
-        spent.usage = spent.usage + _usage_since(usage, self._seen)
-        spent.cost = None if cost is None or spent.cost is None else spent.cost + cost - self._paid
-        spent.output_limit = self._output_limit()
-        self._seen, self._paid = usage, cost or Decimal(0)
+    def _set(self, by_model: tuple[ModelUsage, ...], cost: Decimal | None) -> None:
+        for used in by_model:
+            if used.usage != Usage() or used.model in self._rows:
+                spent = self._spent(used.model)
+                # Refused requests cost nothing, but without a price that is not a cost of 0.
+                spent.usage, spent.cost = used.usage, used.cost if used.usage != Usage() else cost
+        if self._model in self._rows:
+            spent = self._rows[self._model]
+            spent.cost = spent.cost if by_model else cost
+            spent.output_limit = self._output_limit()
 
     def as_json(self) -> JsonObject:
         """Return the usage in the form of Claude Code; a number that is not known is 0, an unknown cost null."""
@@ -215,41 +217,40 @@ class _SpendingRow:
         }
 
 
-def _usage_since(now: Usage, before: Usage) -> Usage:
-    def less(new: int | None, old: int | None) -> int | None:
-        return None if new is None else max(0, new - (old or 0))
+def earlier_usage(
+    entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[str], Price | None]
+) -> list[TurnUsage]:
+    """Return the usage of the turns of a resumed session, as far as it was recorded, at current prices.
 
-    return Usage(
-        less(now.input, before.input),
-        less(now.output, before.output),
-        less(now.cache_read, before.cache_read),
-        less(now.cache_write, before.cache_write),
-        less(now.reasoning, before.reasoning),
-    )
-
-
-def earlier_usage(entries: Iterable[HistoryEntry], model: str, price: Price | None) -> list[TurnUsage]:
-    """Return the usage of the turns of a resumed session, as far as it was recorded.
-
-    The price is the current price of `model`; a session that changed models gets no cost.
+    Each entry comes with the model of the conversation at that time.
     """
-    turns: list[tuple[str, list[AttemptRecord]]] = []
-    for entry in entries:
+    turns: list[tuple[str, str, list[AttemptRecord]]] = []
+    for entry, model in entries:
         is_prompt = entry.message.role == "user" and not any(
             isinstance(block, ToolResult) for block in entry.message.blocks
         )
         if is_prompt:
-            turns.append((typed_text(entry.message), []))
-        elif turns:
-            turns[-1][1].extend(entry.attempts)
-    return [recorded_usage(prompt, attempts, model, price) for prompt, attempts in turns if attempts]
+            turns.append((typed_text(entry.message), model, []))
+        if turns:
+            turns[-1][2].extend(one if one.model else replace(one, model=model) for one in entry.attempts)
+    return [recorded_usage(prompt, attempts, model, price_of) for prompt, model, attempts in turns if attempts]
 
 
-def recorded_usage(prompt: str, attempts: Sequence[AttemptRecord], model: str, price: Price | None) -> TurnUsage:
-    """Return the usage of stored attempts."""
-    usage = Usage()
+def recorded_usage(
+    prompt: str, attempts: Sequence[AttemptRecord], model: str, price_of: Callable[[str], Price | None]
+) -> TurnUsage:
+    """Return the usage of stored attempts; those that name no model are of `model`."""
+    ledgers: dict[str, Ledger] = {}
     for attempt in attempts:
-        usage = usage + attempt.usage
+        name = attempt.model or model
+        ledger = ledgers.setdefault(name, Ledger(price_of(name)))
+        ledger.add(name, attempt.usage, attempt.usage, is_unused=attempt.is_unanswered)
+    by_model = tuple(used for ledger in ledgers.values() for used in ledger.by_model)
+    usage, costs = Usage(), [used.cost for used in by_model]
+    for used in by_model:
+        usage = usage + used.usage
+    known = [cost for cost in costs if cost is not None]
+    cost = sum(known, Decimal(0)) if known and len(known) == len(costs) else None
     kinds = Counter("retry" if attempt.is_retry else attempt.kind for attempt in attempts)
     calls = ApiCalls(
         kinds["first"],
@@ -257,9 +258,10 @@ def recorded_usage(prompt: str, attempts: Sequence[AttemptRecord], model: str, p
         kinds["continuation"],
         repairs=kinds["nudge"] + kinds["resume"] + kinds["repair"],
         retries=kinds["retry"],
+        compactions=kinds["summary"],
     )
     discarded = sum(attempt.usage.output or 0 for attempt in attempts if attempt.is_discarded)
-    return TurnUsage(prompt, model, usage, cost_of(usage, price), calls, discarded)
+    return TurnUsage(prompt, model, usage, cost, calls, discarded, by_model)
 
 
 LATENCY_BOUNDS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -420,10 +422,11 @@ def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = N
         f"API calls   {calls.total} ({_calls(calls)})",
     ]
     lines += recovery_lines(metrics) if metrics is not None else []
-    models = list(dict.fromkeys(turn.model for turn in turns))
+    parts = [used for turn in turns for used in _by_model(turn)]
+    models = list(dict.fromkeys(used.model for used in parts))
     if len(models) > 1:
         lines += ["", "By model"]
-        lines += [_model_line(model, [turn for turn in turns if turn.model == model]) for model in models]
+        lines += [_model_line(model, [used for used in parts if used.model == model]) for model in models]
     lines += ["", f"Last turns of {len(turns)}" if len(turns) > _TURNS else "Turns"]
     lines += [_turn_line(turn) for turn in turns[-_TURNS:]]
     return "\n".join(lines)
@@ -446,14 +449,18 @@ def _turn_line(turn: TurnUsage) -> str:
     return f"  {cut(turn.prompt, 30):<30} {sizes}  {_cost([turn])}"
 
 
-def _model_line(model: str, turns: Sequence[TurnUsage]) -> str:
+def _by_model(turn: TurnUsage) -> tuple[ModelUsage, ...]:
+    return turn.by_model or (ModelUsage(turn.model, turn.usage, turn.cost),)
+
+
+def _model_line(model: str, parts: Sequence[ModelUsage]) -> str:
     usage = Usage()
-    for turn in turns:
-        usage = usage + turn.usage
-    return f"  {cut(model, 34):<34} {_tokens(usage.input)} in, {_tokens(usage.output)} out, {_cost(turns)}"
+    for used in parts:
+        usage = usage + used.usage
+    return f"  {cut(model, 34):<34} {_tokens(usage.input)} in, {_tokens(usage.output)} out, {_cost(parts)}"
 
 
-def _cost(turns: Sequence[TurnUsage]) -> str:
+def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
     known = [turn.cost for turn in turns if turn.cost is not None]
     if not known:
         return "unknown (no price for this model)"

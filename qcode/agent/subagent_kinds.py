@@ -54,7 +54,7 @@ class SubagentKind:
         )
 
     def limited(self, policy: Policy) -> Policy:
-        """Return its policy, given that of the conversation: the same, or stricter."""
+        """Return its policy, derived from the policy of the conversation: the same, or stricter."""
         return policy.limited_by(policy.with_mode("plan")) if self.only_reads else policy
 
 

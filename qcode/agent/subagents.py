@@ -33,6 +33,7 @@ from qcode.engine.effects import (
     HookStopped,
     ModelSwitched,
     NoModelLeft,
+    RecordRequests,
     TurnSettings,
     UserSubmitted,
 )
@@ -304,6 +305,9 @@ class AgentRun:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)
         if self._hooks is not None:
             self._hooks.record(effect.message)
+
+    def record_requests(self, effect: RecordRequests) -> None:
+        self._parent.session.record_requests(effect.attempts)
 
     def take_compaction(self, effect: Compact) -> None:
         """Do nothing: its turn holds the compacted messages, and its file has all of them."""

@@ -150,7 +150,7 @@ class Toolbox:
         for name in skills:
             try:
                 if self._skill is None:
-                    raise Refused(f"there is no skill {name}")
+                    raise Refused(f"unknown skill {name}")
                 texts.append(Text(await asyncio.to_thread(self._skill.preload, name, self.workspace)))
             except Refused as refused:
                 problems.append(str(refused))

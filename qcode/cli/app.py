@@ -13,7 +13,7 @@ from qcode.agent.context.project import read_head
 from qcode.agent.models.selection import Selection, begin_with
 from qcode.agent.options import Options, RunContext
 from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.terminal import Left, short, working_folder
+from qcode.cli.terminal import InputEnded, short, working_folder
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.welcome import Welcome
 
@@ -31,7 +31,7 @@ def run_app(arguments: Options) -> int:
     try:
         context = with_chosen_session(run_context(arguments, folder, is_attended=True))
         selection = begin_with(context, has_demo=True)
-    except Left:
+    except InputEnded:
         return LEFT
     welcome = _welcome(context, selection)
     if context.settings.ui.linear or os.environ.get("TERM") == "dumb":

@@ -17,7 +17,7 @@ _SESSIONS_OFFERED = 9
 
 
 def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunContext:
-    """Find out whether the folder is trusted, then read the settings of this run; raise `QcodeError` or `Left`."""
+    """Check the trust of the folder, then read the settings of this run; raise `QcodeError` or `InputEnded`."""
 
     if options.theme is not None:
         check_theme(options.theme)
@@ -64,11 +64,9 @@ def check_theme(name: str) -> None:
 
     themes, _ = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
     if name not in (AUTO, *themes):
-        from qcode.text.match import nearest
+        from qcode.text.match import suggestion
 
-        close = nearest(name, themes)
-        hint = f"did you mean {close}?" if close else "qcode themes lists them"
-        raise UsageError(f'unknown theme "{name}"; {hint}')
+        raise UsageError(f'unknown theme "{name}"; {suggestion(name, themes, "qcode themes lists them")}')
 
 
 def _ask_for_patience() -> None:

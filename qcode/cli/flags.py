@@ -411,7 +411,7 @@ Usage:
   qcode [PROMPT]                  open the app; PROMPT is sent first
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
-  qcode auth login|status|logout [PROVIDER]  store, list and remove keys; login reads the key hidden or from a pipe
+  qcode auth login|status|logout [PROVIDER]  store, list and remove keys; login reads a key hidden or from a pipe
   qcode login [PROVIDER]          the same as auth login
   qcode logout [PROVIDER]         the same as auth logout
   qcode sessions list [WORDS]|show ID|delete ID
@@ -420,16 +420,16 @@ Usage:
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
   qcode import [claude|codex|gemini|qwen|opencode] [--write]   tool servers, rules, commands, agents and prompts of
                                   other programs as configuration of qcode; --write adds what is missing
-  qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]       run many prompts, several at a time, one result a line;
+  qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]       run many prompts, several at a time, one result per line;
                                   takes the flags of Model, Output limits, Limits and Permissions; --ray ADDRESS runs
                                   them on a Ray cluster
-  qcode replay FILE [--diff] [--timed]       play a recording (--record FILE) back; --diff says where the run departs
+  qcode replay FILE [--diff] [--timed]       play back a recording (--record FILE); --diff shows where the run differs
   qcode stats [--all]             turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME] [--all]|forget                 models that can be used here, or all, with their limits
                                   and prices; forget the learned limits
   qcode config path|show|schema   the path of config.toml, every setting with its origin, or the schema for an editor
-  qcode config set KEY VALUE|unset KEY       change a key of your config.toml, or with --project of this project's;
-                                  comments stay, and an invalid value is refused
+  qcode config set KEY VALUE|unset KEY       change a key of your config.toml; --project changes this project's file;
+                                  keeps comments and rejects an invalid value
   qcode themes                    list the themes
   qcode version                   print the version
   qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;

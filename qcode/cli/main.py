@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with stopping():
             return _run_guarded(arguments)
-    except Stopped:
+    except Terminated:
         return ExitCode.TERMINATED
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -111,7 +111,7 @@ def _run_subcommand(name: str, rest: list[str]) -> int:
 
 
 def _serve_editor(rest: Sequence[str]) -> int:
-    """Serve an editor (`qcode acp`), or log in; return the exit code. It is quick, because a client waits."""
+    """Serve an editor (`qcode acp`), or log in; return the exit code. Loads little, because the editor waits."""
     options, words, flags = parse_subcommand("acp", rest, _ACP_USE)
     if words:
         raise CommandLineError(_ACP_USE)
@@ -123,7 +123,7 @@ def _serve_editor(rest: Sequence[str]) -> int:
 
 
 def _log_in() -> int:
-    """Ask for a provider and its key on the terminal, and store the key: an editor lets the user add one so."""
+    """Ask for a provider and its key on the terminal and store it. Editors run this to let the user log in."""
     from qcode.cli.subcommands import run_subcommand
 
     return run_subcommand("auth", ["login"])
@@ -131,7 +131,7 @@ def _log_in() -> int:
 
 def _is_pipe(options: Options) -> bool:
     """Return whether a run is pipe mode; raise `CommandLineError` for a flag that has no effect in the app."""
-    if options.print or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
+    if options.print or options.input_format != "text" or not is_terminal(0) or not is_terminal(1):
         return True
     if flags := pipe_flags(options):
         raise CommandLineError(f"{flags[0]} is for pipe mode: add -p")
@@ -170,33 +170,33 @@ def _loading() -> Iterator[None]:
         gc.enable()
 
 
-def _is_terminal(descriptor: int) -> bool:
+def is_terminal(descriptor: int) -> bool:
     try:
         return os.isatty(descriptor)
     except OSError:
         return False
 
 
-class Stopped(KeyboardInterrupt):
+class Terminated(KeyboardInterrupt):
     """SIGTERM or SIGHUP arrived. The program ends as after Ctrl+C, with another exit code."""
 
 
-_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def hold() -> None:
     """Block signals until `release`."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
 
 
 def release() -> None:
-    """Unblock signals. Pending ones are delivered at once, so this may raise `KeyboardInterrupt` or `Stopped`."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
+    """Unblock signals. Pending ones are delivered at once, so this may raise `KeyboardInterrupt` or `Terminated`."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
 
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Raise `Stopped` on SIGTERM and SIGHUP in the block, unless the signal is ignored or already handled."""
+    """Raise `Terminated` on SIGTERM and SIGHUP in the block, unless the signal is ignored or already handled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -211,4 +211,4 @@ def stopping() -> Iterator[None]:
 
 
 def _raise(number: int, frame: object) -> NoReturn:
-    raise Stopped
+    raise Terminated

@@ -60,7 +60,7 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with _report_errors(options.output_format, options):
         release()
-        begun = _begin_lines(options) if options.input_format == "stream-json" else _begin(options)
+        begun = _begin_lines(options) if options.input_format == "stream-json" else begin(options)
     return asyncio.run(_run(begun))
 
 
@@ -76,7 +76,7 @@ def _begin_lines(options: Options) -> _OpenedRun:
         read = b""  # the reader of the lines meets the error again, and reports it
     request = handshake_of(read)
     if request is None:
-        return replace(_begin(options), read=read)
+        return replace(begin(options), read=read)
     from qcode.headless.host.handshake import Handshake
     from qcode.headless.host.link import HostLink
 
@@ -98,7 +98,7 @@ def _begin_lines(options: Options) -> _OpenedRun:
 
     hooks, complaints = link.hooks(host.hooks)
     notices.extend(complaints)
-    begun = _begin(host.applied_to(options), notices.append, prepared, hooks)
+    begun = begin(host.applied_to(options), notices.append, prepared, hooks)
     return replace(begun, read=read, host=host, link=link, notices=tuple(notices))
 
 
@@ -135,7 +135,7 @@ def _facts(options: Options | None) -> InitFacts:
     return InitFacts("", cwd, model, (), mode or "default", __version__)
 
 
-def _begin(
+def begin(
     options: Options,
     tell: Callable[[str], None] = say,
     prepared: Callable[[RunContext], RunContext] = lambda context: context,

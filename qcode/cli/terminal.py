@@ -44,22 +44,22 @@ def say(text: str) -> None:
         return
 
 
-class Left(Exception):  # noqa: N818  # a wish of the user, not an error
+class InputEnded(Exception):  # noqa: N818  # a wish of the user, not an error
     """The user ended the input (Ctrl+D) instead of answering."""
 
 
 def ask(text: str) -> str:
-    """Show `text` and return the typed line without surrounding space; raise `Left` at the end of input."""
+    """Show `text` and return the typed line without surrounding space; raise `InputEnded` at the end of input."""
     put(text)
     line = sys.stdin.readline()
     if not line:
         put("\n")
-        raise Left
+        raise InputEnded
     return line.strip()
 
 
 def ask_unseen(text: str) -> str:
-    """Show `text` on the terminal and return the typed or pasted line without echo; raise `Left`.
+    """Show `text` on the terminal and return the typed or pasted line without echo; raise `InputEnded`.
 
     Text pasted after the line is discarded, so that the shell does not run it.
     """
@@ -72,7 +72,7 @@ def ask_unseen(text: str) -> str:
             return getpass.getpass(text)
     except EOFError:
         put("\n")
-        raise Left from None
+        raise InputEnded from None
     except getpass.GetPassWarning:
         raise InputError("this terminal cannot hide what you type; pipe the key in instead") from None
 

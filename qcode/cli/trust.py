@@ -17,7 +17,7 @@ from pathlib import Path
 from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, remember, why_restricted
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.terminal import Left, ask, put, say, working_folder
+from qcode.cli.terminal import InputEnded, ask, put, say, working_folder
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import visible
@@ -141,7 +141,7 @@ def _trust_folder(store: TrustStore, folder: Path) -> int:
         raise UsageError("this needs a terminal; use --trust to trust a folder for one run")
     try:
         answer = ask("\nTrust it from now on, as shown? y or n [n]: ")
-    except Left:
+    except InputEnded:
         answer = "n"
     if answer not in ("y", "yes"):
         put("no change made\n")
@@ -163,7 +163,7 @@ def _forget(store: TrustStore, folder: Path) -> int:
 
 
 def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_attended: bool) -> bool:
-    """Return whether the project at `root` is trusted; ask if `is_attended`. Raise `Left` if the user quits."""
+    """Return whether the project at `root` is trusted; ask if `is_attended`. Raise `InputEnded` if the user quits."""
     if by_flag:
         return True
     status = TrustStore(state_dir, folder).look(root)
@@ -209,7 +209,7 @@ def _answer(text: str) -> str:
     while answer not in _ANSWERS:
         answer = ask(_CHOICE) or "3"
     if answer == "q":
-        raise Left
+        raise InputEnded
     return answer
 
 

@@ -270,7 +270,7 @@ def change_checked(
         if not isinstance(value, dict):
             raise UsageError(f"{dotted(path)} is a table of keys: set {dotted(path)}.KEY, or give {{ KEY = VALUE }}")
     else:
-        raise UsageError(f"unknown key {dotted(path)}; did you mean {nearest(path)}?")
+        raise UsageError(f"unknown key {dotted(path)}; the nearest is {nearest(path)}")
 
     def changed(text: str) -> str:
         if value is None:

@@ -520,7 +520,7 @@ class Settings:
     given: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def origin(self, name: str) -> Origin:
-        """Return the origin of the key `name` (`output.max_tokens`); that of a default if it was not set."""
+        """Return the origin of the key `name` (`output.max_tokens`), which is the default if it was not set."""
         return self.origins.get(name, DEFAULT)
 
     def output_for(self, model: str) -> Output:

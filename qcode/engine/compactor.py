@@ -17,13 +17,23 @@ from typing import TYPE_CHECKING, Literal
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings
 from qcode.engine.compaction import Cause, CompactionResult, Part
 from qcode.engine.counting import PromptCounter, estimate_text, size_messages
-from qcode.engine.effects import Effect, Emit, Input, ReplyFailed, SendRequest, StopRequest, Wait, WaitElapsed
+from qcode.engine.effects import (
+    Effect,
+    Emit,
+    Input,
+    RecordRequests,
+    ReplyFailed,
+    SendRequest,
+    StopRequest,
+    Wait,
+    WaitElapsed,
+)
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply.phase import ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.protocol.events import LimitReached, Waiting
+from qcode.protocol.events import AttemptRecord, LimitReached, ReplyFinished, Waiting
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, user
 from qcode.protocol.model import RetrySettings
 from qcode.protocol.reply import (
@@ -86,6 +96,8 @@ class Compactor:
         self.result: CompactionResult | None = None
         self.writer = writer
         self.ledger = Ledger(writer.facts.price)
+        self.attempts: list[AttemptRecord] = []
+        """Its requests, which belong to no message."""
         self.is_other = (writer.provider, writer.name) != (model.provider, model.name)
         self._shape: Shape = shape_of(messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked")
         self._tools = tools
@@ -153,6 +165,12 @@ class Compactor:
         self._reply = Reply(plan, self.writer, PromptCounter(), self.ledger, turn=0, step=0)
         return self._from_reply(self._reply.begin())
 
+    @property
+    def recorded(self) -> list[Effect]:
+        """The effect that stores its requests."""
+        asked = tuple(replace(attempt, kind="summary") for attempt in self.attempts)
+        return [RecordRequests(asked)] if asked else []
+
     def _from_reply(self, effects: list[Effect]) -> list[Effect]:
         """Pass on requests and waits, but no text: a front end does not show the summary being written."""
         reply = self._reply
@@ -171,6 +189,9 @@ class Compactor:
                 return None if self.is_other else effect
             case Emit(event=Waiting() | LimitReached()):
                 return effect
+            case Emit(event=ReplyFinished(attempts=attempts)):
+                self.attempts += attempts
+                return None
             case _:
                 return None
 

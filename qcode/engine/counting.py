@@ -22,7 +22,7 @@ TOKENS_PER_IMAGE = 1_600
 _KEPT_COUNTS = 8
 _KEPT_TEXTS = 4_096
 MAX_ESTIMATED_SHARE = 10
-"""A prompt counts as counted if at most 1/10 of it was estimated."""
+"""A prompt is treated as counted if at most a tenth of it was estimated."""
 
 MAX_BYTES_PER_TOKEN = 8
 """No conversation has longer tokens on average: English and code have about 4 bytes, long words 6."""

@@ -245,6 +245,13 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordRequests:
+    """Store the requests of a reply that is not committed, so that they are counted."""
+
+    attempts: tuple[AttemptRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Compact:
     """Replace the transcript: each part is the index of a message that stays, or a message that replaces others."""
 
@@ -266,6 +273,7 @@ Effect: TypeAlias = (
     | Wait
     | Emit
     | Append
+    | RecordRequests
     | Compact
     | Learn
     | EndTurn

@@ -17,7 +17,7 @@ from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import TurnSettings
 from qcode.engine.model_facts import KnownModel
 from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.events import ApiCalls, Denial, RequestCause, Signal, TurnEnded, UsageUpdated, inner_id
+from qcode.protocol.events import ApiCalls, Denial, ModelUsage, RequestCause, Signal, TurnEnded, UsageUpdated, inner_id
 from qcode.protocol.reply import Limit, Outcome
 from qcode.protocol.usage import Price, Usage, cost_of
 
@@ -29,7 +29,7 @@ class Ledger:
     """The totals of one turn. Usage of a sub-agent's turn is also added to the ledger it is `within`.
 
     `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a budget: it uses estimates
-    for counts that the provider did not report. `price` is that of the current model.
+    for counts that the provider did not report. `price` is the price of the current model.
     """
 
     def __init__(self, price: Price | None, *, within: Ledger | None = None) -> None:
@@ -40,6 +40,12 @@ class Ledger:
         self.price = price
         self._within = within
         self._counts: dict[RequestCause, int] = {}
+        self._by_model: dict[str, ModelUsage] = {}
+
+    @property
+    def by_model(self) -> tuple[ModelUsage, ...]:
+        """The usage of each model, in the order of their first requests."""
+        return tuple(self._by_model.values())
 
     @property
     def whole(self) -> Ledger:
@@ -55,17 +61,17 @@ class Ledger:
         """Undo a `count`: the request was not sent."""
         self.count(cause, -1)
 
-    def add(self, usage: Usage, estimate: Usage, *, is_unused: bool = False) -> None:
-        """Add the usage of one request. `is_unused`: the host sent no response, so it costs nothing."""
+    def add(self, model: str, usage: Usage, estimate: Usage, *, is_unused: bool = False) -> None:
+        """Add the usage of one request to `model`. `is_unused`: the host sent no response, so it costs nothing."""
         if is_unused:
-            self._put(usage, Decimal(0), Decimal(0))
+            self._put(ModelUsage(model, usage, Decimal(0)), Decimal(0))
             return
         counts = replace(
             usage,
             input=estimate.input if usage.input is None else usage.input,
             output=estimate.output if usage.output is None else usage.output,
         )
-        self._put(usage, cost_of(usage, self.price), cost_of(counts, self.price) or Decimal(0))
+        self._put(ModelUsage(model, usage, cost_of(usage, self.price)), cost_of(counts, self.price) or Decimal(0))
 
     def charge(self, spent: Decimal) -> None:
         """Count money that was spent beside the turn against its budget; its usage is reported elsewhere."""
@@ -81,16 +87,25 @@ class Ledger:
 
     def take(self, other: Ledger) -> None:
         """Add the usage of a compaction; all its requests count as `compactions`."""
-        is_unknown = other.cost is None and other.api_calls.total > 0
-        self._put(other.usage, None if is_unknown else other.cost or Decimal(0), other.spent)
+        for used in other.by_model:
+            self._put(used, Decimal(0))
+        self._spend(other.spent)
         self.count("compactions", other.api_calls.total)
 
-    def _put(self, usage: Usage, cost: Decimal | None, spent: Decimal) -> None:
-        self.usage = self.usage + usage
-        self.cost = None if cost is None or self.cost is None else self.cost + cost
+    def _put(self, used: ModelUsage, spent: Decimal) -> None:
+        self.usage = self.usage + used.usage
+        self.cost = _sum(self.cost, used.cost)
+        self.spent += spent
+        before = self._by_model.get(used.model, ModelUsage(used.model, Usage(), Decimal(0)))
+        total = ModelUsage(used.model, before.usage + used.usage, _sum(before.cost, used.cost))
+        self._by_model[used.model] = total
+        if self._within is not None:
+            self._within._put(used, spent)
+
+    def _spend(self, spent: Decimal) -> None:
         self.spent += spent
         if self._within is not None:
-            self._within._put(usage, cost, spent)
+            self._within._spend(spent)
 
     def _discard(self, tokens: int) -> None:
         self.discarded_output_tokens += tokens
@@ -100,6 +115,10 @@ class Ledger:
     @property
     def api_calls(self) -> ApiCalls:
         return ApiCalls(**self._counts)
+
+
+def _sum(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    return None if first is None or second is None else first + second
 
 
 class Tally:
@@ -175,7 +194,7 @@ class Tally:
 
     def usage(self, counter: PromptCounter, model: KnownModel) -> UsageUpdated:
         ledger, window = self.ledger, model.window or DEFAULT_CONTEXT_WINDOW
-        return UsageUpdated(ledger.usage, ledger.cost, counter.context_tokens, window)
+        return UsageUpdated(ledger.usage, ledger.cost, counter.context_tokens, window, ledger.by_model)
 
     def ended(
         self,
@@ -206,4 +225,5 @@ class Tally:
             limit=limit,
             error=error,
             is_answered=is_answered,
+            by_model=ledger.by_model,
         )

@@ -54,7 +54,7 @@ class HostKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model as the engine plans for it."""
+    """The facts about a model that the engine uses."""
 
     provider: str
     name: str

@@ -74,7 +74,7 @@ class PreparedHistory:
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._prepared: tuple[Message, ...] = ()
-        self._settled = 0
+        self.settled = 0
         self._settled_prepared = 0
 
     def of(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -82,17 +82,17 @@ class PreparedHistory:
         known = len(self._messages)
         if len(messages) == known and _are_same(self._messages, messages):
             return self._prepared
-        settled = self._settled
+        settled = self.settled
         if not (settled <= len(messages) and _are_same(self._messages[:settled], messages[:settled])):
-            settled = self._settled = self._settled_prepared = 0
+            settled = self.settled = self._settled_prepared = 0
         self._messages = list(messages)
         before = self._prepared[: self._settled_prepared]
         at = self._next_settled(settled)
         head = prepared(messages[settled:at]) if at > settled else ()
         if head and head[-1] == messages[at - 1]:
             before = (*before, *head)
-            self._settled, self._settled_prepared = at, len(before)
-        self._prepared = (*before, *prepared(messages[self._settled :]))
+            self.settled, self._settled_prepared = at, len(before)
+        self._prepared = (*before, *prepared(messages[self.settled :]))
         return self._prepared
 
     def _next_settled(self, start: int) -> int:

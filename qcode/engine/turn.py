@@ -428,7 +428,7 @@ class Turn:
         result = compactor.result
         if result is None:
             return effects
-        self._account_for(compactor, result)
+        effects = [*effects, *self._account_for(compactor, result)]
         if not compactor.is_other:
             self.model = compactor.writer
         if result.parts is not None:
@@ -450,9 +450,10 @@ class Turn:
             case EndCompaction():
                 return self._end(Outcome.END_TURN, None)
 
-    def _account_for(self, compactor: Compactor, result: CompactionResult) -> None:
+    def _account_for(self, compactor: Compactor, result: CompactionResult) -> list[Effect]:
         self.tally.ledger.take(compactor.ledger)
         self._compaction.end(result)
+        return compactor.recorded
 
     def _plain_request(self) -> ModelRequest:
         settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS
@@ -533,10 +534,10 @@ class Turn:
             case Confirming(result=result):
                 return self._end(Outcome.CANCELLED, result)
             case Compacting(compactor, then):
-                self._account_for(compactor, compactor.cancel(is_unsent=is_unsent))
+                recorded = self._account_for(compactor, compactor.cancel(is_unsent=is_unsent))
                 if isinstance(then, ResumeReply):
-                    return self._from_reply(then.reply, then.reply.cancel())
-                return self._end(Outcome.CANCELLED, None)
+                    return recorded + self._from_reply(then.reply, then.reply.cancel())
+                return recorded + self._end(Outcome.CANCELLED, None)
             case _:
                 return self._end(Outcome.CANCELLED, None)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
 MESSAGE_COST = 1_000
-"""Bytes that a message in the queue counts besides its line."""
+"""Bytes counted for each queued message in addition to its line."""
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
@@ -106,7 +106,7 @@ class Exchange:
         return await self._without_message() if code is None else code
 
     async def _begin(self) -> None:
-        """Write what comes before the first message."""
+        """Write the lines before the first message."""
 
     async def _write_init(self) -> None:
         """Write the `init` line before the first turn."""
@@ -141,7 +141,7 @@ class Exchange:
         self._waiting.append(incoming)
 
     def _unqueue(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> None:
-        """Count an input as handled that has left the queue."""
+        """Count an input that left the queue as handled."""
         if not isinstance(incoming, _CancelledMessage):
             self.release(incoming.size + MESSAGE_COST)
 
@@ -151,12 +151,12 @@ class Exchange:
             self._reader.hold(size)
 
     def release(self, size: int) -> None:
-        """Count bytes as handled that were held."""
+        """Count held bytes as handled."""
         if self._reader is not None:
             self._reader.release(size)
 
     def _read(self, line: bytes) -> InputLine | None:
-        """Parse a line; return None for one that is done with."""
+        """Parse a line; return None if it starts no turn."""
         return read_line(line)
 
     def _input_ended(self, reason: str) -> None:

@@ -393,7 +393,7 @@ class Run:
         structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text
         text = clean(text) if self._output.is_stdout_tty else text
-        return _utf8(text if not text or text.endswith("\n") else f"{text}\n")
+        return utf8(text if not text or text.endswith("\n") else f"{text}\n")
 
     def result(self, line: JsonObject) -> JsonObject:
         """Return the `result` object as it is written."""
@@ -448,7 +448,7 @@ class Run:
             await asyncio.sleep(1)
 
 
-def _utf8(text: str) -> bytes:
+def utf8(text: str) -> bytes:
     """Encode text that may contain surrogates: pairs become their character, lone ones U+FFFD."""
     try:
         return text.encode()

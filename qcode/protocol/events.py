@@ -23,7 +23,7 @@ from qcode.values import dataclass
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 CallState: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
-AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", "resume", "repair"]
+AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", "resume", "repair", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class PartialRestored:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One request of a reply, stored with the message.
+    """One request of a reply, stored with the message. A `summary` is a request of a compaction.
 
     `is_retry`: it repeated or continued a request that had failed. `is_unanswered`: the host sent no reply, so it cost
     nothing. `model` is `provider/model`, empty for the model of the session. `damaged_events` were skipped in its
@@ -165,6 +165,15 @@ class SteeringAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """The usage of one model (`provider/model`) in a turn; `cost` is None if a price is unknown."""
+
+    model: str
+    usage: Usage
+    cost: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
 class UsageUpdated:
     """The usage of all requests of the turn so far; `context_tokens` is the last known size of the transcript."""
 
@@ -172,6 +181,7 @@ class UsageUpdated:
     cost: Decimal | None
     context_tokens: int
     context_window: int
+    by_model: tuple[ModelUsage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +372,7 @@ class TurnEnded:
     """The turn is over. `text` is its answer, complete or not; `replies` is the number of model replies.
 
     `whole_text` is the text of all replies, joined with blank lines, so it also has the text before tool calls.
+    `by_model` divides the usage between the models that the turn used, sub-agents and summaries included.
     `is_answered`: the last reply had text. `limit` is the limit that ended the turn, or None. `seconds` is how long the
     turn took, None if that is not known.
     """
@@ -382,6 +393,7 @@ class TurnEnded:
     is_answered: bool = field(default=True)
     seconds: float | None = None
     whole_text: str = ""
+    by_model: tuple[ModelUsage, ...] = ()
 
 
 TurnEvent: TypeAlias = (

@@ -38,7 +38,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """The model begins a call. `is_from_text`: its host passed it on as text, in which it was recognized."""
+    """The model begins a call. `is_from_text`: the host sent it as text, and qcode recognized it."""
 
     block: int
     call_id: str
@@ -92,7 +92,7 @@ class WebSearched:
 
 @dataclass(frozen=True, slots=True)
 class TextCallRead:
-    """The host passed the calls that follow on as text, in this form. `is_first`: the form is new for this model."""
+    """The host sent the calls after this event as text, in this form. `is_first`: the form is new for this model."""
 
     form: str
     is_first: bool

@@ -1,4 +1,4 @@
-"""The shared parts of all decoders: block numbers, stop reasons, searches by the host, marks of calls in text. Pure.
+"""Shared parts of the decoders: block numbers, stop reasons, hosted searches, marks of calls written as text. Pure.
 
 `BlockWriter` numbers the blocks of one reply, and joins surrogate pairs that a server split into two deltas.
 `normalize_stop` maps a stop reason to ours with the table of the codec; unknown ones become `UNKNOWN`. A part of a
@@ -135,7 +135,7 @@ class BlockWriter:
 class PrefilledSpace:
     """White space stripped from the end of a prefill because the host rejects it there.
 
-    If the reply starts with it, it is dropped, because the text so far already ends with it.
+    The same white space at the start of the reply is dropped, because the text before the reply ends with it.
     """
 
     def __init__(self, space: str) -> None:
@@ -256,12 +256,12 @@ class CallHabits(Protocol):
 
     @property
     def form(self) -> str:
-        """The form in which it passed calls on as text, empty if it did not."""
+        """The text form of calls that this host let through, empty if it sent none."""
         ...
 
     @property
     def takes_unmarked(self) -> bool:
-        """Whether JSON without a mark may be a call: no native call was seen, or calls came in such a form."""
+        """Whether JSON without a mark may be a call: the model sent no native call, or sent calls as bare JSON."""
         ...
 
     def note_native(self) -> None:
@@ -292,7 +292,7 @@ class MarkSearch:
     """Searches the text of a reply, in pieces of any size, for the place at which a call written as text may begin.
 
     `before` is the text before that place. Text that may be the start of a mark is held back. `finds_objects`: the
-    first character of the reply may be that of a bare JSON object; `finds_lines`: so may that of any line.
+    reply may be a bare JSON object; `finds_lines`: any line of the reply may start one.
     """
 
     def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:
@@ -308,7 +308,7 @@ class MarkSearch:
         return self._passed[0]
 
     def feed(self, text: str) -> tuple[str, str]:
-        """Return the text that begins no call, and the text from a mark on, empty if there is none."""
+        """Return the text before the next mark, and the text from the mark on, empty if there is none."""
         window, self._rest = self._rest + text, ""
         mark = _MARK.search(window)
         at = len(window) if mark is None else mark.start()
@@ -339,7 +339,7 @@ class MarkSearch:
             self._finds_objects = self._finds_lines or not text.strip()
 
     def _object_in(self, window: str, end: int) -> int:
-        """Return where a JSON object or list begins a line before `end`, otherwise `end`."""
+        """Return the index of the first line before `end` that starts with a JSON object or list, otherwise `end`."""
         at = 0
         is_line_start = self._is_line_start
         while at < end:

@@ -46,7 +46,7 @@ _FREE = Price(Decimal(0), Decimal(0), Decimal(0), Decimal(0))
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class Table:
     """The catalog by provider: facts by exact name, and the exact names for each plain name."""
 
     source: str
@@ -106,14 +106,14 @@ def nearest(provider: str, name: str, candidates: Iterable[str] = ()) -> tuple[s
 
 def models() -> Iterator[tuple[str, ModelFacts]]:
     """Yield every model of the table as `provider/model` with its facts, sorted by name."""
-    for provider, rows in sorted(_table().facts.items()):
+    for provider, rows in sorted(read_table().facts.items()):
         for name, facts in sorted(rows.items()):
             yield f"{provider}/{name}", facts
 
 
 def catalog_source() -> str:
     """Return the source and date of the table in one line, for `qcode models` and `qcode doctor`."""
-    table = _table()
+    table = read_table()
     return f"{table.source}, {table.date}"
 
 
@@ -122,7 +122,7 @@ def _rows(provider: str) -> Mapping[str, ModelFacts]:
         from qcode.providers.demo.provider import DEMO_FACTS, DEMO_MODEL
 
         return {DEMO_MODEL: DEMO_FACTS}
-    return _table().facts.get(provider, {})
+    return read_table().facts.get(provider, {})
 
 
 def _find(provider: str, model: str) -> ModelFacts | None:
@@ -130,7 +130,7 @@ def _find(provider: str, model: str) -> ModelFacts | None:
     name = exact_name(provider, model)
     if name in rows:
         return rows[name]
-    plain, spellings = plain_name(provider, name), _table().plain.get(provider, {})
+    plain, spellings = plain_name(provider, name), read_table().plain.get(provider, {})
     found = _shared_facts(rows, plain, spellings.get(plain, ()))
     if found is None and provider == "bedrock" and (base := without_region(plain)) != plain:
         found = _shared_facts(rows, base, spellings.get(base, ()))
@@ -173,12 +173,12 @@ def _nearest_anywhere(name: str, known_as: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _qualified(provider: str, model: str, *, has_responses: bool) -> str:
-    is_responses = has_responses and canonical_provider(provider) == "openai" and model in _table().responses_only
+    is_responses = has_responses and canonical_provider(provider) == "openai" and model in read_table().responses_only
     return f"openai-responses/{model}" if is_responses else f"{provider}/{model}"
 
 
 @cache
-def _table() -> _Table:
+def read_table() -> Table:
     data = json.loads(DATA.read_bytes())
     facts: dict[str, dict[str, ModelFacts]] = {
         provider: {name: _facts(row) for name, row in rows.items()} for provider, rows in data["models"].items()
@@ -187,11 +187,11 @@ def _table() -> _Table:
         rows = facts.setdefault(provider, {})
         rows[name] = correction.apply(rows.get(name))
     responses = {name for name, row in data["models"]["openai"].items() if row.get("api") == "responses"}
-    plain = {provider: _by_plain_name(provider, rows) for provider, rows in facts.items()}
-    return _Table(data["source"], data["date"], facts, plain, frozenset(responses))
+    plain = {provider: by_plain_name(provider, rows) for provider, rows in facts.items()}
+    return Table(data["source"], data["date"], facts, plain, frozenset(responses))
 
 
-def _by_plain_name(provider: str, rows: Mapping[str, ModelFacts]) -> dict[str, tuple[str, ...]]:
+def by_plain_name(provider: str, rows: Mapping[str, ModelFacts]) -> dict[str, tuple[str, ...]]:
     plain: dict[str, tuple[str, ...]] = {}
     for name in rows:
         key = plain_name(provider, name)

@@ -21,7 +21,16 @@ from qcode import __version__
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.model import ModelRequest
 from qcode.providers.connection import Connection, is_loopback, proxy_variable
-from qcode.providers.http1 import ACCEPTED, AnswerReader, BrokenOff, Inflater, NotReached, Wire, connect, write_head
+from qcode.providers.http1 import (
+    ACCEPTED,
+    AnswerReader,
+    ConnectFailed,
+    ConnectionBroken,
+    Inflater,
+    Wire,
+    connect,
+    write_head,
+)
 from qcode.providers.sdk import (
     bad_header,
     broken_off,
@@ -70,7 +79,7 @@ class ErrorResponse(Exception):  # noqa: N818
         self.content = content
 
 
-_FAILURES = (NotReached, BrokenOff, BadHeader, ErrorResponse)
+_FAILURES = (ConnectFailed, ConnectionBroken, BadHeader, ErrorResponse)
 
 
 class DirectAnswer:
@@ -87,7 +96,7 @@ class DirectAnswer:
         return self.reader.is_done and not self.reader.has_extra and self.reader.is_persistent
 
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the decoded body as it arrives. Raise `BrokenOff` if it is incomplete."""
+        """Yield the decoded body as it arrives. Raise `ConnectionBroken` if it is incomplete."""
         reader = self.reader
         try:
             inflater = Inflater(reader.headers.get("content-encoding", ""))
@@ -104,7 +113,7 @@ class DirectAnswer:
                 body = reader.feed(data)
             inflater.close()
         except ValueError as error:
-            raise BrokenOff(str(error)) from error
+            raise ConnectionBroken(str(error)) from error
 
 
 class DirectClient:
@@ -127,7 +136,7 @@ class DirectClient:
     async def open(self, post: Post) -> AsyncIterator[DirectAnswer]:
         """Send `post`. On exit, the connection is kept for the next request or closed at once.
 
-        Raise `NotReached`, `BrokenOff`, `BadHeader`, or `ErrorResponse` for a status other than 2xx.
+        Raise `ConnectFailed`, `ConnectionBroken`, `BadHeader`, or `ErrorResponse` for a status other than 2xx.
         """
         answer = await self._exchange(post.url, _written(post))
         is_free = False
@@ -158,7 +167,7 @@ class DirectClient:
         if kept is not None:
             try:
                 return await _send(kept, request)
-            except BrokenOff:
+            except ConnectionBroken:
                 if kept.has_spoken:
                     raise
         return await _send(await self._connect(url), request)
@@ -243,13 +252,13 @@ async def _read_head(wire: Wire) -> DirectAnswer:
             body = reader.feed(data)
         return DirectAnswer(reader, body, wire)
     except ValueError as error:
-        raise BrokenOff(str(error)) from error
+        raise ConnectionBroken(str(error)) from error
 
 
 async def _content(answer: DirectAnswer) -> bytes:
     """Return the body of an error response, or the part of it that arrives."""
     content = b""
-    with contextlib.suppress(BrokenOff, TimeoutError):
+    with contextlib.suppress(ConnectionBroken, TimeoutError):
         async with asyncio.timeout(_REFUSAL_LIMIT_S):
             async for piece in answer.aiter_bytes():
                 content += piece
@@ -303,7 +312,7 @@ class DirectProvider(SdkProvider[ClientT]):
             yield answer
 
     def _breaks(self) -> tuple[type[Exception], ...]:
-        return super()._breaks() if self._direct is None else (BrokenOff,)
+        return super()._breaks() if self._direct is None else (ConnectionBroken,)
 
     def _stream_failures(self) -> tuple[type[Exception], ...]:
         return super()._stream_failures() if self._direct is None else _FAILURES
@@ -312,13 +321,13 @@ class DirectProvider(SdkProvider[ClientT]):
         match error:
             case ErrorResponse():
                 return refusal(self._connection, error.status, error.headers, error.content)
-            case NotReached(seconds=float(seconds)):
+            case ConnectFailed(seconds=float(seconds)):
                 return unreachable(self._connection, late_reason(seconds))
-            case NotReached():
+            case ConnectFailed():
                 return unconnected(self._connection, error)
             case BadHeader():
                 return bad_header(self._connection)
-            case BrokenOff():
+            case ConnectionBroken():
                 return broken_off(self._connection)
             case _:
                 return super()._failure(error)

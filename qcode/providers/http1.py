@@ -27,7 +27,7 @@ ACCEPTED = "gzip, deflate"
 
 Address: TypeAlias = tuple[int, int, int, str, object]
 
-_HEAD_START_S = 0.25
+HEAD_START_S = 0.25
 _HIGH_WATER = 1024 * 1024
 _INFLATED_BYTES = 1024 * 1024
 _GZIP_MAGIC = b"\x1f"
@@ -35,7 +35,7 @@ _NAME = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = lazy_pattern(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
-class NotReached(ConnectionError):  # noqa: N818 - describes the connection
+class ConnectFailed(ConnectionError):  # noqa: N818 - describes the connection
     """The connection failed: DNS, route, server or TLS. `seconds` is the time limit, if it was exceeded."""
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -43,7 +43,7 @@ class NotReached(ConnectionError):  # noqa: N818 - describes the connection
         self.seconds = seconds
 
 
-class BrokenOff(ConnectionError):  # noqa: N818
+class ConnectionBroken(ConnectionError):  # noqa: N818
     """The connection broke, or its data was invalid, before the end of the response."""
 
 
@@ -240,10 +240,10 @@ class Wire(asyncio.Protocol):
         self._transport.write(data)
 
     async def read(self) -> bytes:
-        """Return at least one received byte, or empty bytes at the end. Raise `BrokenOff`."""
+        """Return at least one received byte, or empty bytes at the end. Raise `ConnectionBroken`."""
         while not self._pieces:
             if self._error is not None:
-                raise BrokenOff from self._error
+                raise ConnectionBroken from self._error
             if self._is_ended:
                 return b""
             self._waiting = self.loop.create_future()
@@ -294,19 +294,19 @@ class Wire(asyncio.Protocol):
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> Wire:
-    """Return an open connection. Raise `NotReached` on failure, or after `limit` seconds."""
+    """Return an open connection. Raise `ConnectFailed` on failure, or after `limit` seconds."""
     try:
         async with asyncio.timeout(limit):
-            sock = await _first_to_answer(await _addresses(host, port))
+            sock = await first_to_answer(await _addresses(host, port))
             name = host if tls is not None else None
             loop = asyncio.get_running_loop()
             _, wire = await loop.create_connection(Wire, sock=sock, ssl=tls, server_hostname=name)
             return wire
     except TimeoutError as error:
         # With an errno it is the system's own time limit, which may be shorter.
-        raise NotReached(limit if error.errno is None else None) from error
+        raise ConnectFailed(limit if error.errno is None else None) from error
     except (OSError, UnicodeError) as error:
-        raise NotReached from error
+        raise ConnectFailed from error
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
@@ -328,7 +328,7 @@ def _is_number(host: str) -> bool:
     return False
 
 
-async def _first_to_answer(addresses: list[Address]) -> socket.socket:
+async def first_to_answer(addresses: list[Address]) -> socket.socket:
     """Return a socket to the address that connects first. If none does, raise the error of the first address."""
     waiting = list(addresses)
     trying: dict[asyncio.Task[socket.socket], int] = {}
@@ -336,8 +336,8 @@ async def _first_to_answer(addresses: list[Address]) -> socket.socket:
     try:
         while waiting or trying:
             if waiting:
-                trying[asyncio.create_task(_open(waiting.pop(0)))] = len(addresses) - len(waiting)
-            head_start = _HEAD_START_S if waiting else None
+                trying[asyncio.create_task(open_address(waiting.pop(0)))] = len(addresses) - len(waiting)
+            head_start = HEAD_START_S if waiting else None
             done, _ = await asyncio.wait(trying, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 place = trying.pop(task)
@@ -354,7 +354,7 @@ async def _first_to_answer(addresses: list[Address]) -> socket.socket:
     raise min(failures, key=lambda failure: failure[0])[1]
 
 
-async def _open(address: Address) -> socket.socket:
+async def open_address(address: Address) -> socket.socket:
     family, kind, protocol, _, where = address
     sock = socket.socket(family, kind, protocol)
     try:

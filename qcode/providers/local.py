@@ -74,7 +74,7 @@ async def _find_ollama(address: str) -> str:
         abilities = facts.get("capabilities")
         if isinstance(abilities, list) and "tools" in abilities:
             return name
-    # An old server reports no abilities, so the first model is used. A new one without a tool model has none for us.
+    # An old server reports no abilities: use its first model. A new server that reports no model with tools has none.
     return "" if any("capabilities" in facts for facts in shown) else next(iter(names), "")
 
 
@@ -228,7 +228,7 @@ class WindowQuestion:
         kind = _OWNERS.get(text_in((entry or (models[0] if models else {})).get("owned_by")), self._provider)
         if kind in ("ollama", "lmstudio", "llamacpp"):
             return kind, None
-        # An adapter is listed without a window; it has that of its base model.
+        # An adapter is listed without a window: use the window of its base model.
         rows = ([entry] if entry else []) + models
         figures = (count_in(row.get(name)) for row in rows for name in _LISTED)
         return kind, next((figure for figure in figures if figure), None)

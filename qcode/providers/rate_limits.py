@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import MAXYEAR, UTC, datetime, timedelta, timezone, tzinfo
 
 from qcode.protocol.errors import LimitPeriod
 from qcode.text.json import Json, JsonObject, object_in, text_in
@@ -171,7 +171,8 @@ def _duration(text: str) -> float | None:
         return None
     days, hours, minutes, rest, unit = found.groups()
     whole = sum(float(value) * _UNITS[name] for value, name in ((days, "d"), (hours, "h"), (minutes, "m")) if value)
-    return whole + (float(rest) * _UNITS[unit] if rest else 0.0)
+    seconds = whole + (float(rest) * _UNITS[unit] if rest else 0.0)
+    return seconds if seconds < math.inf else None
 
 
 def _since_1970(value: Json, served: datetime) -> Iterator[float]:
@@ -193,7 +194,7 @@ def _seconds(value: Json) -> float | None:
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return number if -float("inf") < number < float("inf") else None
 
@@ -211,8 +212,11 @@ def _date(text: str) -> datetime | None:
 
         try:
             date = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
+    # Dates at the ends of the calendar cannot be converted to another zone.
+    if not 1970 <= date.year < MAXYEAR:
+        return None
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 

@@ -388,7 +388,7 @@ class TextCallWatch:
                     yield changed
 
     async def _send(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
-        """Send the request; if the host refuses the calls that came as text, send them as text."""
+        """Send the request; if the host rejects earlier calls that it had sent as text, send them as text."""
         has_read = bool(self._read) and any(
             call.call_id in self._read for message in request.messages for call in message.calls
         )

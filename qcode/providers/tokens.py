@@ -26,7 +26,7 @@ SLICE_CHARS = 65_536
 
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
-_loaded: list[Encoder | None] = []
+loaded: list[Encoder | None] = []
 
 
 class Encoder(Protocol):
@@ -41,9 +41,9 @@ def load_vocabulary() -> Encoder | None:
     Thread-safe: other callers wait for the first.
     """
     with _lock:
-        if not _loaded:
-            _loaded.append(_try_to_read(DATA))
-        return _loaded[0]
+        if not loaded:
+            loaded.append(_try_to_read(DATA))
+        return loaded[0]
 
 
 def _try_to_read(folder: Path) -> Encoder | None:

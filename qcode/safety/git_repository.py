@@ -328,7 +328,7 @@ Identity: TypeAlias = tuple[tuple[str, tuple[int, ...] | None], ...]
 RunGit: TypeAlias = Callable[..., bytes | None]
 """Runs git with a time limit and arguments; None if it failed or took too long."""
 
-_TIMEOUT_S = 2.0
+TIMEOUT_S = 2.0
 _MAX_REF_FOLDERS = 2_000
 _MAX_TIPS = 2_000
 _MAX_EXCLUDED = 100
@@ -407,12 +407,12 @@ class RepositoryContents:
         return self._history
 
     def _list_index(self) -> TrackedFiles | None:
-        listed = self._run(_TIMEOUT_S, "ls-files", "--full-name", "-z", "--", ":/")
+        listed = self._run(TIMEOUT_S, "ls-files", "--full-name", "-z", "--", ":/")
         if listed is None:
             return None
         files = frozenset(os.fsdecode(name) for name in listed.split(b"\0") if name)
         self._folders = tuple(sorted(_folders_of(files)))
-        return TrackedFiles(files, tuple(sorted(file for file in files if _is_secret(file))))
+        return TrackedFiles(files, tuple(sorted(file for file in files if is_secret_path(file))))
 
     def _search_history(self) -> tuple[str, ...] | None:
         """Return protected names among all objects. After the first search only new objects are listed.
@@ -427,21 +427,21 @@ class RepositoryContents:
         excluded = [f"--exclude={name}" for name in unnamed]
         arguments = ("rev-list", "--objects", "--ignore-missing", *excluded, "--all", "--reflog", *self._heads())
         # Without a walk, and of trees and files only those that a reflog or the like names.
-        starts = self._run(_TIMEOUT_S, *arguments, "--no-walk", "--filter=tree:0", "--")
+        starts = self._run(TIMEOUT_S, *arguments, "--no-walk", "--filter=tree:0", "--")
         if starts is None:
             return None
         tags = {ref.object_id for ref in refs if b"tag" in ref.types}
         if any(b" " in line and line.partition(b" ")[0] not in tags for line in starts.splitlines()):
             return ("a file without a name",)
         tips = tuple(dict.fromkeys(ref.object_id.decode() for ref in refs if not ref.types & {b"blob", b"tree"}))
-        listed = self._run(_TIMEOUT_S, *arguments, *(("--not", *self._checked) if self._checked else ()), "--")
+        listed = self._run(TIMEOUT_S, *arguments, *(("--not", *self._checked) if self._checked else ()), "--")
         if listed is None and self._checked:
             # A commit of the last search may have been removed.
-            listed = self._run(_TIMEOUT_S, *arguments, "--")
+            listed = self._run(TIMEOUT_S, *arguments, "--")
         if listed is None:
             return None
         paths = (line.partition(b" ")[2] for line in _lines_with(_CANDIDATE, listed))
-        found = {path for path in map(os.fsdecode, paths) if path and _is_secret(path)}
+        found = {path for path in map(os.fsdecode, paths) if path and is_secret_path(path)}
         # The list of tips would be too long for a command line: search everything again.
         self._checked = tips if len(tips) <= _MAX_TIPS else ()
         return tuple(sorted(found | set(self._history or ())))
@@ -454,7 +454,7 @@ class RepositoryContents:
             return []
 
     def _list_refs(self) -> list[_Ref] | None:
-        listed = self._run(_TIMEOUT_S, "for-each-ref", "--format=%(objectname) %(objecttype) %(*objecttype) %(refname)")
+        listed = self._run(TIMEOUT_S, "for-each-ref", "--format=%(objectname) %(objecttype) %(*objecttype) %(refname)")
         if listed is None:
             return None
         fields = (line.split(b" ", 3) for line in listed.splitlines())
@@ -534,7 +534,7 @@ def _folders_of(files: Iterable[str]) -> set[str]:
     return found
 
 
-def _is_secret(path: str) -> bool:
+def is_secret_path(path: str) -> bool:
     name = path.rpartition("/")[2]
     return _CANDIDATE.search(os.fsencode(name)) is not None and (
         protected_paths.is_secret(name) or protected_paths.is_key(name)

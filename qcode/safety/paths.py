@@ -28,13 +28,13 @@ _ESCAPE = lazy_pattern(r"[\x1b\x80-\x9f]")
 _KEY_START = lazy_pattern(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
 _HEAD = 128
 _identity = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_ctime_ns")
-_known_without_key: set[tuple[int, ...]] = set()
+known_without_key: set[tuple[int, ...]] = set()
 """Identities of files with one hard link that do not start like a key.
 
 A ctime cannot be set back, so a changed file has another identity.
 """
 _MAX_KNOWN = 10_000
-_TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
+TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
 """Longest ticks of the clocks of file systems with fractions of a second, and with whole seconds."""
 _UNUSED_NAME = "qcode-unused-name"
 _MIN_NAMES = 4
@@ -121,7 +121,7 @@ class PathJudge:
         self.root_spellings = _spellings((ground.root,))
         self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(ground.added))))
         self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
-        self._folders: dict[str, Trail] = {}
+        self._folders: dict[str, ResolvedPath] = {}
         special = (*homes, *locked, *self.roots, *self._own)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
@@ -163,14 +163,14 @@ class PathJudge:
             ordinary = [name for name in ordinary if name.casefold() not in self._special_names]
         try:
             found, infos = _statuses(ordinary, descriptor)
-            if len(found) == len(names) and _known_without_key.issuperset(map(_identity, infos)):
+            if len(found) == len(names) and known_without_key.issuperset(map(_identity, infos)):
                 return []
             readable = {name for name, info in zip(found, infos, strict=True) if _is_readable(name, info, descriptor)}
         finally:
             os.close(descriptor)
         return [name for name in names if name not in readable]
 
-    def trail(self, path: str) -> Trail:
+    def trail(self, path: str) -> ResolvedPath:
         """Return the trail of `path`. Its folder is resolved once and cached."""
         absolute = anchored(path, str(self.ground.root), self.home)
         folder, _, name = absolute.rpartition("/")
@@ -183,9 +183,9 @@ class PathJudge:
         info = _status(target)
         if above.is_loop or (info is not None and stat.S_ISLNK(info.st_mode)):
             return follow(absolute)
-        return Trail(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
+        return ResolvedPath(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
 
-    def _objections(self, trail: Trail, access: Access) -> Iterator[Verdict]:
+    def _objections(self, trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
         """Yield a verdict for each reason against reading or writing, in the order of the points."""
         is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
         for point in trail.points:
@@ -260,7 +260,7 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
         yield Verdict("ask", "an installed dependency", "path:dependency")
 
 
-def _judge_file_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
+def _judge_file_kind(trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
     if trail.info is None or stat.S_ISDIR(trail.info.st_mode):
         return
     if not stat.S_ISREG(trail.info.st_mode):
@@ -271,7 +271,7 @@ def _judge_file_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
         yield Verdict("ask", "the file is read-only", "path:read-only")
 
 
-def _judge_existing(trail: Trail) -> Iterator[Verdict]:
+def _judge_existing(trail: ResolvedPath) -> Iterator[Verdict]:
     """Judge names that matter only for existing files, or for new files in existing folders."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     called = [point.rsplit("/", 1)[-1] for point in trail.points]
@@ -284,7 +284,7 @@ def _judge_existing(trail: Trail) -> Iterator[Verdict]:
 
 def _starts_like_a_key(path: str, info: os.stat_result, folder: int | None = None) -> bool:
     """Return whether a file contains a private key. `path` may be relative to an open `folder`."""
-    if not stat.S_ISREG(info.st_mode) or _identity(info) in _known_without_key:
+    if not stat.S_ISREG(info.st_mode) or _identity(info) in known_without_key:
         return False
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -299,16 +299,16 @@ def _starts_like_a_key(path: str, info: os.stat_result, folder: int | None = Non
     finally:
         os.close(descriptor)
     if stat.S_ISREG(opened.st_mode) and has_settled(opened, begun_ns):
-        if len(_known_without_key) >= _MAX_KNOWN:
-            _known_without_key.clear()
+        if len(known_without_key) >= _MAX_KNOWN:
+            known_without_key.clear()
         if opened.st_nlink == 1:
-            _known_without_key.add(_identity(opened))
+            known_without_key.add(_identity(opened))
     return False
 
 
 def has_settled(info: os.stat_result, now_ns: int) -> bool:
     """Return whether a change of a file or folder after `now_ns` would give it another ctime."""
-    tick_ns = _COARSE_TICK_NS if info.st_ctime_ns % 1_000_000_000 == 0 else _TICK_NS
+    tick_ns = _COARSE_TICK_NS if info.st_ctime_ns % 1_000_000_000 == 0 else TICK_NS
     return info.st_ctime_ns < now_ns - tick_ns
 
 
@@ -326,7 +326,7 @@ def _statuses(names: list[str], folder: int) -> tuple[list[str], list[os.stat_re
 
 def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
     """Return whether an ordinary name is surely as readable as its open folder."""
-    if _identity(info) in _known_without_key:
+    if _identity(info) in known_without_key:
         return True
     if stat.S_ISREG(info.st_mode):
         return info.st_nlink == 1 and not _starts_like_a_key(name, info, folder)
@@ -335,7 +335,7 @@ def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
 
 def forget_files() -> None:
     """Forget which files contain no private key, so that each is read again."""
-    _known_without_key.clear()
+    known_without_key.clear()
 
 
 def _pick(place: protected_paths.Located, access: Access) -> Verdict:
@@ -362,7 +362,7 @@ _MAX_LINKS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class ResolvedPath:
     """A path and its resolution. `points` are the path as given and after each link, lexically normal.
 
     `target` is the path with every link resolved. `info` is its status, None if it does not exist.
@@ -374,7 +374,7 @@ class Trail:
     is_loop: bool = False
 
 
-def follow(path: str) -> Trail:
+def follow(path: str) -> ResolvedPath:
     """Return the trail of the absolute `path`; missing components are kept as given. Never raises for a path."""
     points = [os.path.normpath(path)]
     pending = deque(path.split("/"))
@@ -393,13 +393,13 @@ def follow(path: str) -> Trail:
             continue
         links += 1
         if links > _MAX_LINKS:
-            return Trail(tuple(points), step, None, is_loop=True)
+            return ResolvedPath(tuple(points), step, None, is_loop=True)
         if link.startswith("/"):
             current = "/"
         pending.extendleft(reversed(link.split("/")))
         points.append(os.path.normpath("/".join([current, *pending])))
     points.append(current)
-    return Trail(tuple(dict.fromkeys(points)), current, _status(current))
+    return ResolvedPath(tuple(dict.fromkeys(points)), current, _status(current))
 
 
 def _link_at(path: str) -> str | None:

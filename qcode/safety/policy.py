@@ -35,7 +35,7 @@ from qcode.safety.rules import (
     reaches,
     ruled,
 )
-from qcode.safety.shell.ast import NotPlain, Word
+from qcode.safety.shell.ast import UnsupportedSyntax, Word
 from qcode.safety.verdict import (
     RESTRICTED,
     SANDBOXED,
@@ -184,7 +184,7 @@ class Policy:
         """
         try:
             flow = self._flow(command)
-        except NotPlain:
+        except UnsupportedSyntax:
             return False
         return _only_reads(flow)
 
@@ -261,7 +261,7 @@ class Policy:
     def _judge_shell(self, command: str) -> Verdict:
         try:
             flow = self._flow(command)
-        except NotPlain as found:
+        except UnsupportedSyntax as found:
             return self._judge_unclear(command, str(found))
         commands = [part.command for part in flow.parts]
         if any(word.is_open for command in commands for word in command.words):

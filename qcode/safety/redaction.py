@@ -55,6 +55,19 @@ _IN_URL = lazy_pattern(
 )
 
 
+_BEGUN = lazy_pattern(
+    r"(?:\b(?:sk-|AIza|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|ASIA|hf_|npm_|pypi-|[rs]k_live_|SG\.|eyJ)"
+    r"[A-Za-z0-9_.-]*+|(?i:\b(?:bearer|basic|token)\s+|x-(?:goog-)?api-key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9._~+/=-]*+"
+    r"|://[^\s:/@]*+:[^\s/@]*+)\Z"
+)
+"""The start of a secret with a known format at the end of a text, in which not enough of it may have arrived yet."""
+_MAX_BEGUN = 2_000
+_MAX_NAME = 40
+_MIN_BEGUN = 4
+"""Fewer characters of a known value give nothing away, and are the end of many words."""
+
+
+_BLANK = lazy_pattern(r"\s")
 _SECRET_NAMES = lazy_pattern(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 
 
@@ -75,6 +88,7 @@ class Redactor:
                 values |= {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
         longest_first = sorted(values, key=len, reverse=True)
         self._values = tuple(longest_first)
+        self._has_blanks = any(map(_BLANK.search, longest_first))
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def redact(self, text: str) -> str:
@@ -91,6 +105,25 @@ class Redactor:
         if "@" in text and "://" in text:
             text = _IN_URL.sub(rf"\g<name>{REDACTED}", text)
         return text
+
+    def undecided(self, text: str) -> int:
+        """Return the length of the end of `text` that may be the start of a secret, which more text would show.
+
+        Text that is written while it arrives ends before it, so that no part of a secret is written.
+        """
+        if text[-1:].isspace() and not self._has_blanks:
+            return 0
+        end = text[-_MAX_BEGUN:]
+        # A key of a known format has no blank, and its name is directly before it.
+        begun = _BEGUN.search(end, max(0, max(end.rfind(" "), end.rfind("\n")) - _MAX_NAME))
+        at = len(end) if begun is None else begun.start()
+        for value in self._values:
+            start = end.find(value[:_MIN_BEGUN])
+            while 0 <= start < at:
+                if value.startswith(end[start:]):
+                    at = start
+                start = end.find(value[:_MIN_BEGUN], start + 1)
+        return len(end) - at
 
 
 def _redact_shapes(text: str) -> str:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import WrittenRule
-from qcode.safety.shell.ast import NotPlain, SimpleCommand, Word
+from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
 from qcode.safety.verdict import Verdict
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -133,7 +133,7 @@ def _words_of(text: str, body: str, at: int) -> tuple[Word, ...]:
 
     try:
         words = split_words(body)
-    except NotPlain as found:
+    except UnsupportedSyntax as found:
         raise _invalid_rule(
             text, at, f"{found}; a shell rule is one plain command, with special characters quoted"
         ) from None
@@ -338,7 +338,7 @@ def covers(rule: Rule, example: str, *, allows: bool = False) -> bool:
 
         try:
             parts = read_flow(example, _EXAMPLE_ROOT).parts
-        except NotPlain:
+        except UnsupportedSyntax:
             return not rule.body
         test = covers_command if allows else Rule.matches_words
         return all(test(rule, part.command.words) for part in parts)

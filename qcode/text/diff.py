@@ -284,18 +284,18 @@ class Hunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedFile:
     path: str
     content: str
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletedFile:
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class Updated:
+class UpdatedFile:
     """A changed file. `moved_to` is empty if it keeps its name; a file that is only moved has no hunks."""
 
     path: str
@@ -303,7 +303,7 @@ class Updated:
     hunks: tuple[Hunk, ...]
 
 
-Section: TypeAlias = Added | Deleted | Updated
+Section: TypeAlias = AddedFile | DeletedFile | UpdatedFile
 
 
 def patch_paths(text: str) -> tuple[str, ...]:
@@ -311,7 +311,7 @@ def patch_paths(text: str) -> tuple[str, ...]:
     paths: list[str] = []
     for section, _ in patch_sections(text):
         paths.append(section.path)
-        if isinstance(section, Updated) and section.moved_to:
+        if isinstance(section, UpdatedFile) and section.moved_to:
             paths.append(section.moved_to)
     return tuple(paths)
 
@@ -327,16 +327,18 @@ def parse_patch(text: str) -> tuple[Section, ...]:
             (
                 index
                 for index, updated in enumerate(merged)
-                if isinstance(updated, Updated) and isinstance(section, Updated) and updated.path == section.path
+                if isinstance(updated, UpdatedFile)
+                and isinstance(section, UpdatedFile)
+                and updated.path == section.path
             ),
             None,
         )
-        if same is None or not isinstance(section, Updated):
+        if same is None or not isinstance(section, UpdatedFile):
             merged.append(section)
             continue
         before = merged[same]
-        assert isinstance(before, Updated)
-        merged[same] = Updated(section.path, before.moved_to or section.moved_to, (*before.hunks, *section.hunks))
+        assert isinstance(before, UpdatedFile)
+        merged[same] = UpdatedFile(section.path, before.moved_to or section.moved_to, (*before.hunks, *section.hunks))
     return tuple(merged)
 
 
@@ -381,17 +383,17 @@ def _patch_body(text: str) -> list[str]:
 def _section(kind: str, path: str, body: Sequence[str], number: int) -> Section:
     """Parse one section. `number` is the line of the patch at which `body` starts."""
     if kind == "Add":
-        return Added(path, _content(path, body, number))
+        return AddedFile(path, _content(path, body, number))
     if kind == "Delete":
         if any(line.strip() for line in body):
             raise PatchError(f"patch line {number}: nothing can follow '*** Delete File: {path}'")
-        return Deleted(path)
+        return DeletedFile(path)
     moved = body[0].removeprefix(_MOVE).strip() if body and body[0].startswith(_MOVE) else ""
     start = 1 if moved else 0
     hunks = _hunks(body[start:], number + start)
     if not hunks and not moved:
         raise PatchError(f"patch line {number}: '*** Update File: {path}' has no hunk")
-    return Updated(path, moved, hunks)
+    return UpdatedFile(path, moved, hunks)
 
 
 def _content(path: str, body: Sequence[str], number: int) -> str:

@@ -351,6 +351,24 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return next(iter(similar(name, names, 1)), "")
 
 
+def suggestion(name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}") -> str:
+    """Return `did you mean X?` about a misspelt `name`; `otherwise` if none of `names` is similar.
+
+    `shown` is how X is typed, such as `/{}`.
+    """
+    close = nearest(name, names)
+    return f"did you mean {shown.format(close)}?" if close else otherwise
+
+
+def unknown(subject: str, name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}") -> str:
+    """Return the sentences of the app about a name that does not exist: `Unknown theme 'drak'. Did you mean dark?`.
+
+    The other parameters are those of `suggestion`.
+    """
+    hint = suggestion(name, names, otherwise, shown)
+    return f"Unknown {subject}." + (f" {hint[0].upper()}{hint[1:]}" if hint else "")
+
+
 def similar(name: str, names: Iterable[str], limit: int = 3, min_alike: float = MIN_ALIKE) -> tuple[str, ...]:
     """Return up to `limit` of `names` that a misspelt `name` may stand for, best first.
 

@@ -11,7 +11,7 @@ MAX_STORED_BYTES = 50 * 1024 * 1024
 """The limit of the output file, in bytes."""
 
 _MAX_LIVE = 16_000
-"""The limit of live output passed on at once, in characters; of more, only the latest are shown."""
+"""The maximum number of characters of live output sent at once; of more, only the latest are shown."""
 
 
 class Collector:
@@ -103,7 +103,7 @@ class Collector:
                 self._file = self._path = None
 
 
-class Live:
+class LiveOutput:
     """Passes on text in pieces of limited size; the caller decides when to `flush`."""
 
     def __init__(self, output: Callable[[str], None]) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
-from qcode.tools.workspace import USUAL_PATH, Workspace, passed_on
+from qcode.tools.workspace import USUAL_PATH, Workspace, command_environment
 from qcode.values import ValueT, dataclass
 
 _TERM_GRACE_S = 0.1
@@ -96,7 +96,7 @@ async def start_program(
         failure = OSError(errno.EINVAL, "it could not be started")
         try:
             with _collection.paused():
-                process = _popen(launch, cwd, environment, (source, output, errors))
+                process = popen(launch, cwd, environment, (source, output, errors))
         except OSError as error:
             failure = error
         except (ValueError, RuntimeError, subprocess.SubprocessError) as error:
@@ -168,7 +168,7 @@ def _kill_started(started: asyncio.Future[int]) -> None:
         _signal(started.result(), signal.SIGKILL)
 
 
-def _popen(
+def popen(
     launch: Launch, cwd: Path, environment: Mapping[str, str], streams: tuple[int, int, int]
 ) -> subprocess.Popen[bytes]:
     argv, inherited = list(launch.argv), []
@@ -356,7 +356,7 @@ def _pump(
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:
     """Return the absolute path of a program in a system folder, or on PATH outside the workspace, or None."""
     usual = USUAL_PATH.split(":")
-    for folder in (*passed_on(environment)["PATH"].split(":"), *usual):
+    for folder in (*command_environment(environment)["PATH"].split(":"), *usual):
         path = Path(folder) / name
         is_program = path.is_file() and os.access(path, os.X_OK)
         is_own = workspace.contains(path) or workspace.contains(path.parent)

@@ -21,10 +21,10 @@ from qcode.text.json import JsonObject
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
-from qcode.tools.output import Collector, Live
+from qcode.tools.output import Collector, LiveOutput
 from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
 from qcode.tools.tool import Preview, ToolContext, failed, off_loop
-from qcode.tools.workspace import Workspace, passed_on
+from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
 MAX_COMMAND_S = 3_600
@@ -102,7 +102,7 @@ class Shell:
             command = _command_of(checked)
             environment = os.environ if context.environment is None else context.environment
             bash = await off_loop(partial(required_program, "bash", environment, workspace))
-            passed = passed_on(environment)
+            passed = command_environment(environment)
             if context.shell_settings is not None:
                 passed |= await off_loop(partial(context.shell_settings, command))
             if checked.flag("background"):
@@ -177,7 +177,7 @@ async def _run(
     except OSError as error:
         raise Refused(f"shell: the command could not be started: {os.strerror(error.errno or 0)}") from None
     if waited.job is not None:
-        return left_behind(waited.job, waited.text)
+        return background_result(waited.job, waited.text)
     assert waited.ended is not None
     names = await off_loop(context.masked_names)
     return _outcome(waited.text, waited.ended, timeout_s, context.confinement, names)
@@ -246,7 +246,7 @@ async def wait_for(
     A command that moves to the background has no time limit any more, and all its output is in the job's file.
     """
     collector = Collector(context.max_output_chars, lambda: scratch)
-    live = Live(context.output)
+    live = LiveOutput(context.output)
     job: Job | None = None
 
     def take(data: bytes) -> None:
@@ -299,7 +299,7 @@ async def _background_requested(context: ToolContext) -> None:
     await context.background_requested.wait()
 
 
-async def _show(live: Live) -> None:
+async def _show(live: LiveOutput) -> None:
     while True:
         await asyncio.sleep(_LIVE_EVERY_S)
         live.flush()
@@ -397,7 +397,7 @@ def _in_background(job: Job) -> str:
     return f"running in the background (job {job.number})"
 
 
-def left_behind(job: Job, text: str) -> ToolOutcome:
+def background_result(job: Job, text: str) -> ToolOutcome:
     """Return the result of a call whose command the user moved to the background, with its output so far."""
     where = f" All of it is kept in {job.path}." if job.path is not None else ""
     note = (

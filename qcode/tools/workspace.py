@@ -2,8 +2,8 @@
 
 A `Workspace` resolves a path from the model to a place inside, remembers what the model has read, and writes files.
 The policy decides whether the user must approve; a refusal here is final. `SeenFiles` detects that a file was changed
-from outside since the model saw it, and shows the difference. `passed_on` is the environment of commands. Read `disk`
-next.
+from outside since the model saw it, and shows the difference. `command_environment` is the environment of commands.
+Read `disk` next.
 """
 
 from __future__ import annotations
@@ -392,7 +392,7 @@ def _refuse_write(place: WorkspacePath, shown: str, path: str) -> None:
 
 
 _MAX_KEPT_BYTES = 512 * 1024
-_KEPT_IN_ALL = 16 * 1024 * 1024
+KEPT_IN_ALL = 16 * 1024 * 1024
 _SHOWN_DIFF = 40
 
 
@@ -418,7 +418,7 @@ class SeenFiles:
         self._sights[path] = _SeenFile(snapshot, packed)
         self._kept += len(packed or b"")
         for old, sight in tuple(self._sights.items()):
-            if self._kept <= _KEPT_IN_ALL:
+            if self._kept <= KEPT_IN_ALL:
                 break
             self._sights[old] = _SeenFile(sight.snapshot, None)
             self._kept -= len(sight.packed or b"")
@@ -546,7 +546,7 @@ _FIXED_VARIABLES = {
 }
 
 
-def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the part of `environment` for a shell command: an allowlist, pagers off, absolute folders on PATH.
 
     A proxy with a password is omitted.

@@ -170,7 +170,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         ui, state_dir = context.settings.ui, context.paths.state_dir
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
-        driver.teach_alt_keys()
+        driver.enable_alt_keys()
         driver.read_pastes_whole()
         guard_widgets()
         is_stand_in = selection.spec.name == "demo" and context.settings.model is None
@@ -184,7 +184,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         sent = PromptHistory(self.options.history_file, welcome.folder)
         self.parts = Widgets(status, sent, ui.show_thinking, self.options.clock)
         self.terminal_title = TerminalTitle(
-            welcome.folder, self._write, self._ring, has_title=ui.title, has_bell=ui.bell
+            welcome.folder, self.write_sequence, self._ring, has_title=ui.title, has_bell=ui.bell
         )
         self.failure: QcodeError | None = None
         self.is_ready = False
@@ -237,7 +237,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             clock=clock,
             leave=self._begin_leaving,
             copy=self._copy,
-            lend=self._suspend_terminal,
+            lend=self.suspend_terminal,
             apply=self._apply,
             try_theme=self.apply_theme,
         )
@@ -571,7 +571,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if is_mounted(self) and not self._is_lent and (self.terminal_title.has_bell or not self.app_focus):
             self.bell()
             if not self.app_focus:
-                self._write(driver.notify(why))
+                self.write_sequence(driver.notify(why))
 
     def _copy(self, text: str) -> str:
         """Copy `text` for pasting here and elsewhere; return the method.
@@ -584,7 +584,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         environ = {"TERM": "headless"} if self.is_headless else os.environ
         history_file = self.options.history_file
         folder = history_file.parent if history_file is not None else None
-        return Clipboard(environ, sys.platform, self._write, folder).copy(text)
+        return Clipboard(environ, sys.platform, self.write_sequence, folder).copy(text)
 
     def survives(self, error: Exception) -> bool:
         can_show = self.is_ready and not is_closing(self) and "debug" not in self.features

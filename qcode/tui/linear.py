@@ -56,7 +56,7 @@ from qcode.tui.panels.choices import (
     risk_line,
 )
 from qcode.tui.panels.jobs import JobWatch, commands_of, leaving_question
-from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
+from qcode.tui.panels.todos import changes, is_over, todo_lines, todo_summary, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
@@ -88,7 +88,7 @@ class LinearCommandView:
     def toggle_todos(self) -> bool:
         """Print the to-do list, because it cannot be opened here."""
         if self.todos:
-            self.show_panel("Todos", in_words(self.todos))
+            self.show_panel("Todos", todo_lines(self.todos))
         return bool(self.todos)
 
     def say(self, level: Level, text: str) -> None:
@@ -260,7 +260,7 @@ class LinearApp:
             show_resumed(self.agent.conversation, self.view)
         self.todos = todos_in(self.agent.conversation.messages)
         if not is_over(self.todos):
-            self.view.add_mark(f"todos: {in_short(self.todos)}")
+            self.view.add_mark(f"todos: {todo_summary(self.todos)}")
 
     async def _prompt(self) -> str | None:
         """Return the typed text. A backslash at the end of a line continues it on the next one."""

@@ -218,14 +218,10 @@ def _refuse_unknown(
 ) -> None:
     for key in data:
         if key not in known:
-            from qcode.text.match import nearest
+            from qcode.text.match import suggestion
 
-            close = nearest(key, known)
-            hint = (
-                f"did you mean {prefix}{close}?"
-                if close
-                else (f"use one of {', '.join(known)}." if is_listed else "there is no such color variable.")
-            )
+            otherwise = f"use one of {', '.join(known)}." if is_listed else "there is no such color variable."
+            hint = suggestion(key, known, otherwise, f"{prefix}{{}}")
             raise _WrongKeyError(prefix + key, f"unknown key {prefix}{key}; {hint}")
 
 

@@ -24,7 +24,7 @@ from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.usage import Usage
-from qcode.text.match import nearest
+from qcode.text.match import unknown
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.failures import Failures
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.sessions.library import Library
     from qcode.tools.jobs import Job
-    from qcode.tui.screens.connect import Connected
+    from qcode.tui.screens.connect import ConnectResult
 
 
 Result = TypeVar("Result")
@@ -70,11 +70,11 @@ class SessionName:
         count: Callable[[Usage, Decimal | None], None],
     ) -> None:
         self._sessions = sessions
-        self._show = show
+        self.show = show
         self._count = count
 
     def refresh(self) -> None:
-        self._show(self._sessions.title)
+        self.show(self._sessions.title)
 
     async def make(self) -> None:
         """Let the small model write a title if one is due."""
@@ -300,9 +300,7 @@ class AppView:
         """Open the connect screen, at the key of `provider` if it is not empty."""
         names = self._agent.keys.names()
         if provider and provider not in names:
-            close = nearest(provider, names)
-            hint = f" Did you mean {close}?" if close else " /connect lists them."
-            self.say("warning", f"Unknown provider {provider!r}.{hint}")
+            self.say("warning", unknown(f"provider {provider!r}", provider, names, "/connect lists them."))
             return
         from qcode.tui.screens.connect import ConnectScreen
 
@@ -315,7 +313,7 @@ class AppView:
         )
         self.open_screen(screen, self._connected)
 
-    def _connected(self, connected: Connected | None) -> None:
+    def _connected(self, connected: ConnectResult | None) -> None:
         if connected is None:
             return
         if connected.theme:
@@ -337,10 +335,7 @@ class AppView:
             self.has_chosen_theme = name != AUTO
             self._agent.settings.choices.keep_theme(name)
             return
-        close = nearest(name, self.theme_names)
-        self.say(
-            "warning", f"Unknown theme {name!r}." + (f" Did you mean {close}?" if close else " /theme lists them.")
-        )
+        self.say("warning", unknown(f"theme {name!r}", name, self.theme_names, "/theme lists them."))
 
     def show_trust(self) -> None:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)

@@ -231,6 +231,27 @@ def test_server_of_the_client_offers_its_tools_and_every_call_asks(connect: Conn
     assert "a-value-of-the-client" not in stored
 
 
+def test_prompts_of_a_server_are_commands_before_the_first_prompt(connect: Connect, work: Path) -> None:
+    with connect([Turn(text="Fine."), Turn(text="Bought.")]) as editor:
+        session_id = editor.open(work, mcpServers=[{**SERVER, "name": "memo", "args": [*SERVER["args"], "prompts"]}])
+
+        def listed() -> list[dict[str, Any]]:
+            rows = [one["availableCommands"] for one in editor.updates("available_commands_update")]
+            return [row for row in (rows[-1] if rows else []) if row["name"].startswith("memo:")]
+
+        editor.wait(listed)
+        review = {"name": "memo:review", "description": "Review a file", "input": {"hint": "<code> [style]"}}
+        assert listed() == [review]
+        editor.prompt(session_id, "/memo:review a.py")
+        editor.prompt(session_id, "What does @memo:memo://today say?")
+        assert editor.server is not None
+        first, second = (one.messages for one in editor.server.requests)
+        lists = len(editor.updates("available_commands_update"))
+    assert "Review a.py, see @/etc/hostname" in str(first)
+    assert "buy milk" in str(second)
+    assert lists == 2  # none for a state that lists the same
+
+
 def test_server_of_the_client_does_not_start_in_a_restricted_folder(connect: Connect, work: Path) -> None:
     state = work.parent / "state"
     state.mkdir()

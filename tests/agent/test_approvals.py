@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.toolbox import Toolbox
 from qcode.protocol.approvals import Allow, Deny, Scope, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEvent
 from qcode.protocol.tools import ToolOutcome
@@ -122,19 +123,21 @@ def test_approved_rule_lets_a_test_runner_run_without_asking(tmp_path: Path) -> 
     assert (rule.text, rule.scope) == ("shell(pytest *)", "session")
 
 
-def test_approval_for_the_sandbox_runs_this_and_later_calls_there(tmp_path: Path) -> None:
+def test_approval_for_the_sandbox_runs_this_and_later_calls_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     levels: list[Level | None] = []
     work = tmp_path / "work"
     policy = Policy("default", Rules.of(), True, work, probes=CLEAN)
     it = talk(tmp_path, PYTEST, PYTEST, text_reply("Done."), policy=policy)
 
     async def run(
-        name: str, arguments: JsonObject, output: object, level: Level | None, *_: object, **__: object
+        _: Toolbox, name: str, arguments: JsonObject, output: object, level: Level | None, *__: object, **___: object
     ) -> ToolOutcome:
         levels.append(level)
         return ToolOutcome("8.0")
 
-    it.conversation._toolbox.run = run  # type: ignore[method-assign,assignment]  # no sandbox may work here
+    monkeypatch.setattr(Toolbox, "run", run)  # no sandbox may work here
     asked, _ = asked_in(it, answering(it, "sandbox"))
     assert [one.sandboxed_rule for one in asked] == ["shell(pytest *)"]
     assert levels == ["workspace", "workspace"]

@@ -103,7 +103,7 @@ def test_session_resumed_with_another_model_is_counted_again(tmp_path: Path) -> 
 
 def test_count_from_before_a_compaction_is_not_used(tmp_path: Path) -> None:
     it = resumed(tmp_path, Watched())
-    transcript = it.conversation._transcript
+    transcript = it.conversation.transcript
     assert transcript.last_count("scripted/m") == (tuple(transcript.messages[:1]), 15_000, 10)
     transcript.compact(Compact((user("A summary."), 1)))
     assert transcript.last_count("scripted/m") is None

@@ -85,8 +85,8 @@ def test_key_is_set_and_the_rest_of_the_file_stays(desk: Desk, key: str, value: 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("ui.bel", "true", "unknown key ui.bel; did you mean ui.bell?"),
-        ("modle", "x", "unknown key modle; did you mean model?"),
+        ("ui.bel", "true", "unknown key ui.bel; the nearest is ui.bell"),
+        ("modle", "x", "unknown key modle; the nearest is model"),
         ("ui.bell", "maybe", "ui.bell must be true or false, not text"),
         ("network.max_retries", "-1", "network.max_retries must be a whole number of at least 0"),
         ("output.policy", "escalat", 'did you mean "escalate"?'),

@@ -84,7 +84,7 @@ def test_check_reports_the_newest_version_of_the_index(status: int, body: bytes,
         (503, b"", 75, "cannot check for updates at 127.0.0.1: it answered 503; try again later"),
         (200, b"<html>", 1, "it does not answer with the JSON of PEP 691"),
         (200, b'{"files": [1]}', 1, "it does not answer with the JSON of PEP 691"),
-        (200, b" " * (update._MAX_BYTES + 1), 75, "the answer is too large"),
+        (200, b" " * (update.MAX_BYTES + 1), 75, "the answer is too large"),
     ],
 )
 def test_check_fails_with_one_line_if_the_index_fails(

@@ -1,4 +1,4 @@
-"""`qcode replay`: a recording played back in a folder, and where the run departs from it."""
+"""`qcode replay`: a recording played back in a folder, and where the run differs from it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 
 from qcode.agent.trust import MAX_PINNED_BYTES, TrustStore
 from qcode.cli.main import main
-from qcode.cli.terminal import Left
+from qcode.cli.terminal import InputEnded
 from qcode.cli.trust import is_trusted, note_for_pipes
 
 
@@ -97,9 +97,9 @@ def test_name_cannot_steer_the_terminal(tmp_path: Path, user: User) -> None:
 
 
 def test_end_of_input_is_not_an_answer(user: User) -> None:
-    with pytest.raises(Left):
+    with pytest.raises(InputEnded):
         user.is_trusted("")
-    with pytest.raises(Left):
+    with pytest.raises(InputEnded):
         user.is_trusted("maybe\n")
 
 
@@ -140,7 +140,7 @@ def test_trust_question_after_a_change_shows_the_difference(
 
 
 def test_q_quits_the_trust_question(user: User) -> None:
-    with pytest.raises(Left):
+    with pytest.raises(InputEnded):
         user.is_trusted("q\n")
 
 

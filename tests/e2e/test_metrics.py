@@ -17,6 +17,7 @@ import pytest
 from qcode.config.paths import CONFIG_NAME
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
+from qcode.text.numbers import tokens_text
 from tests.e2e.running import KEY, CliRunner
 from tests.e2e.terminal import Terminal
 from tests.e2e.test_telemetry import Receiver, facts
@@ -29,6 +30,7 @@ MAIN, OTHER = "openai/test-model", "anthropic/claude-x"
 PRICES = {MAIN: (1, 2), OTHER: (10, 20)}
 KINDS = (
     "plain", "tool", "escalated", "continued", "truncated", "refused", "delegated", "broken", "fallback", "malformed",
+    "filtered",
 )  # fmt: skip
 CAUSES: dict[tuple[str, int], str] = {
     ("escalated", 2): "escalations", ("continued", 2): "escalations", ("continued", 3): "continuations",
@@ -107,6 +109,8 @@ def reply(kind: str, count: int, turn: int) -> Turn:
             return Turn(text=pieces, usage=Usage(100, 5), faults=Faults(cut_after=3))
         case "malformed", 1:
             return Turn(text="I try.", calls=(Call("ls", '{"path": oops}', f"c{turn}"),), usage=Usage(100, 13))
+        case "filtered", _:  # nothing of this reply is committed
+            return Turn(stop=StopReason.REFUSAL, usage=Usage(100, 6))
     return Turn(text=f"Done {turn}.", usage=Usage(100, 7))
 
 
@@ -263,6 +267,9 @@ def test_instruments_of_a_conversation_agree_with_the_requests_of_the_hosts(turn
     causes = Counter(one.cause for one in known.seen)
     parts = f"{causes['initial']} replies, {causes['escalations']} escalations, {causes['continuations']} continuations"
     assert f"API calls   {len(known.seen)} ({parts}, {causes['retries']} retries)" in shown
+    for model in PRICES:
+        sent, received = map(tokens_text, tokens(known.seen, model))
+        assert re.search(rf"{model} +{sent} in, {received} out", shown)
 
 
 @pytest.mark.broad

@@ -55,12 +55,12 @@ def _sdks_are_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _backoffs_elapse_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a backoff is belongs to the tests of the engine."""
-    wait = Driver._wait
+    wait = Driver.pause
 
     async def at_once(self: Driver, seconds: float) -> None:
         await wait(self, 0)
 
-    monkeypatch.setattr(Driver, "_wait", at_once)
+    monkeypatch.setattr(Driver, "pause", at_once)
 
 
 CASES = [_case(number, row, protocol) for number, row in enumerate(ROWS) for protocol in PROTOCOLS]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import fcntl
 import functools
 import gc
@@ -28,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
+from tests.fakes.certificates import skip_public_certificates
 from tests.fakes.demo import hurry
 from tests.fakes.disk import skip_fsync
 
@@ -52,9 +54,6 @@ _LOADED_LATE = (
     "markdown_it",
     "httpx2",
     "anyio._backends._asyncio",
-    "openai",
-    "anthropic",
-    "google.genai",
 )
 """Other modules that runs load. `tests/arch/test_start_up.py` checks the modules of a real start."""
 
@@ -223,12 +222,27 @@ def _load(has_app: bool) -> None:
             importlib.import_module(module.name)
     for name in _LOADED_LATE + (_LOADED_BY_THE_APP if has_app else ()):
         importlib.import_module(name)
+    _compile_initializers()
     if not has_app:
         hurry().__enter__()
     skip_fsync().__enter__()
+    skip_public_certificates().__enter__()
     # A child that looked for garbage here would copy all of it.
     gc.collect()
     gc.freeze()
+
+
+def _compile_initializers() -> None:
+    """Make an instance of each value class, or try to: that compiles its `__init__`, as `qcode.values` explains.
+
+    Otherwise each run would compile a hundred of them, which takes as long as all else that a short run does.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("qcode."):
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__ == name and dataclasses.is_dataclass(value):
+                    with contextlib.suppress(TypeError):
+                        value()
 
 
 def _serve(requests: socket.socket) -> None:

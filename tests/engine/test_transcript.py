@@ -72,7 +72,7 @@ def test_prepared_history_is_not_prepared_again() -> None:
     before = history.of(messages)
     after = history.of([*messages, user("more")])
     assert all(one is other for one, other in zip(before, after, strict=False))
-    assert history._settled == 100
+    assert history.settled == 100
 
 
 @given(MESSAGES)

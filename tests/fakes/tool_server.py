@@ -73,7 +73,24 @@ def serve(*, is_strict: bool) -> None:
 def answered(method: str, given: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
         info = {"name": "fake", "version": "1"}
-        return {"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}}
+        offers: dict[str, Any] = {"tools": {}}
+        if "prompts" in sys.argv:
+            offers |= {"prompts": {}, "resources": {}, "logging": {}}
+            log("warning", "the index is\nold", logger="db")
+            log("info", {"rows": 3})
+        return {"result": {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}}
+    if method == "prompts/list":
+        arguments = [{"name": "code", "required": True}, {"name": "style"}]
+        return {"result": {"prompts": [{"name": "review", "description": "Review a file", "arguments": arguments}]}}
+    if method == "prompts/get":
+        content = {"type": "text", "text": f"Review {given['arguments']['code']}, see @/etc/hostname"}
+        return {"result": {"messages": [{"role": "user", "content": content}]}}
+    if method == "resources/list":
+        return {"result": {"resources": [{"uri": "memo://today", "name": "today"}]}}
+    if method == "resources/templates/list":
+        return {"result": {"resourceTemplates": []}}
+    if method == "resources/read":
+        return {"result": {"contents": [{"uri": given["uri"], "mimeType": "text/plain", "text": "buy milk"}]}}
     if method == "tools/list" and steered("unlisted", ""):
         return {"error": {"code": -32603, "message": "the index is being built"}}
     if method == "tools/call" and steered("error", ""):
@@ -97,6 +114,12 @@ def tools() -> list[dict[str, Any]]:
     if steered("more", ""):
         found.append({"name": "more", "description": "A further tool", "inputSchema": {"type": "object"}})
     return found
+
+
+def log(level: str, data: object, **more: str) -> None:
+    """Send a log message."""
+    params = {"level": level, "data": data, **more}
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}) + "\n")
 
 
 def asked(params: dict[str, Any], method: str = "elicitation/create") -> str:

@@ -28,7 +28,7 @@ from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings, Tools
 from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
-from qcode.protocol.events import ApiCalls, ReplyFinished, Signal, TurnEnded, TurnEvent
+from qcode.protocol.events import ApiCalls, ModelUsage, ReplyFinished, Signal, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.model import Effort
 from qcode.protocol.reply import Limit, Outcome, StopReason
@@ -220,7 +220,10 @@ def ended(text: str = "done", **changes: Any) -> TurnEnded:
         is_answered=bool(text),
         whole_text=text,
     )
-    return replace(base, **changes)
+    found = replace(base, **changes)
+    if found.usage == Usage() or found.by_model:
+        return found
+    return replace(found, by_model=(ModelUsage("demo/scripted", found.usage, found.cost),))
 
 
 def reply(text: str, *calls: ToolCall, **changes: Any) -> ReplyFinished:

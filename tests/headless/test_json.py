@@ -355,12 +355,14 @@ def test_turn_that_is_cancelled_while_a_tool_runs_says_so() -> None:
 
 
 def test_usage_is_split_between_models_and_sums_up() -> None:
+    first = ev.ModelUsage("demo/scripted", Usage(10, 1), Decimal("0.5"))
+    other = ev.ModelUsage("demo/other", Usage(20, 3), Decimal("0.25"))
     result = run(
         Scripted(
-            ev.UsageUpdated(Usage(10, 1), Decimal("0.5"), 11, 1_000),
+            ev.UsageUpdated(Usage(10, 1), Decimal("0.5"), 11, 1_000, (first,)),
             ev.ModelFellBack("demo/scripted", "demo/other", None),
-            ev.UsageUpdated(Usage(30, 4), Decimal("0.75"), 34, 2_000),
-            ended("x", usage=Usage(30, 4), cost=Decimal("0.75")),
+            ev.UsageUpdated(Usage(30, 4), Decimal("0.75"), 34, 2_000, (first, other)),
+            ended("x", usage=Usage(30, 4), cost=Decimal("0.75"), by_model=(first, other)),
         ),
         "json",
     ).result

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.outcomes import AnswerSoFar
-from qcode.headless.run import _utf8
+from qcode.headless.run import utf8
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.reply import Limit, Outcome, TextDelta
@@ -63,13 +63,13 @@ def test_odd_text_never_breaks_stdout(text: str) -> None:
 
 
 def test_surrogate_pair_becomes_its_character_and_a_lone_one_is_replaced() -> None:
-    assert _utf8("\ud83d\ude00") == "😀".encode()
-    assert _utf8("a\udc80b") == "a\ufffdb".encode()
+    assert utf8("\ud83d\ude00") == "😀".encode()
+    assert utf8("a\udc80b") == "a\ufffdb".encode()
 
 
 @given(st.text())
 def test_valid_text_is_printed_unchanged(text: str) -> None:
-    assert _utf8(text) == text.encode("utf-8")
+    assert utf8(text) == text.encode("utf-8")
 
 
 def test_long_answer_is_printed_completely() -> None:

@@ -27,6 +27,12 @@ def bars() -> Bars:
     return Bars()
 
 
+@pytest.fixture(autouse=True)
+def _compiled_code_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first run of a program store its byte code, as after an installation."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in _table():

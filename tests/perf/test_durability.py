@@ -138,10 +138,10 @@ def test_app_opens_10000_messages_at_their_end_and_appends_to_them(tmp_path: Pat
 
 def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path: Path) -> None:
     deltas = [TextDelta(0, f"{number * 7919 % 997} and a few words more.\n") for number in range(CHUNKS)]
-    redact = Redactor(["sk-a-key-of-the-user-0123456789", "another-key-of-the-user"]).redact
+    redactor = Redactor(["sk-a-key-of-the-user-0123456789", "another-key-of-the-user"])
 
     async def keep() -> None:
-        partial = PartialReply(tmp_path / "partial", lambda: 1, redact)
+        partial = PartialReply(tmp_path / "partial", lambda: 1, redactor.redact, redactor.undecided)
         for event in deltas:
             partial.handle(event)
         partial.clear()

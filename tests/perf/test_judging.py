@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -111,3 +115,33 @@ def test_read_rules_cost_little_for_each_of_250_files(bars: Bars, tmp_path: Path
     bars.hold(
         "the verdict on cat src/*.py with two rules about reading, against the status", verdict / cpu_ms(look), 25
     )
+
+
+EVENT = {
+    "hook_event_name": "PreToolUse",
+    "session_id": "s",
+    "transcript_path": "/tmp/none",
+    "permission_mode": "default",
+    "tool_name": "Bash",
+    "tool_use_id": "toolu_1",
+    "tool_input": {"command": "git log --oneline -5 | head"},
+}
+
+
+def child_cpu(command: list[str], given: str, env: dict[str, str]) -> float:
+    """Return the CPU seconds of a process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, input=given, text=True, env=env, stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_permission_hook_of_another_program_answers_soon(bars: Bars, tmp_path: Path) -> None:
+    """It runs before each call of that program. The bar is about 200 ms where `python -c pass` takes 10 ms."""
+    env = {**os.environ, "HOME": str(tmp_path), "QCODE_HOME": str(tmp_path / "qcode")}
+    hook = [sys.executable, "-m", "qcode", "permissions", "hook", "--for", "claude"]
+    given = json.dumps({**EVENT, "cwd": str(tmp_path)})
+    child_cpu(hook, given, env)  # byte code is written once
+    runs = [(child_cpu([sys.executable, "-c", "pass"], "", env), child_cpu(hook, given, env)) for _ in range(9)]
+    ratio = min(one for _, one in runs) / min(one for one, _ in runs)
+    bars.hold("`qcode permissions hook`: CPU time beside `python -c pass`", ratio, 20)

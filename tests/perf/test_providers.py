@@ -148,7 +148,7 @@ def test_one_shot_sends_its_request_as_fast_as_a_twenty_line_script(rival: Rival
     assert ours <= 1.25 * theirs
 
 
-MAX_EMPTY_PROGRAMS = 17.0
+MAX_EMPTY_PROGRAMS = 16.0
 """Upper bound of a one-shot, in runs of an empty program."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from datetime import UTC, datetime
 
@@ -115,6 +116,29 @@ def test_clock_that_differs_from_the_server_is_corrected() -> None:
 )
 def test_invalid_time_is_ignored(resets_at: Json) -> None:
     assert refused(error(type="usage_limit_reached", resets_at=resets_at)).resets_at is None
+
+
+_ODD = (
+    *("0", "-1", "1e308", "1e400", "nan", "-inf", "", "\x00", "9" * 5_000, "9" * 400 + "d", "6m0s", "\u0663", "1_000"),
+    *("Mon, 01 Jan 99999 00:00:00 GMT", f"Mon, 01 Jan {'9' * 30} 00:00:00 GMT", "Mon, 99 Foo 2026 00:00:00 GMT"),
+    *("Wed, 21 Oct 2026 07:28:00 +999999", f"Wed, 21 Oct 2026 07:28:00 -{'9' * 30}", "9999-12-31T23:59:59Z"),
+    *("0001-01-01T00:00:00+23:59", "2026-11-23T25:00:00Z", ",:" * 40, "Sun, 06 Nov 1994 08:49:37 GMT"),
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["retry_after", "retry_after_ms", "date", "x_ratelimit_reset", "x_ratelimit_reset_tokens",
+     "anthropic_ratelimit_unified_reset", "anthropic_ratelimit_requests_reset"],
+)  # fmt: skip
+def test_odd_header_gives_a_finite_wait_or_none(name: str) -> None:
+    for value in _ODD:
+        for body in (error(), error(resets_at=EPOCH + 60), google(quota(DAY_ID), delay(value))):
+            found = refused(body, **{name: value, "x_ratelimit_remaining_tokens": "0"})  # type: ignore[arg-type]  # headers
+            assert found.retry_after is None or 0 <= found.retry_after < math.inf, value
+            assert found.resets_at is None or found.resets_at <= EPOCH + 35 * 86_400, value
+    for number in (10**400, -(10**400), 1e308):
+        assert refused(error(resets_at=number, resets_in_seconds=number)).resets_at is None
 
 
 def test_time_over_35_days_ahead_is_ignored() -> None:

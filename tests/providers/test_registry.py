@@ -293,7 +293,7 @@ def test_provider_loads_only_its_own_client() -> None:
     ("protocol", "own"),
     [
         ("openai", "openai"),
-        ("openai-responses", "openai"),
+        pytest.param("openai-responses", "openai", marks=pytest.mark.broad),
         ("anthropic", "anthropic"),
         ("gemini", "google.genai"),
         ("bedrock", "botocore"),

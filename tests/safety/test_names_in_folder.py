@@ -211,7 +211,7 @@ def test_recently_written_file_is_not_cached(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(time, "time_ns", lambda: changed + 1_000_000)
     paths.forget_files()
     assert PathJudge(ground_for(home, "repo")).undecided_in("src/", names) == []
-    assert not paths._known_without_key
+    assert not paths.known_without_key
 
 
 def test_names_added_to_a_listed_folder_are_in_the_next_verdict(home: Path) -> None:

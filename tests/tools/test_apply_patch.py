@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.text.diff import Added, Deleted, PatchError, Updated, parse_patch, patch_paths
+from qcode.text.diff import AddedFile, DeletedFile, PatchError, UpdatedFile, parse_patch, patch_paths
 from qcode.tools import disk
 from tests.tools.conftest import ToolRunner
 
@@ -171,7 +171,7 @@ def test_patch_that_cannot_be_applied_changes_no_file(runner: ToolRunner, text: 
 )
 def test_wrapping_around_a_patch_is_ignored(wrapped: str) -> None:
     text = wrapped.format(patch("*** Delete File: a.txt", "*** Add File: b c.txt", "+x"))
-    assert parse_patch(text) == (Deleted("a.txt"), Added("b c.txt", "x\n"))
+    assert parse_patch(text) == (DeletedFile("a.txt"), AddedFile("b c.txt", "x\n"))
     assert parse_patch(text.replace("\n", "\r\n")) == parse_patch(text)
     assert patch_paths(text) == ("a.txt", "b c.txt")
 
@@ -194,7 +194,7 @@ def test_any_text_is_a_patch_or_a_patch_error(lines: list[str]) -> None:
     except PatchError:
         return
     for section in sections:
-        assert not isinstance(section, Updated) or section.hunks or section.moved_to
+        assert not isinstance(section, UpdatedFile) or section.hunks or section.moved_to
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qcode.tools.tool import ToolContext
-from qcode.tools.workspace import passed_on
+from qcode.tools.workspace import command_environment
 from tests.tools.conftest import TOOLS, ToolRunner
 
 
@@ -66,7 +66,7 @@ def test_secrets_in_the_environment_are_not_inherited(runner: ToolRunner) -> Non
 
 
 def test_proxy_without_credentials_is_inherited() -> None:
-    assert passed_on({"https_proxy": "http://proxy:3128"})["https_proxy"] == "http://proxy:3128"
+    assert command_environment({"https_proxy": "http://proxy:3128"})["https_proxy"] == "http://proxy:3128"
 
 
 def test_shell_start_up_files_are_not_read(runner: ToolRunner) -> None:

@@ -119,6 +119,7 @@ class ScriptedConversation(Conversation):
         self.attached.append(attached)
         self.options.append(options)
         self._cancelled = asyncio.Event()
+        before = len(self.answers)
         script = self._scripts.pop(0) if self._scripts else [ended()]
         yield TurnStarted(prompt)
         for step in script:
@@ -128,7 +129,7 @@ class ScriptedConversation(Conversation):
                 step.reached.set()
                 await self._either(step.opened)
             elif isinstance(step, UntilAnswered):
-                while step.call_id not in dict(self.answers) and not self._cancelled.is_set():
+                while step.call_id not in dict(self.answers[before:]) and not self._cancelled.is_set():
                     await self._either(self._answered)
                     self._answered.clear()
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from qcode.protocol.approvals import (
     AcceptPlan,
     Allow,
     Answer,
+    ApprovalMode,
     CallApproval,
     Choice,
     Decision,
@@ -34,6 +36,7 @@ from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
 from qcode.text.diff import unified_diff
+from qcode.tui.app import QcodeApp
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import Format, Preview
@@ -66,9 +69,35 @@ async def _until_asked(run: Running) -> None:
     await run.pilot.pause()
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
+async def _answer(run: Running, *keys: str) -> None:
+    """Ask for an approval and press `keys`, until the turn is over."""
+    await _until_asked(run)
+    run.clock.now += GUARD_SECONDS
+    await run.pilot.press(*keys)
+    await run.until_idle()
+    assert run.app.parts.approval.request is None, keys
+    assert not run.app.parts.approval.display
+    assert run.app.focused is run.app.parts.prompt
+
+
+def _decisions(
+    rows: Sequence[tuple[CallApproval, tuple[str, ...]]], mode: ApprovalMode = "default"
+) -> list[tuple[str, Decision]]:
+    """Answer one question after another in one app, each with its keys; return the decisions."""
+    conversation = ScriptedConversation(*(_asking(approval) for approval, _ in rows), mode=mode)
+
+    async def test(run: Running) -> None:
+        for number, (_, keys) in enumerate(rows, 1):
+            conversation.set_mode(mode)
+            await _answer(run, *keys)
+            assert len(conversation.answers) == number, keys
+
+    drive(test, conversation)
+    return conversation.answers
+
+
+def test_numbers_letters_and_arrows_answer_an_approval() -> None:
+    rows: list[tuple[tuple[str, ...], Decision]] = [
         (("1",), Allow()),
         (("y",), Allow()),
         (("enter",), Allow()),
@@ -77,37 +106,20 @@ async def _until_asked(run: Running) -> None:
         (("down", "enter"), Allow("session")),
         (("4", *"use -a", "enter"), Deny("use -a")),
         (("t", *"no", "enter"), Deny("no")),
-    ],
-)
-def test_numbers_letters_and_arrows_answer_an_approval(keys: tuple[str, ...], answer: Answer) -> None:
-    conversation = ScriptedConversation(_asking(_request()))
+    ]
+    assert _decisions([(_request(), keys) for keys, _ in rows]) == [("c1", answer) for _, answer in rows]
+
+
+def test_no_without_a_reason_stops_the_turn_and_returns_to_the_prompt() -> None:
+    ways: list[tuple[str, ...]] = [("3",), ("n",), ("up", "up", "enter"), ("t", "enter")]
+    conversation = ScriptedConversation(*(_asking(_request()) for _ in ways))
 
     async def test(run: Running) -> None:
-        await _until_asked(run)
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press(*(key for key in keys))
-        await run.until_idle()
-        assert conversation.answers == [("c1", answer)]
-        assert run.app.parts.approval.request is None
-        assert not run.app.parts.approval.display
-        assert run.app.focused is run.app.parts.prompt
-
-    drive(test, conversation)
-
-
-@pytest.mark.parametrize("keys", [("3",), ("n",), ("up", "up", "enter"), ("t", "enter")])
-def test_no_without_a_reason_stops_the_turn_and_returns_to_the_prompt(keys: tuple[str, ...]) -> None:
-    conversation = ScriptedConversation(_asking(_request()))
-
-    async def test(run: Running) -> None:
-        await _until_asked(run)
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press(*keys)
-        await run.until_idle()
-        assert conversation.answers == [("c1", Deny())]
-        assert conversation.cancels == 1
-        assert "interrupted" in run.text
-        assert run.app.focused is run.app.parts.prompt
+        for number, keys in enumerate(ways, 1):
+            await _answer(run, *keys)
+            assert conversation.answers == [("c1", Deny())] * number
+            assert conversation.cancels == number
+            assert run.text.count("interrupted") == number
 
     drive(test, conversation)
 
@@ -134,23 +146,18 @@ def test_choices_have_a_fixed_order_and_fixed_letters() -> None:
     assert "always" not in str(_labels(replace(whole, rule="")))
 
 
-@pytest.mark.parametrize(
-    ("key", "answer"),
-    [("3", Allow("folder")), ("f", Allow("folder")), ("4", Allow("edits")), ("5", Allow("trust"))],
-)
-def test_additional_offers_are_answered_by_number(key: str, answer: Decision) -> None:
+def test_additional_offers_are_answered_by_number() -> None:
     trusted: list[str] = []
     request = replace(_request(), is_keepable=True, offers=("edits", "trust"))
-    conversation = ScriptedConversation(_asking(request))
+    rows = [("3", Allow("folder")), ("f", Allow("folder")), ("4", Allow("edits")), ("5", Allow("trust"))]
+    conversation = ScriptedConversation(*(_asking(request) for _ in rows))
 
     async def test(run: Running) -> None:
-        await _until_asked(run)
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press(key)
-        await run.until_idle()
-        assert conversation.answers == [("c1", answer)]
-        assert trusted == (["asked"] if answer == Allow("trust") else [])
-        assert ("Folder trusted." in run.text) is bool(trusted)
+        for key, answer in rows:
+            await _answer(run, key)
+            assert conversation.answers[-1] == ("c1", answer)
+            assert trusted == (["asked"] if answer == Allow("trust") else [])
+            assert ("Folder trusted." in run.text) is bool(trusted)
 
     def trust() -> str:
         trusted.append("asked")
@@ -248,7 +255,7 @@ def _editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Non
 
 def _lending(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the app lend its terminal, which a headless one does not have."""
-    monkeypatch.setattr(run.app.view._external, "_lend", nullcontext)
+    monkeypatch.setattr(QcodeApp, "suspend", lambda app: nullcontext())
 
 
 def test_call_edited_with_ctrl_g_is_judged_and_shown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,22 +399,24 @@ def test_second_approval_has_its_own_300_ms() -> None:
     drive(test, conversation)
 
 
-@pytest.mark.parametrize(("key", "answer"), [("y", Allow()), ("1", Allow()), ("n", Deny()), ("escape", Deny())])
-def test_limit_question_names_the_end_and_is_answered_like_an_approval(key: str, answer: Decision) -> None:
+def test_limit_question_names_the_end_and_is_answered_like_an_approval() -> None:
     limit = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, 1_792_499_400)
     script: Script = [LimitReached(limit, 7_800, is_question=True), UntilAnswered(LIMIT_ID), ended()]
-    conversation = ScriptedConversation(script)
+    rows: list[tuple[str, Decision]] = [("y", Allow()), ("1", Allow()), ("n", Deny()), ("escape", Deny())]
+    conversation = ScriptedConversation(*(script for _ in rows))
 
     async def test(run: Running) -> None:
-        await _until_asked(run)
-        asked = run.app.parts.approval.request
-        assert asked is not None
-        assert asked.question.endswith("(in 2 h 10 min) and continue?")
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press(key)
-        await run.until_idle()
-        assert conversation.answers == [(LIMIT_ID, answer)]
-        assert (conversation.cancels == 1) is (answer == Deny())
+        for key, answer in rows:
+            await _until_asked(run)
+            asked = run.app.parts.approval.request
+            assert asked is not None
+            assert asked.question.endswith("(in 2 h 10 min) and continue?")
+            run.clock.now += GUARD_SECONDS
+            cancels = conversation.cancels
+            await run.pilot.press(key)
+            await run.until_idle()
+            assert conversation.answers[-1] == (LIMIT_ID, answer)
+            assert (conversation.cancels > cancels) is (answer == Deny())
 
     drive(test, conversation)
 
@@ -718,36 +727,24 @@ def test_brackets_in_an_approval_are_text() -> None:
 QUESTION = Question(CALL, "Which color?", "It is used\neverywhere.", choices=(Choice("Red"), Choice("Blue", "as now")))
 
 
-@pytest.mark.parametrize(
-    ("request_", "keys", "answer"),
-    [
+def test_question_is_answered_with_a_choice_or_text() -> None:
+    plain = replace(QUESTION, choices=())
+    again, once_more = RepeatedCall(CALL, "Run it again?", "ls"), ImpossibleCall(CALL, "Let it try again?", "{}")
+    rows: list[tuple[CallApproval, tuple[str, ...], Decision]] = [
         (QUESTION, ("1",), Answer("Red")),
         (QUESTION, ("down", "enter"), Answer("Blue")),
         (QUESTION, ("3", *"green", "enter"), Answer("green")),
         (QUESTION, ("t", "enter", *"no", "enter"), Answer("no")),
         (QUESTION, ("up", "enter", *"x", "escape", "2"), Answer("Blue")),
-        (replace(QUESTION, choices=()), ("enter", *"any", "enter"), Answer("any")),
-        (replace(QUESTION, choices=()), ("1", *"1", "enter"), Answer("1")),
-        (RepeatedCall(CALL, "Run it again?", "ls"), ("y",), Allow()),
-        (RepeatedCall(CALL, "Run it again?", "ls"), ("n",), Deny(AGAIN)),
-        (ImpossibleCall(CALL, "Let it try again?", "{}"), ("y",), Allow()),
-        (ImpossibleCall(CALL, "Let it try again?", "{}"), ("n",), Deny()),
-        (ImpossibleCall(CALL, "Let it try again?", "{}"), ("t", *"use ls", "enter"), Deny("use ls")),
-    ],
-)
-def test_question_is_answered_with_a_choice_or_text(
-    request_: CallApproval, keys: tuple[str, ...], answer: Decision
-) -> None:
-    conversation = ScriptedConversation(_asking(request_))
-
-    async def test(run: Running) -> None:
-        await _until_asked(run)
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press(*keys)
-        await run.until_idle()
-        assert conversation.answers == [("c1", answer)]
-
-    drive(test, conversation)
+        (plain, ("enter", *"any", "enter"), Answer("any")),
+        (plain, ("1", *"1", "enter"), Answer("1")),
+        (again, ("y",), Allow()),
+        (again, ("n",), Deny(AGAIN)),
+        (once_more, ("y",), Allow()),
+        (once_more, ("n",), Deny()),
+        (once_more, ("t", *"use ls", "enter"), Deny("use ls")),
+    ]
+    assert _decisions([row[:2] for row in rows]) == [("c1", answer) for *_, answer in rows]
 
 
 def test_keys_pressed_as_a_question_opens_do_not_choose_an_answer() -> None:
@@ -770,30 +767,16 @@ def test_keys_pressed_as_a_question_opens_do_not_choose_an_answer() -> None:
 PLAN = PlanApproval(call("exit_plan_mode", '{"plan": "# Cache"}'), "Go on with it?", "# Cache\n\n1. **add** it")
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
+def test_plan_is_approved_with_a_mode_or_rejected() -> None:
+    rows: list[tuple[tuple[str, ...], Decision]] = [
         (("1",), AcceptPlan("default")),
         (("y",), AcceptPlan("default")),
         (("2",), AcceptPlan("accept-edits")),
         (("a",), AcceptPlan("accept-edits")),
         (("3",), Deny()),
         (("t", *"less", "enter"), Deny("less")),
-    ],
-)
-def test_plan_is_approved_with_a_mode_or_rejected(keys: tuple[str, ...], answer: Decision) -> None:
-    conversation = ScriptedConversation(
-        [reply("", PLAN.call), ApprovalRequested(PLAN), UntilAnswered("c1"), ended()], mode="plan"
-    )
-
-    async def test(run: Running) -> None:
-        await _until_asked(run)
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press(*keys)
-        await run.until_idle()
-        assert conversation.answers == [("c1", answer)]
-
-    drive(test, conversation)
+    ]
+    assert _decisions([(PLAN, keys) for keys, _ in rows], "plan") == [("c1", answer) for _, answer in rows]
 
 
 def test_shift_tab_approves_an_open_plan_with_the_mode_that_follows() -> None:
@@ -847,31 +830,29 @@ RUNNER = replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
+def test_test_runner_rule_is_accepted_after_one_warning() -> None:
+    rows = [
         (("3", "1"), Allow("prefix")),
         (("3", "y"), Allow("prefix")),
         (("3", "enter", "4"), Allow("sandbox")),
         (("3", "n", "3", "up", "enter"), Allow("prefix")),
         (("3", "escape", "y"), Allow()),
         (("4",), Allow("sandbox")),
-    ],
-)
-def test_test_runner_rule_is_accepted_after_one_warning(keys: tuple[str, ...], answer: Decision) -> None:
-    conversation = ScriptedConversation(_asking(RUNNER))
+    ]
+    conversation = ScriptedConversation(*(_asking(RUNNER) for _ in rows))
 
     async def test(run: Running) -> None:
-        await _until_asked(run)
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press("3")
-        shown = " ".join(" ".join(_screen(run)).replace("▌", "").split())
-        assert "Careful: this rule runs code of the project" in shown
-        assert "› 2 Back (n)" in shown
-        assert conversation.answers == []
-        await run.pilot.press("escape", *keys)
-        await run.until_idle()
-        assert conversation.answers == [("c1", answer)]
+        for number, (keys, answer) in enumerate(rows):
+            await _until_asked(run)
+            run.clock.now += GUARD_SECONDS
+            await run.pilot.press("3")
+            shown = " ".join(" ".join(_screen(run)).replace("▌", "").split())
+            assert "Careful: this rule runs code of the project" in shown
+            assert "› 2 Back (n)" in shown
+            assert len(conversation.answers) == number
+            await run.pilot.press("escape", *keys)
+            await run.until_idle()
+            assert conversation.answers[-1] == ("c1", answer)
         assert conversation.cancels == 0
 
     drive(test, conversation)

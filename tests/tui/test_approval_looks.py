@@ -84,7 +84,16 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
 @pytest.mark.parametrize(
     ("name", "theme", "size"),
     [
-        *(pytest.param(name, *look.values, id=f"{name}-{look.id}") for name in STATES for look in LOOKS),
+        *(
+            pytest.param(
+                name,
+                *look.values,
+                id=f"{name}-{look.id}",
+                marks=() if number % 3 in (0, at % 3) else (pytest.mark.broad,),
+            )
+            for at, name in enumerate(STATES)
+            for number, look in enumerate(LOOKS)
+        ),
         pytest.param("edit", "dark", (160, 40), id="edit-two-columns-dark"),
         pytest.param("edit", "light", (160, 40), id="edit-two-columns-light"),
     ],

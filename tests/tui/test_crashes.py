@@ -468,7 +468,7 @@ def test_terminal_is_restored_after_any_error_in_an_external_program(monkeypatch
     monkeypatch.setattr(QcodeApp, "suspend", suspend)
 
     async def test(run: Running) -> None:
-        with pytest.raises(BrokeError), run.app._suspend_terminal():
+        with pytest.raises(BrokeError), run.app.suspend_terminal():
             raise BrokeError
         assert taken_back == [True]
 

@@ -11,7 +11,7 @@ from tests.fakes.conversation import talk
 from tests.fakes.scripted import text_reply
 from tests.tui.harness import Running, running
 
-TURNS, WINDOW = 75, 15
+TURNS, WINDOW = 60, 12
 
 
 async def play(run: Running, turns: range) -> None:

@@ -19,7 +19,7 @@ def test_title_is_requested_after_the_turn_and_its_cost_counts() -> None:
     named: list[str] = []
 
     async def test(run: Running) -> None:
-        run.app.session_name._show = named.append
+        run.app.session_name.show = named.append
         await run.send("go")
         await run.until(lambda: bool(named) and named[-1] == "Dates in the parser")
         await run.pilot.pause()

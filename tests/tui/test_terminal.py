@@ -49,14 +49,14 @@ sys.exit(code)
 
 @pytest.mark.parametrize("sequence", ["\x1b\r", "\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~"])
 def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_in_every_encoding(sequence: str) -> None:
-    driver.teach_alt_keys()
+    driver.enable_alt_keys()
     keys = [event.key for event in XTermParser().feed(sequence)]  # type: ignore[attr-defined]  # only keys come here
     assert len(keys) == 1
     assert keys[0] in NEW_LINE_KEYS
 
 
 def test_enter_does_not_insert_a_new_line() -> None:
-    driver.teach_alt_keys()
+    driver.enable_alt_keys()
     assert [event.key for event in XTermParser().feed("\r")] == ["enter"]  # type: ignore[attr-defined]
 
 
@@ -325,7 +325,7 @@ def test_end_of_a_turn_rings_by_default_only_while_the_terminal_is_unfocused(
     async def test(run: Running) -> None:
         written: list[str] = []
         bells: list[None] = []
-        run.app._write = written.append  # type: ignore[method-assign,assignment]  # the output for a real terminal
+        run.app.write_sequence = written.append  # type: ignore[method-assign,assignment]  # the output for a real terminal
         run.app.bell = lambda: bells.append(None)  # type: ignore[method-assign]
         await run.send("one")
         run.app.app_focus = is_focused

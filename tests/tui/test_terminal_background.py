@@ -65,10 +65,10 @@ def test_key_that_looks_like_the_start_of_a_report_is_delayed_briefly(
 ) -> None:
     reading, clock = parser
     assert told([*reading.feed("\x1b"), *reading.tick()]) == []
-    assert reading._held == "\x1b"
+    assert reading.held == "\x1b"
     clock.now += 0.3
     list(reading.tick())
-    assert reading._held == ""
+    assert reading.held == ""
     # The key is decided, regardless of the next bytes.
     assert told(reading.feed("\x1bOP")) == ["escape", "f1"]
 
@@ -77,7 +77,7 @@ def test_no_key_is_delayed_without_a_pending_query(parser: tuple[ReportParser, F
     reading, clock = parser
     clock.now += 10
     assert told(list(reading.feed("\x1b]"))) == []
-    assert reading._held == ""
+    assert reading.held == ""
     assert told(list(reading.feed("\x1b[A"))) != []
 
 

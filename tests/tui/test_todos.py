@@ -9,7 +9,7 @@ from qcode.protocol.events import ToolFinished
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.tools import ToolOutcome
 from qcode.tools.dialog import State, TodoItem
-from qcode.tui.panels.todos import changes, in_short, todos_in
+from qcode.tui.panels.todos import changes, todo_summary, todos_in
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
@@ -45,9 +45,9 @@ def panel(run: Running) -> list[str]:
 
 def test_summary_of_the_list_names_the_current_item() -> None:
     items = tuple(TodoItem(*one) for one in ITEMS)
-    assert in_short(items) == "1/3 · doing: fix [it]"
-    assert in_short((TodoItem("a\x1b[31m\nb", "pending"),)) == "0/1 · next: a⏎b"
-    assert in_short((TodoItem("a", "done"),)) == "1/1 · all done"
+    assert todo_summary(items) == "1/3 · doing: fix [it]"
+    assert todo_summary((TodoItem("a\x1b[31m\nb", "pending"),)) == "0/1 · next: a⏎b"
+    assert todo_summary((TodoItem("a", "done"),)) == "1/1 · all done"
 
 
 def test_last_successful_call_is_the_list() -> None:

@@ -18,7 +18,7 @@ from qcode.agent.after_edit.problems import MAX_READ, Problem, Severity, problem
 from qcode.protocol.tools import Launch
 from qcode.tools.editing.diagnostics import CHECKERS, nearest_folder
 from qcode.tools.processes import find_program, run_program
-from qcode.tools.workspace import Workspace, passed_on
+from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
 CHECK_S = 10.0
@@ -175,7 +175,7 @@ class TextCheckers:
                 ended = await run_program(
                     launch,
                     cwd=root,
-                    environment=passed_on(self._environment),
+                    environment=command_environment(self._environment),
                     on_output=take,
                     timeout_s=CHECK_S,
                     source=source.fileno(),

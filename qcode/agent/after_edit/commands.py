@@ -43,7 +43,7 @@ class CommandScope:
     """The means of a call that the commands after it use.
 
     `run` runs a line as the shell tool does: the line, its level, its time limit, and whether the files that it changes
-    are recorded. `ask` asks the user, None if no user can answer. `workspace` is that of the call.
+    are recorded. `ask` asks the user, None if no user can answer. `workspace` is the workspace of the call.
     """
 
     policy: Policy

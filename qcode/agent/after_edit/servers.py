@@ -19,7 +19,7 @@ from qcode.agent.after_edit.problems import Problem
 from qcode.protocol.tools import Launch
 from qcode.text.clean import visible
 from qcode.tools.processes import find_program
-from qcode.tools.workspace import Workspace, passed_on
+from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
 MAX_STARTS = 2
@@ -276,4 +276,8 @@ def server_environment(environment: Mapping[str, str], cache: Path) -> dict[str,
     for name in places.values():
         (cache / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     offline = {"CARGO_NET_OFFLINE": "true", "GOPROXY": "off", "GOFLAGS": "-mod=readonly"}
-    return {**passed_on(environment), **{name: str(cache / place) for name, place in places.items()}, **offline}
+    return {
+        **command_environment(environment),
+        **{name: str(cache / place) for name, place in places.items()},
+        **offline,
+    }

@@ -27,6 +27,7 @@ from qcode.agent.sandbox import SessionSandbox
 from qcode.protocol.tools import ChangedFile, EditedFile, Launch, Refused, ToolOutcome
 from qcode.text.clean import clean, visible
 from qcode.text.diff import count_changes, unified_diff
+from qcode.text.numbers import count_text
 from qcode.tools import text_file
 from qcode.tools.output import bounded_text
 from qcode.tools.workspace import Workspace
@@ -96,7 +97,7 @@ class AfterEdit:
         self._servers = ServerPool(self._settings.servers, context.env, workspace, self._launch, self._cache)
         self._checkers = TextCheckers(context.env, workspace, lambda argv: self._launch(argv)[0])
         self._commands = EditCommands(context.settings, workspace)
-        self._checks: dict[Path, _Check] = {}
+        self.checks: dict[Path, _Check] = {}
         self._known: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
         self._scope: CommandScope | None = None
         self._is_tested = True
@@ -132,8 +133,8 @@ class AfterEdit:
         """Add the findings of all checks that are done; those of other files are from earlier edits."""
         now = [finding for path, finding in self._finished_checks() if str(path) in paths]
         late = [finding for path, finding in self._finished_checks() if str(path) not in paths]
-        for path in [path for path, check in self._checks.items() if check.task.done()]:
-            del self._checks[path]
+        for path in [path for path, check in self.checks.items() if check.task.done()]:
+            del self.checks[path]
         self._warnings += self._servers.problems()
         if not now and not late:
             return outcome
@@ -151,7 +152,7 @@ class AfterEdit:
         )
 
     def _finished_checks(self) -> Iterator[tuple[Path, Finding]]:
-        for path, check in self._checks.items():
+        for path, check in self.checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
 
@@ -190,7 +191,7 @@ class AfterEdit:
     def _begin(self, edit: EditedFile, scope: CommandScope) -> _Check | None:
         """Begin to check a file; a check of an earlier edit of it that was not reported yet is part of this one."""
         path = Path(edit.path)
-        earlier = self._checks.pop(path, None)
+        earlier = self.checks.pop(path, None)
         if earlier is not None:
             earlier.task.cancel()
         after, before = self._text(edit.after), self._text(edit.before)
@@ -199,7 +200,7 @@ class AfterEdit:
         before = earlier.before if earlier is not None else before
         work = self._check(path, before, after, scope)
         check = _Check(path, before, asyncio.get_running_loop().create_task(work))
-        self._checks[path] = check
+        self.checks[path] = check
         return check
 
     def _text(self, data: bytes | None) -> str | None:
@@ -292,9 +293,9 @@ class AfterEdit:
         is_last = self._rounds >= self._settings.max_rounds
         blocks = []
         if late and not is_last:
-            done = [path for path, check in self._checks.items() if check.task.done()]
+            done = [path for path, check in self.checks.items() if check.task.done()]
             for path in done:
-                del self._checks[path]
+                del self.checks[path]
             blocks = [marked(finding.shown, f"Found late: {finding.title}", finding.lines) for finding in late]
         if not self._is_tested:
             self._is_tested = True
@@ -316,7 +317,7 @@ class AfterEdit:
 
     def _still_failing(self, run: CommandRun) -> str:
         rounds = self._settings.max_rounds
-        after = f" after {rounds} round{'s' if rounds != 1 else ''}" if rounds else ""
+        after = f" after {count_text(rounds, 'round')}" if rounds else ""
         return f"The test command still fails{after}: {visible(run.line)}"
 
     def leave_turn(self) -> None:
@@ -335,7 +336,7 @@ class AfterEdit:
 
     async def close(self) -> None:
         """End checks and servers."""
-        tasks = [check.task for check in self._checks.values()]
+        tasks = [check.task for check in self.checks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

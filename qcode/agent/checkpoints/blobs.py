@@ -27,11 +27,11 @@ class Blobs:
     def __init__(
         self, folder: Path | None, *, largest: int = MAX_FILE_BYTES, largest_sum: int = MAX_TOTAL_BYTES
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._scratch: Scratch | None = None
         self._largest = largest
         self._room: int | None = None
-        self._largest_sum = largest_sum
+        self.largest_sum = largest_sum
 
     def put(self, data: bytes, *, is_spare: bool = False) -> bool:
         """Store a content; return True once it is on disk, False if it is too large or cannot be written.
@@ -46,7 +46,7 @@ class Blobs:
             if path.exists() and path.stat().st_size == len(data):
                 return True
             if self._room is None:
-                self._room = self._largest_sum - sum(candidate.stat().st_size for candidate in folder.iterdir())
+                self._room = self.largest_sum - sum(candidate.stat().st_size for candidate in folder.iterdir())
             if len(data) > (self._room // 2 if is_spare else self._room):
                 return False
             state_file.replace(path, data, is_synced=True)
@@ -57,10 +57,10 @@ class Blobs:
 
     def get(self, digest: str) -> bytes | None:
         """Return a content, or None if it is missing or damaged."""
-        if self._folder is None or os.sep in digest:
+        if self.folder is None or os.sep in digest:
             return None
         try:
-            data = (self._folder / digest).read_bytes()
+            data = (self.folder / digest).read_bytes()
         except OSError:
             return None
         return data if digest_of(data) == digest else None
@@ -69,12 +69,12 @@ class Blobs:
         """Remove the private folder, if there is one. Idempotent."""
         if self._scratch is not None:
             self._scratch.close()
-            self._scratch = self._folder = None
+            self._scratch = self.folder = None
 
     def _create_folder(self) -> Path:
-        if self._folder is None:
+        if self.folder is None:
             self._scratch = Scratch()
-            self._folder = self._scratch.path
+            self.folder = self._scratch.path
         else:
-            make_private(self._folder)
-        return self._folder
+            make_private(self.folder)
+        return self.folder

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qcode.agent.checkpoints.blobs import Blobs
     from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, Rewinder, RewindPlan, RewindReport, What
     from qcode.agent.checkpoints.turn_changes import TurnChanges
-    from qcode.agent.checkpoints.watch import Watch
+    from qcode.agent.checkpoints.watch import FolderWatch
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,7 @@ class Checkpoints:
         self._workspace = workspace
         self._moved = moved
         self._is_busy = is_busy
-        self._watch: Watch | None = None
+        self._watch: FolderWatch | None = None
         self._watching = asyncio.Lock()
         self._begin(session)
 
@@ -129,9 +129,9 @@ class Checkpoints:
         try:
             async with self._watching:
                 if self._watch is None:
-                    from qcode.agent.checkpoints.watch import Watch
+                    from qcode.agent.checkpoints.watch import FolderWatch
 
-                    self._watch = Watch(self._workspace.root)
+                    self._watch = FolderWatch(self._workspace.root)
                 recorder, watch = self._recorder, self._watch
                 await asyncio.to_thread(watch.look)
                 try:
@@ -154,7 +154,7 @@ class Checkpoints:
         return (*self._recorder.take_warnings(), *watched)
 
 
-def _record(watch: Watch, recorder: Recorder) -> int:
+def _record(watch: FolderWatch, recorder: Recorder) -> int:
     found = watch.differences()
     for difference in found:
         recorder.saw(difference.path, difference.before, difference.content, difference.after)

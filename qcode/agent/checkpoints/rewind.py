@@ -244,7 +244,7 @@ class Rewinder:
         )
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
-    def _prepare(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
+    def _prepare(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[PreparedStep]:
         ready = []
         for step in planned.steps:
             if step.refusal or (step.doubt and self._shown(step.path) not in overwrite) or _is_done(step):
@@ -255,7 +255,7 @@ class Rewinder:
                 problems.append(str(refused))
         return ready
 
-    def _written(self, planned: _PendingStep, ready: Sequence[Ready]) -> Move:
+    def _written(self, planned: _PendingStep, ready: Sequence[PreparedStep]) -> Move:
         """Write the step to the session; from now on it counts and can be undone."""
         history, files = self._history, tuple(step.move for step in ready)
         paths = {file.path for file in files}
@@ -457,7 +457,7 @@ def _is_same_file(left: FileState | None, right: FileState | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedStep:
     """A step whose current content is stored; `loaded` is the only version that may be replaced, bytes for a link.
 
     `content` is None if the file is deleted, or if only its mode is restored.
@@ -476,7 +476,7 @@ class Restorer:
         self._folders = tuple(folders)
         self._blobs = blobs
 
-    def prepare(self, step: FileStep) -> Ready:
+    def prepare(self, step: FileStep) -> PreparedStep:
         """Store the current content, so that the step can be undone. Raise `Refused` if that fails."""
         content = None
         if step.target is not None and not _is_same(step.current, step.target):
@@ -494,9 +494,9 @@ class Restorer:
             if not self._blobs.put(data):
                 raise Refused(f"{step.path} could not be saved first (is the disk full?), so it was not changed")
             source = FileState(found, len(data), loaded.mode if isinstance(loaded, Loaded) else 0o777)
-        return Ready(step, FileMove(step.path, source, step.target), loaded, content)
+        return PreparedStep(step, FileMove(step.path, source, step.target), loaded, content)
 
-    def perform(self, ready: Ready) -> None:
+    def perform(self, ready: PreparedStep) -> None:
         """Restore one file. Raise `Refused` if it changed since `prepare`, or if writing fails."""
         path, target = ready.step.path, ready.step.target
         base, parts = self._place(path)
@@ -506,7 +506,7 @@ class Restorer:
         except OSError as error:
             raise Refused(explain(error, path)) from None
 
-    def _put_file(self, folder: int, name: str, ready: Ready, target: FileState | None) -> None:
+    def _put_file(self, folder: int, name: str, ready: PreparedStep, target: FileState | None) -> None:
         path, loaded, content = ready.step.path, ready.loaded, ready.content
         if isinstance(loaded, bytes) or (target is not None and target.is_link):
             link = content if target is not None and target.is_link else None

@@ -46,7 +46,7 @@ class TurnFile:
 
 @dataclass(frozen=True, slots=True)
 class TurnChanges:
-    """The files that a turn changed. `number` is that of its prompt, `text` what the user wrote, `at` its time."""
+    """The files that a turn changed. `number`, `text` and `at` are the number, text and time of its prompt."""
 
     number: int
     text: str

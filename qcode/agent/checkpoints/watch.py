@@ -46,7 +46,7 @@ class Difference:
     after: FileState | None
 
 
-class Watch:
+class FolderWatch:
     """Compares one folder: call `look` before a command and `differences` after it, each in a thread."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -95,7 +95,7 @@ class Watch:
                 room -= len(file.content or b"")
                 if len(seen) > MAX_FILES:
                     is_late = True
-        except walk.TooMany:
+        except walk.WalkTooLarge:
             is_late = True
         if not is_late:
             return seen

@@ -32,7 +32,7 @@ class MarkdownFolder:
         return (file for _, file in self.named(problems))
 
     def named(self, problems: list[str]) -> Iterator[tuple[str, Path]]:
-        """Yield the same with the name of each, such as `git:commit` for `git/commit.md`."""
+        """Yield each file with its name, such as `git:commit` for `git/commit.md`."""
         for name, file in named_files(self.path, problems, inside=self.project, suffix=".md"):
             if file.name.lower() not in _NO_DEFINITION:
                 yield name, file

@@ -20,7 +20,7 @@ _MAX_HEADER = 12
 
 @dataclass(frozen=True, slots=True)
 class ClaudeCall:
-    """A call in Claude's form. `is_part`: it is one file of a patch, so its input cannot replace that of the call."""
+    """A call in Claude's form. `is_part`: it is one file of a patch, so its input does not replace that of the call."""
 
     name: str
     input: JsonObject
@@ -267,7 +267,7 @@ def absolute_path(path: str, folder: str) -> str:
 
 def _patch_calls(arguments: JsonObject, folder: str) -> tuple[ClaudeCall, ...]:
     """Return one call per file that a patch names: Write if it creates the file or moves it there, Edit otherwise."""
-    from qcode.text.diff import Added, PatchError, patch_sections  # loads with the first patch
+    from qcode.text.diff import AddedFile, PatchError, patch_sections  # loads with the first patch
 
     patch = arguments.get("input")
     try:
@@ -276,7 +276,7 @@ def _patch_calls(arguments: JsonObject, folder: str) -> tuple[ClaudeCall, ...]:
         return (ClaudeCall(APPLY_PATCH, claude_input(APPLY_PATCH, arguments, folder)),)
     calls: list[ClaudeCall] = []
     for section, text in sections:
-        name = "Write" if isinstance(section, Added) else "Edit"
+        name = "Write" if isinstance(section, AddedFile) else "Edit"
         calls.append(_patched_file(name, section.path, text, folder))
         moved_to = getattr(section, "moved_to", "")
         if moved_to:

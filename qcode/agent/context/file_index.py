@@ -113,14 +113,14 @@ class FileIndex:
         return self._walked()
 
     def _walked(self) -> Iterator[str]:
-        from qcode.tools.files.walk import TooMany, files
+        from qcode.tools.files.walk import WalkTooLarge, files
 
         folder = self._folder.resolve()
         root = self._root.resolve()
         try:
             for entry in files(root if folder.is_relative_to(root) else folder, folder, self._is_closed.is_set):
                 yield entry.relative
-        except (TooMany, OSError):
+        except (WalkTooLarge, OSError):
             return
 
     def _relative(self, path: str) -> str:

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from qcode.safety.paths import Ground, judge_on
+from qcode.text.fences import fence_after
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -262,7 +263,6 @@ def _attribute(text: str) -> str:
 
 
 _IMPORT = lazy_pattern(r"(?<![^\s(\[\"'])@([^\s`<>()\[\]\"']+)")
-_FENCE = lazy_pattern(r"[ \t]*(`{3,}|~{3,})(.*)")
 _BACKTICKS = lazy_pattern(r"(`++)")
 _SECRET_NAMES = (".env", ".env.*", ".envrc", "*.pem", "*.key", "*.p12", ".netrc", ".npmrc", ".pypirc")
 _KEY_NAME = lazy_pattern(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?")
@@ -335,15 +335,7 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
 
     See CommonMark 0.31, section 4.5.
     """
-    fence = ""
+    marker: str | None = None
     for line in text.split("\n"):
-        match = _FENCE.match(line)
-        if fence:
-            yield line, True
-            if match and match[1][0] == fence[0] and len(match[1]) >= len(fence) and not match[2].strip():
-                fence = ""
-        elif match and not (match[1][0] == "`" and "`" in match[2]):
-            fence = match[1]
-            yield line, True
-        else:
-            yield line, False
+        before, marker = marker, fence_after(marker, line.lstrip(" \t"))
+        yield line, before is not None or marker is not None

@@ -216,7 +216,7 @@ def memory_text(memory: Memory) -> str:
     return "\n".join(["In the order of the prompt:", *files, *notes, "", how])
 
 
-def place_and_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
+def split_memory_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
     """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
     whose, colon, line = text.partition(":")
     word = cast("Literal['yours', 'project']", whose.strip().lower())

@@ -70,7 +70,7 @@ class NestedInstructions:
         return tuple(self._notices)
 
     def beside(self) -> NestedInstructions:
-        """Return the same for a sub-agent, which has read nothing yet."""
+        """Return the instructions for a sub-agent, which has read no file yet."""
         return NestedInstructions(self._folder, self._root, self._home, self._started, self._is_trusted, self._may_read)
 
     def forget(self) -> None:

@@ -210,7 +210,7 @@ class PendingAttachments:
         return (*kept, *attached, *mentioned)
 
     def steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return the same as `taken` for a steering message, which can be withdrawn until the turn takes it."""
+        """Return the blocks before a steering message, which can be withdrawn until the turn takes it."""
         self._steered.append((text, self._attached))
         return self.taken(text, attached)
 

@@ -43,7 +43,7 @@ _ALLOWED = "a hook allowed it"
 class CallHooks:
     """The hooks around the calls of a conversation, or of one sub-agent. `stop` ends the turn after the running calls.
 
-    `folder` is the folder that paths in calls are relative to, `policy` returns that of the calls.
+    Paths in calls are relative to `folder`; `policy` returns the policy of the calls.
     """
 
     def __init__(
@@ -201,6 +201,6 @@ def is_covered(policy: Policy, spec: ToolSpec, arguments: JsonObject, rules: tup
 
 
 def error_text(outcome: ToolOutcome) -> str:
-    """Return the error of a failed call; that of a command begins with its exit code."""
+    """Return the error of a failed call; the error of a command begins with the exit code."""
     text = outcome.content if outcome.shown is None else outcome.shown
     return f"Exit code {outcome.exit_code}\n{text}" if outcome.exit_code else text

@@ -19,7 +19,7 @@ HookFunction: TypeAlias = Callable[[dict[str, Any], str | None], Awaitable[Mappi
 DEFAULT_TIMEOUT_S = 600.0
 PROMPT_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 1.5
-"""The time that all handlers of SessionEnd have together, unless one of them sets a longer time."""
+"""The time limit of all handlers of SessionEnd together, unless one of them sets a longer time."""
 MAX_END_TIMEOUT_S = 60.0
 
 
@@ -91,8 +91,8 @@ class Hook:
 class Handler:
     """A hook as it runs. `where` is the `file:line` that defines it, empty for a hook of a program.
 
-    `shown` is its command line or the name of its function. With `condition`, rules of permission, it runs only for
-    calls that one of them covers.
+    `shown` is its command line or the name of its function. `condition` are permission rules: if there are any, the
+    hook runs only for calls that one of them covers.
     """
 
     event: str
@@ -117,7 +117,7 @@ def handler_of(event: str, hook: Hook) -> Handler:
     if form is None:
         from qcode.text.match import most_alike
 
-        raise ValueError(f"there is no hook event {event!r}; the nearest is {most_alike(event, EVENTS)}")
+        raise ValueError(f"unknown hook event {event!r}; the nearest is {most_alike(event, EVENTS)}")
     return Handler(
         event,
         hook.matcher,
@@ -148,7 +148,7 @@ class HookInput:
 def project_hook_rows(root: Path) -> list[tuple[str, str]]:
     """Return the hooks in the settings of a project for the trust question: a name, and the command line.
 
-    Those of Claude Code's settings run only if the user has switched them on, which is not known yet.
+    Hooks of Claude Code's settings are included: they run only if the user enables them, which is not known yet.
     """
     return [*_own_rows(root), *_claude_rows(root)]
 

@@ -28,7 +28,7 @@ from qcode.agent.hooks.events import (
 from qcode.agent.hooks.matcher import MatcherError, exact_names, matches
 from qcode.protocol.events import HookEnded, HookStarted
 from qcode.text.clean import one_line, visible
-from qcode.tools.workspace import passed_on
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 MAX_CONCURRENT = 8
@@ -82,7 +82,7 @@ class HookRunner:
         """Return whether a handler waits for this event, whatever its matcher."""
         return any(handler.event == event for handler in self.handlers)
 
-    def takes_whole(self, handler: Handler, name: str) -> bool:
+    def matches_whole_name(self, handler: Handler, name: str) -> bool:
         """Return whether the matcher of a handler lists this name of a tool."""
         return name in (exact_names(handler.matcher) or ())
 
@@ -117,7 +117,7 @@ class HookRunner:
         return merged([answer for index in sorted(answers) for answer in answers[index]])
 
     def _inputs_for(self, handler: Handler, inputs: Sequence[HookInput], whole: HookInput | None) -> list[HookInput]:
-        if whole is not None and any(self.takes_whole(handler, name) for name in whole.names):
+        if whole is not None and any(self.matches_whole_name(handler, name) for name in whole.names):
             return [whole]
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
@@ -183,7 +183,7 @@ class HookRunner:
         """Return the environment of a command: without keys, except for those that a hook of the user names."""
         named = command.variables if handler.origin == "own" else ()
         return {
-            **passed_on(self._environment),
+            **command_environment(self._environment),
             **{name: self._environment[name] for name in named if name in self._environment},
             "CLAUDE_PROJECT_DIR": str(self._root),
             "QCODE_PROJECT_DIR": str(self._root),

@@ -126,7 +126,7 @@ class SessionHooks:
         """Keep the events from now on, because no turn runs that could show them."""
         self.show = self._keep_event
 
-    def take_kept(self) -> list[TurnEvent]:
+    def take_kept_events(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""
         kept, self._kept = self._kept, []
         return kept
@@ -198,7 +198,7 @@ class SessionHooks:
         self._prompting = task = asyncio.ensure_future(self._run_prompt_hooks(prompt))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
-            for event in self.take_kept():
+            for event in self.take_kept_events():
                 yield event
             while (arrived := await queue.get()) is not None:
                 yield arrived

@@ -1,7 +1,7 @@
 """Writes a session of another program into the store of a project, once.
 
 The id follows from the program and its own id, so a second import finds the first. If the other program has continued
-the session meanwhile and qcode has not, the second import replaces the first. A file is complete or not there.
+the session meanwhile and qcode has not, the second import replaces the first. A file is either complete or missing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from qcode.agent.imports.foreign import ForeignCompaction, ForeignSession
+from qcode.agent.imports.foreign import NO_RESULT, ForeignCompaction, ForeignSession
 from qcode.agent.sessions.file import Lock, make_private, sync_folder
 from qcode.agent.sessions.records import redacted
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, header_of
 from qcode.protocol.errors import SessionError
+from qcode.protocol.messages import Message, ToolResult
 from qcode.text.json import JsonObject, object_in
 from qcode.values import dataclass
 
@@ -31,10 +32,11 @@ _STALE_S = 3_600
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """The result of an import. `added` are the messages that the session has more than before.
 
-    `changed`: nothing was written, because both programs continued the session.
+    `changed`: nothing was written, because both programs continued the session. `unchanged`: nor was it if the other
+    program's file has lost messages that the session has.
     """
 
     session_id: str
@@ -54,24 +56,25 @@ class Migration:
         self._redact = redact
         self._store = SessionStore(state_dir, root, redact=redact)
 
-    def run(self, foreign: ForeignSession) -> Imported:
+    def run(self, foreign: ForeignSession) -> ImportResult:
         """Write `foreign`, unless it is there already."""
         started = _time(foreign.created) or _time(foreign.latest) or datetime.now(UTC)
         session_id, header = self._name(foreign, started)
         if header is None:
             self._write(foreign, session_id, started)
-            return Imported(session_id, "imported", len(foreign.messages))
+            return ImportResult(session_id, "imported", len(foreign.messages))
         stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
         known = [message.entry.message for message in stored if not message.is_summary]
         messages = [redacted(message.message, self._redact) for message in foreign.messages]
         count = object_in(header.get("imported")).get("messages")
         is_continued = not isinstance(count, int) or len(known) > count
-        if messages == known[: len(messages)] and (is_continued or len(messages) == len(known)):
-            return Imported(session_id, "unchanged", 0)
-        if is_continued:
-            return Imported(session_id, "changed", 0)
+        is_part = messages == known[: len(messages)]
+        if is_continued and not is_part:
+            return ImportResult(session_id, "changed", 0)
+        if is_part or _has_less(messages, known):
+            return ImportResult(session_id, "unchanged", 0)
         self._write(foreign, session_id, started)
-        return Imported(session_id, "updated", len(messages) - len(known))
+        return ImportResult(session_id, "updated", len(messages) - len(known))
 
     def _name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""
@@ -151,6 +154,18 @@ def _origin(foreign: ForeignSession) -> JsonObject:
 def _qualified(foreign: ForeignSession, model: str) -> str:
     """Return a model with the provider that it most likely came from. A resumed session uses the configured model."""
     return f"{_PROVIDERS[foreign.program]}/{model}" if model else ""
+
+
+def _has_less(given: list[Message], known: list[Message]) -> bool:
+    """Return whether `given` lacks messages, or results of calls, that `known` has."""
+    if len(given) != len(known):
+        return len(given) < len(known)
+    return _missing_results(given) > _missing_results(known)
+
+
+def _missing_results(messages: list[Message]) -> int:
+    blocks = (block for message in messages for block in message.blocks)
+    return sum(isinstance(block, ToolResult) and block.content == NO_RESULT for block in blocks)
 
 
 def _time(text: str) -> datetime | None:

@@ -5,8 +5,11 @@ A file is recognized by its records, not by its name, so a copy of a session can
 
 from __future__ import annotations
 
+import codecs
 import hashlib
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +31,7 @@ PROGRAMS: Mapping[str, str] = {
 _HEAD_BYTES = 512 * 1024
 """A list needs no more than the start of each file: its folder, its time and the first words."""
 _FORMS = ("*.jsonl", "*.json")
+MAX_BYTES = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,10 @@ def sessions_in(path: Path) -> list[FoundSession]:
 def read_file(path: Path) -> ForeignSession:
     """Read a whole session file; raise `InputError` if it cannot be read or is of none of these programs."""
     try:
+        _check_kind(path)
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     session = _read(path, data)
     if session is None:
         raise InputError(f"{path} is not a session of {', '.join(PROGRAMS.values())}")
@@ -137,7 +142,7 @@ def _is_from(found: FoundSession, root: Path) -> bool:
 
 def _try_file(path: Path) -> FoundSession | None:
     try:
-        state = path.stat()
+        state = _check_kind(path)
         with path.open("rb") as stream:
             # A document in one piece can only be read as a whole.
             data = stream.read(_HEAD_BYTES if path.suffix == ".jsonl" else -1)
@@ -147,6 +152,16 @@ def _try_file(path: Path) -> FoundSession | None:
     except OSError:
         return None
     return FoundSession(path, state.st_mtime, state.st_size, session) if session is not None else None
+
+
+def _check_kind(path: Path) -> os.stat_result:
+    """Return the state of a file; raise `OSError` for a pipe or device, which may have no end, and a huge file."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError("it is not a regular file")
+    if state.st_size > MAX_BYTES:
+        raise OSError(f"it is larger than {MAX_BYTES >> 20} MiB")
+    return state
 
 
 def _read(path: Path, data: bytes) -> ForeignSession | None:
@@ -167,7 +182,13 @@ def _read(path: Path, data: bytes) -> ForeignSession | None:
 
 
 def _records(data: bytes, builder: TranscriptBuilder) -> list[JsonObject]:
-    """Return the objects of a file: its lines, or the whole file if it is one document."""
+    """Return the objects of a file: its lines, or the whole file if it is one document.
+
+    An editor on Windows may have saved it with a byte order mark, or as UTF-16.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        data = data.decode("utf-16", "replace").encode("utf-8", "replace")
+    data = data.removeprefix(codecs.BOM_UTF8)
     document = parse_object(data.decode("utf-8", "replace")) if data[:1] == b"{" and b'"messages"' in data else None
     if document is not None:
         return [document]

@@ -75,7 +75,7 @@ class Keys:
         return found or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
 
     def source_of(self, spec: ProviderSpec) -> str:
-        """Return the same as `credential_of` without reading the keyring, so a key stored there may be unusable."""
+        """Return the credential without reading the keyring, so a key stored there may be unusable."""
         found = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
         return found or (registry.login_command(spec) if self.place_of(spec) is not None else "")
 
@@ -141,7 +141,7 @@ class Keys:
 
 COMMAND_TIMEOUT_S = 10.0
 _MAX_ERROR = 200
-_printed: dict[tuple[str, ...], Secret] = {}
+printed: dict[tuple[str, ...], Secret] = {}
 _running = threading.Lock()
 
 
@@ -174,13 +174,13 @@ class KeyCommands:
         program, *arguments = self._commands[self._name_of(spec)]
         argv = (os.path.expanduser(program), *arguments)  # noqa: PTH111  # pathlib raises for an unknown user
         with _running:
-            if argv not in _printed:
+            if argv not in printed:
                 try:
-                    _printed[argv] = Secret(_first_line(argv, env, self._folder))
+                    printed[argv] = Secret(_first_line(argv, env, self._folder))
                 except ValueError as error:
                     self.failures[setting] = f"{setting} failed: {error}"
                     return ""
-            key = _printed[argv]
+            key = printed[argv]
         self.known |= {key}
         from qcode.agent.crash import keep_out
 

@@ -34,7 +34,7 @@ from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Choice
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
-from qcode.tools.workspace import passed_on
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ class ServerConnection:
                     is_sampling = config.sampling and not config.is_from_project and self._context.sample is not None
                     sample = self._sample if is_sampling else None
                     on_change, cwd = self._changed.set, self._context.cwd
-                    session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample)
+                    session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, self.log.note)
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not is_second)
                     listed = await list_all(session, self._rejected)
@@ -381,7 +381,7 @@ class ServerConnection:
         if config.url is not None:
             return (connect_sse if self._uses_sse else connect_http)(config, self.log, self._authorization(config))
         assert config.command is not None
-        env = {**passed_on(self._context.env), **config.env}
+        env = {**command_environment(self._context.env), **config.env}
         path = program_path(config.command, self._context.cwd, env["PATH"])
         program = ServerProgram((path, *config.args), self._context.cwd, env)
         return connect_stdio(program, self.log, self._context.groups, self._lost.set)

@@ -21,7 +21,7 @@ from qcode.agent.mcp.transports import program_path
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.workspace import passed_on
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ TOO_LARGE = "too large"
 """The hash of a folder that is too large to read: it equals no hash, so the user is asked at each start."""
 
 _MAX_TEXT = 32 * 1024
-_MAX_FILES = 5_000
+MAX_FILES = 5_000
 _MAX_TREE_BYTES = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -114,7 +114,7 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
     """
     if config.command is None:
         return {}
-    inherited = {**passed_on(env), **config.env}
+    inherited = {**command_environment(env), **config.env}
     collector = _FileCollector(
         cwd, tuple(dict.fromkeys(Path(os.path.realpath(root)) for root in roots)), inherited["PATH"]
     )
@@ -293,7 +293,7 @@ def _read_tree(folder: Path) -> TrustedFile:
             count += 1
             with suppress(OSError):
                 size += path.stat().st_size
-            if count > _MAX_FILES or size > _MAX_TREE_BYTES:
+            if count > MAX_FILES or size > _MAX_TREE_BYTES:
                 return TrustedFile(TOO_LARGE, "")
             file = _read(Path(os.path.realpath(path)), has_text=False)
             digest.update(f"{path.relative_to(folder)}\0{file.hash}\n".encode("utf-8", "surrogateescape"))

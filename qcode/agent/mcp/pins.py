@@ -80,7 +80,7 @@ class Pins:
 
     def approve(self, spec: ServerSpec, files: Mapping[str, TrustedFile] | None = None) -> None:
         """Approve exactly this server with these files. Raise `OSError` if that cannot be stored."""
-        self._change(spec.key, {"approved": spec.fingerprint, "files": files_to_json(files or {})})
+        self.change(spec.key, {"approved": spec.fingerprint, "files": files_to_json(files or {})})
 
     def files(self, spec: ServerSpec) -> dict[str, TrustedFile] | None:
         """Return the files that were approved with exactly this server, None if none were recorded."""
@@ -98,11 +98,11 @@ class Pins:
 
     def pin(self, spec: ServerSpec, pins: Mapping[str, Pin]) -> None:
         """Approve these tools, and clear the pending changes."""
-        self._change(spec.key, {"tools": _rows(pins), "pending": None})
+        self.change(spec.key, {"tools": _rows(pins), "pending": None})
 
     def wait(self, spec: ServerSpec, changes: Sequence[ToolChange]) -> None:
         """Store pending changes, so that `qcode mcp approve` shows and accepts exactly these."""
-        self._change(spec.key, {"pending": _rows({change.tool: change.now for change in changes})})
+        self.change(spec.key, {"pending": _rows({change.tool: change.now for change in changes})})
 
     def pending(self, spec: ServerSpec) -> tuple[ToolChange, ...]:
         entry = self._entry(spec.key)
@@ -129,7 +129,7 @@ class Pins:
         servers = stored.get("servers") if stored.get("version") == _VERSION else None
         return servers if isinstance(servers, dict) else {}
 
-    def _change(self, key: str, values: Mapping[str, Json]) -> None:
+    def change(self, key: str, values: Mapping[str, Json]) -> None:
         servers = self._servers()
         entry = {**self._entry(key), **values}
         servers[key] = {name: value for name, value in entry.items() if value is not None}
@@ -198,7 +198,7 @@ def _rows(pins: Mapping[str, Pin]) -> JsonObject:
     return {name: {"hash": pin.hash, "text": pin.text} for name, pin in pins.items()}
 
 
-def why_asked(spec: ServerSpec, pins: Pins) -> str:
+def start_reason(spec: ServerSpec, pins: Pins) -> str:
     """Return why an approval to start a server is needed."""
     if not spec.is_from_project:
         return f"Files that your tool server {spec.name} runs have changed since its last start."

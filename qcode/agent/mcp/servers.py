@@ -19,9 +19,9 @@ from qcode.agent.mcp.connection import RunningRequest, ServerConnection
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
 from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
-from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, why_asked
+from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, start_reason
 from qcode.agent.mcp.session import MAX_REASON, Listing
-from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, login_words, must_go
+from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, is_stale, login_words
 from qcode.agent.mcp.tools import (
     MAX_TOOLS,
     CheckedTool,
@@ -239,7 +239,7 @@ class Servers:
             if not server.spec.is_of_client and server.spec.scope != OF_TEXT
         }
         wanted = {spec.name: spec for spec in specs if spec.name not in taken}
-        gone = [server for name, server in self._servers.items() if name not in taken and must_go(server.spec, wanted)]
+        gone = [server for name, server in self._servers.items() if name not in taken and is_stale(server.spec, wanted)]
         for server in gone:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
@@ -570,7 +570,7 @@ class Servers:
             return ServerApproval(
                 key_of(spec, "run", files=server.files),
                 spec.name,
-                f"{why_asked(spec, self._pins)} Start it now and in the future?",
+                f"{start_reason(spec, self._pins)} Start it now and in the future?",
                 detail_of(spec, self._pins, server.files),
             )
         text = (

@@ -7,11 +7,12 @@ server is in `connection`, its transports in `transports`. The `mcp` package is 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode import __version__
 from qcode.agent.mcp.tools import ListedTool
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import ClientSession
     from mcp.client._transport import TransportStreams
+    from mcp.client.context import ClientRequestContext
+    from mcp.client.session import ListRootsFnT, LoggingFnT
     from mcp_types import InputRequests, InputResponses
 
     Elicit: TypeAlias = Callable[
@@ -38,6 +41,8 @@ MAX_REASON = 300
 MAX_LISTED = 1_000
 """The maximum number of entries of one list of a server."""
 
+_LOG_LEVEL: Literal["info"] = "info"
+"""The least level of log messages. Servers of 2026-07-28 send none unless asked; earlier ones choose by themselves."""
 _PROBE_S = 3.0
 _MAX_PAGES = 50
 _MIN_FRESH_S = 60.0
@@ -172,8 +177,12 @@ def open_session(
     on_change: Callable[[], None],
     elicit: Elicit,
     sample: Sampler | None = None,
+    note: Callable[[str], None] = lambda line: None,
 ) -> ClientSession:
-    """Return a session that reports the workspace as its only root; `elicit` asks the user, `sample` the model."""
+    """Return a session that reports the workspace as its only root; `elicit` asks the user, `sample` the model.
+
+    `note` gets a line for each log message of the server.
+    """
     import mcp_types as types
     from mcp import ClientSession
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -190,11 +199,6 @@ def open_session(
         async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
             """Skip the check against the server's own schema, which may be wrong, or made to take forever."""
 
-    root = types.Root.model_validate({"uri": cwd.absolute().as_uri(), "name": cwd.name})
-
-    async def roots(context: object) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[root])
-
     async def elicited(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
         return await elicit(params)
 
@@ -203,7 +207,9 @@ def open_session(
             on_change()
 
     session = Session(
-        list_roots_callback=roots,
+        list_roots_callback=_only_root(cwd),
+        logging_callback=_logger(note),
+        log_level=_LOG_LEVEL,
         elicitation_callback=elicited,
         sampling_callback=None if sample is None else lambda context, params: sample(params),
         message_handler=heard,
@@ -211,6 +217,31 @@ def open_session(
         dispatcher=Dispatcher(*streams),
     )
     return session
+
+
+def _only_root(cwd: Path) -> ListRootsFnT:
+    import mcp_types as types
+
+    root = types.Root.model_validate({"uri": cwd.absolute().as_uri(), "name": cwd.name})
+
+    async def roots(context: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[root])
+
+    return roots
+
+
+def _logger(note: Callable[[str], None]) -> LoggingFnT:
+    async def logged(params: types.LoggingMessageNotificationParams) -> None:
+        note(_log_line(params))
+
+    return logged
+
+
+def _log_line(params: types.LoggingMessageNotificationParams) -> str:
+    """Return a log message as one line: `[warning] db: slow query`."""
+    data = params.data if isinstance(params.data, str) else json.dumps(params.data, ensure_ascii=False, default=str)
+    origin = f"{single_spaced(params.logger, 80)}: " if params.logger else ""
+    return f"[{params.level}] {origin}{single_spaced(data, MAX_REASON)}"
 
 
 async def inputs_of(session: ClientSession, requests: InputRequests) -> InputResponses:

@@ -229,7 +229,7 @@ def specs_of_program(rows: Mapping[str, Json], origin: str) -> tuple[tuple[Serve
     return tuple(specs), problems
 
 
-def must_go(spec: ServerSpec, wanted: Mapping[str, ServerSpec]) -> bool:
+def is_stale(spec: ServerSpec, wanted: Mapping[str, ServerSpec]) -> bool:
     """Return whether a server that the program named is not among the `wanted`, or is another one there."""
     new = wanted.get(spec.name)
     if new is None:

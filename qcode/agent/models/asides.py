@@ -22,6 +22,7 @@ from qcode.engine.effects import (
     Compact,
     ModelSwitched,
     NoModelLeft,
+    RecordRequests,
     TurnSettings,
     UserSubmitted,
 )
@@ -29,7 +30,7 @@ from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ErrorInfo, ProviderError
-from qcode.protocol.events import AgentEvent, ReplyFinished, TurnEvent
+from qcode.protocol.events import AgentEvent, AttemptRecord, ReplyFinished, TurnEvent
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolOutcome
@@ -103,11 +104,13 @@ async def run_beside(
     """Run a turn beside those of the conversation, without calls. Its usage is counted under `name`."""
     running = conversation.turn
     driver = Driver(turn, client.logged, _Services(client))
+    attempts: list[AttemptRecord] = []
     try:
         async with aclosing(driver.run(UserSubmitted(asked))) as events:
             async for event in events:
                 if isinstance(event, ReplyFinished):
                     client.note_reply(event, turn.settings.output)
+                    attempts += event.attempts
                 conversation.observe(AgentEvent(_ID, event))
                 yield event
     finally:
@@ -116,8 +119,9 @@ async def run_beside(
             running.tally.ledger.charge(ledger.spent)
         if ledger.api_calls.total:
             discarded = ledger.discarded_output_tokens
-            used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded)
+            used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded, ledger.by_model)
             conversation.count(used)
+            conversation.session.record_requests(attempts)
             count(used)
 
 
@@ -145,6 +149,9 @@ class _Services:
 
     def append(self, effect: Append) -> None:
         """Do nothing: the turn holds the messages."""
+
+    def record_requests(self, effect: RecordRequests) -> None:
+        """Do nothing: all requests of an aside are recorded at its end."""
 
     def take_compaction(self, effect: Compact) -> None:
         """Do nothing: an aside is not compacted."""

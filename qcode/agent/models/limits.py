@@ -83,7 +83,7 @@ class LimitStore:
         return self._rows().get((host, model), HostKnowledge())
 
     def everything(self) -> Mapping[tuple[str, str], HostKnowledge]:
-        """Return all stored limits by host and model; a model of which only native calls are known has none."""
+        """Return all stored limits by host and model; a model with only native calls recorded is left out."""
         return {place: row for place, row in self._rows().items() if replace(row, native_calls=0) != HostKnowledge()}
 
     def _rows(self) -> Mapping[tuple[str, str], HostKnowledge]:

@@ -1,6 +1,6 @@
 """Requests of tool servers to the model of the user (sampling): shown whole, approved one by one, bounded, and counted.
 
-A request is a separate turn without tools, which knows nothing of the conversation. This loads with the first request.
+A request is a separate turn without tools, which does not see the conversation. This loads with the first request.
 Specification: client/sampling, 2025-11-25; deprecated in 2026-07-28.
 """
 

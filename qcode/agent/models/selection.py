@@ -99,11 +99,10 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
             f'provider "{provider}" has the type "{kind}", which this version does not support', ExitCode.BAD_CONFIG
         )
     if slash:
-        from qcode.text.match import nearest
+        from qcode.text.match import suggestion
 
-        close = nearest(provider, specs)
-        hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
-        raise UsageError(f'unknown provider "{provider}"{hint}')
+        hint = suggestion(provider, specs, f"known are {', '.join(sorted(specs))}")
+        raise UsageError(f'unknown provider "{provider}"; {hint}')
     if provider in specs and provider not in ("demo",):
         return default_of(specs[provider], settings, note)
     if name == "demo":

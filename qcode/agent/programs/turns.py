@@ -179,7 +179,7 @@ class ModelError(TurnError):
         self.is_transient = exit_code is ExitCode.TRANSIENT
 
 
-class Wanted:
+class AnswerType:
     """The type of an answer: a dataclass, a `TypedDict`, a JSON Schema, or a class like a model of pydantic."""
 
     def __init__(self, output: Any) -> None:
@@ -239,7 +239,7 @@ class Turns:
 
     def stream(self, prompt: Prompt, output: object, fields: TurnFields, *, append_only: bool) -> TurnStream:
         """Return a turn that begins with the first event that is read."""
-        return TurnStream(self, prompt, None if output is None else Wanted(output), fields, append_only=append_only)
+        return TurnStream(self, prompt, None if output is None else AnswerType(output), fields, append_only=append_only)
 
     def cancel(self) -> None:
         """Cancel the running turn; the text so far is kept."""
@@ -262,7 +262,7 @@ class TurnStream:
     """
 
     def __init__(
-        self, turns: Turns, prompt: Prompt, wanted: Wanted | None, fields: TurnFields, *, append_only: bool
+        self, turns: Turns, prompt: Prompt, wanted: AnswerType | None, fields: TurnFields, *, append_only: bool
     ) -> None:
         self._turns = turns
         self._conversation = turns.conversation
@@ -321,7 +321,7 @@ class TurnStream:
             self._conversation.cancel()
 
     async def aclose(self) -> None:
-        """End the turn if it still runs, and wait until nothing of it runs. No event follows."""
+        """End the turn if it still runs, and wait until all of its work has ended. No event follows."""
         if self._reading.locked():
             self.cancel()  # another task waits for an event
         async with self._reading:

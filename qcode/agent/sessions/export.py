@@ -41,7 +41,7 @@ EXPORT_USAGE = "[md|json|html] [path] [--turns 3-7] [--no-tools]"
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ExportHeading:
     """The heading of an export. `model` is the last model of the session."""
 
     session_id: str
@@ -88,7 +88,7 @@ def form_of(path: str) -> ExportForm:
     return next((form for form in EXPORT_FORMS if form == ending), "md")
 
 
-def exported(turns: Sequence[SessionTurn], about: About, request: ExportRequest) -> str:
+def exported(turns: Sequence[SessionTurn], about: ExportHeading, request: ExportRequest) -> str:
     """Return the requested turns in the requested format, ending with a newline.
 
     Raise `ValueError` with one line for the user if there are no such turns.
@@ -107,7 +107,7 @@ def exported(turns: Sequence[SessionTurn], about: About, request: ExportRequest)
             return html_page(turns, about.heading, facts(turns, about), has_tools=has_tools)
 
 
-def facts(turns: Sequence[SessionTurn], about: About) -> tuple[str, ...]:
+def facts(turns: Sequence[SessionTurn], about: ExportHeading) -> tuple[str, ...]:
     """Return the date, the models, and what the turns took."""
     models = dict.fromkeys(model for turn in turns for model in turn.models)
     date = turns[0].steps[0].entry.at[:10] if turns else ""
@@ -115,7 +115,7 @@ def facts(turns: Sequence[SessionTurn], about: About) -> tuple[str, ...]:
     return (*((date,) if date else ()), *(models or (about.model,)), count_text(len(turns), "turn"), *used)
 
 
-def _as_json(turns: Iterable[SessionTurn], about: About, *, has_tools: bool) -> str:
+def _as_json(turns: Iterable[SessionTurn], about: ExportHeading, *, has_tools: bool) -> str:
     messages: list[Json] = []
     summaries: list[Json] = []
     for turn in turns:
@@ -176,7 +176,7 @@ def _is_writable(text: str) -> bool:
     return True
 
 
-def _markdown(turns: Sequence[SessionTurn], about: About, *, has_tools: bool) -> Iterator[str]:
+def _markdown(turns: Sequence[SessionTurn], about: ExportHeading, *, has_tools: bool) -> Iterator[str]:
     yield f"# {about.heading}\n"
     yield f"Session `{about.session_id}` · {' · '.join(facts(turns, about))}\n"
     for turn in turns:

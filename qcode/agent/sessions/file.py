@@ -159,7 +159,7 @@ class RecordFile:
         try:
             self._open()
             while self._pending:
-                self._write(self._pending[0])
+                self.write(self._pending[0])
                 self._pending.popleft()
         except (SessionBusy, OSError) as error:
             self._fail(error)
@@ -190,7 +190,7 @@ class RecordFile:
                 self._warn(error)
             self._lock = None
 
-    def _write(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         assert self._handle is not None
         data = b"\n" + line if self._is_torn else line
         written = 0

@@ -58,7 +58,7 @@ class InnerMessage:
 
 
 @dataclass(slots=True)
-class Inner:
+class AgentWork:
     """The work of a sub-agent: its messages, and the ids of its calls that were about to run.
 
     `revised` are the arguments of calls that the user edited before they ran, as JSON.
@@ -131,7 +131,7 @@ class StoredMessage:
 
     `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
     `shown` and `shown_results` are what was seen with it, for a replay. `revised` are the arguments of calls that the
-    user edited before they ran, as JSON.
+    user edited before they ran, as JSON. `requests` came after it, and belong to no message.
     """
 
     entry: HistoryEntry
@@ -140,17 +140,22 @@ class StoredMessage:
     intents: set[str] = field(default_factory=set)
     revised: dict[str, str] = field(default_factory=dict)
     results: dict[str, ToolResult] = field(default_factory=dict)
-    inner: dict[str, Inner] = field(default_factory=dict)
+    inner: dict[str, AgentWork] = field(default_factory=dict)
     shown: list[Shown] = field(default_factory=list)
     shown_results: dict[str, ShownResult] = field(default_factory=dict)
+    requests: list[AttemptRecord] = field(default_factory=list)
+
+    @property
+    def beside(self) -> tuple[AttemptRecord, ...]:
+        """The requests of its sub-agents, and those that belong to no message."""
+        inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
+        return (*inner, *self.requests)
 
     @property
     def paid(self) -> HistoryEntry:
-        """The entry, with the attempts of its sub-agents added so that the cost is complete."""
-        if not self.inner:
-            return self.entry
-        inner = (attempt for inner in self.inner.values() for message in inner.messages for attempt in message.attempts)
-        return replace(self.entry, attempts=(*self.entry.attempts, *inner))
+        """The entry, with all requests beside it added so that the cost is complete."""
+        beside = self.beside
+        return replace(self.entry, attempts=(*self.entry.attempts, *beside)) if beside else self.entry
 
 
 LINK_PREFIX = "link-"
@@ -299,7 +304,12 @@ class SessionHistory:
     def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
         if (last := self.stored.get(self._latest)) is not None:
-            last.inner.setdefault(call_id, Inner()).messages.append(message)
+            last.inner.setdefault(call_id, AgentWork()).messages.append(message)
+
+    def add_requests(self, attempts: Iterable[AttemptRecord]) -> None:
+        """Add requests that belong to no message."""
+        if (last := self.stored.get(self._latest)) is not None:
+            last.requests += attempts
 
     def show(self, items: Iterable[Shown]) -> None:
         """Add what was shown with the latest message."""
@@ -314,7 +324,7 @@ class SessionHistory:
         """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""
         if (last := self.stored.get(self._latest)) is None:
             return False
-        inner = last.inner.setdefault(call_id, Inner())
+        inner = last.inner.setdefault(call_id, AgentWork())
         inner.intents.add(inner_call)
         calls = (call for one in inner.messages for call in one.message.calls if call.call_id == inner_call)
         is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)

@@ -18,7 +18,7 @@ from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.protocol.errors import ProviderError, SessionError
-from qcode.protocol.events import ApiCalls
+from qcode.protocol.events import ApiCalls, AttemptRecord, ModelUsage
 from qcode.protocol.messages import Message, Role, typed_text, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
@@ -117,8 +117,13 @@ class Library:
         if naming.title and not session.title and session is self._conversation.session:
             session.set_title(naming.title)
         cost = cost_of(naming.usage, small.price)
-        used = TurnUsage("(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1))
+        spent = ModelUsage(small.name, naming.usage, cost)
+        used = TurnUsage(
+            "(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1), by_model=(spent,)
+        )
+        asked = AttemptRecord("first", _MAX_TOKENS, "", naming.usage, model=small.name)
         self._conversation.count(used)
+        self._conversation.session.record_requests((asked,))
         return used
 
     def _is_to_be_named(self, session: Session) -> bool:
@@ -160,10 +165,10 @@ class Library:
 
     def export(self, request: ExportRequest) -> str:
         """Return the open session, or a range of its turns, as text."""
-        from qcode.agent.sessions.export import About, exported
+        from qcode.agent.sessions.export import ExportHeading, exported
 
         session = self._conversation.session
-        about = About(session.session_id, session.redact(self.title), self._conversation.model)
+        about = ExportHeading(session.session_id, session.redact(self.title), self._conversation.model)
         return exported(self.turns(), about, request)
 
     def _messages(self) -> Iterator[Message]:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
 from qcode.agent.sessions.file import SessionFileContent
-from qcode.agent.sessions.history import HistoryEntry, Inner, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import AgentWork, HistoryEntry, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
+    attempts_from_json,
     block_from_json,
     change_from,
     inner_from,
@@ -23,8 +24,10 @@ from qcode.agent.sessions.records import (
     text,
     whole,
 )
+from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import StopReason
+from qcode.protocol.usage import Usage
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
@@ -110,6 +113,8 @@ class _SessionReader:
                 self._read_message(record)
             case "agent":
                 self._agent(record)
+            case "requests":
+                self.history.add_requests(attempts_from_json(record.get("attempts")))
             case "change" | "void" | "move" | "moved":
                 self._read_move(record)
             case "model":
@@ -184,7 +189,9 @@ class _SessionReader:
         recovered = None
         if partial is not None and self.history.stored:
             recovered = self.history.next_number
-            entry = HistoryEntry(partial, note=INTERRUPTED_REPLY, numbers=(recovered,))
+            # Its cost is not known: the process ended before the provider reported it.
+            killed = AttemptRecord("first", 0, "killed", Usage())
+            entry = HistoryEntry(partial, (killed,), INTERRUPTED_REPLY, numbers=(recovered,))
             self.history.add(recovered, StoredMessage(entry, is_own=False))
         found = assemble(self.history, self.history.head.numbers)
         self.skipped += found.misplaced
@@ -310,7 +317,7 @@ class _Builder:
         return ToolResult(call.call_id, call.name, INTERRUPTED + edited + begun, is_error=True)
 
 
-def _begun_calls_text(inner: Inner) -> str:
+def _begun_calls_text(inner: AgentWork) -> str:
     """Return a line about the calls of a sub-agent that had started when it was interrupted."""
     calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
     left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []

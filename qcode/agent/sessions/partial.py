@@ -2,7 +2,8 @@
 
 `ID.partial` lies beside the session file and is emptied when the reply is committed. It is append-only JSONL, written
 without fsync: the number of the message that the reply will become, and segments of text. A segment that comes again
-replaces the one before it, so that a secret which arrives in two parts is redacted as a whole. A new attempt moves the
+replaces the one before it, so that a secret which arrives in two parts is redacted as a whole; the first part is held
+back. A new attempt moves the
 text aside; `read_partial` returns the text that `PartialRestored` would bring back.
 """
 
@@ -38,14 +39,22 @@ Kind: TypeAlias = Literal["text", "reasoning"]
 class PartialReply:
     """Writes the shown text of the reply under way to `path`; with None nothing is kept.
 
-    `number` returns the number of the message that is committed next. `handle` needs a running event loop. After a
-    write error the rest of the reply is not kept; the session file reports the same error.
+    `number` returns the number of the message that is committed next. `undecided` returns the length of the end of a
+    text that may be the start of a secret; it is held back. `handle` needs a running event loop. After a write error
+    the rest of the reply is not kept; the session file reports the same error.
     """
 
-    def __init__(self, path: Path | None, number: Callable[[], int], redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        number: Callable[[], int],
+        redact: Callable[[str], str],
+        undecided: Callable[[str], int],
+    ) -> None:
         self._path = path
         self._number = number
         self._redact = redact
+        self._undecided = undecided
         self._handle: int | None = None
         self._has_failed = False
         self._is_begun = False
@@ -69,7 +78,7 @@ class PartialReply:
                 self._segment.append(event.text)
                 self._size += len(event.text)
                 if self._size >= self._due:
-                    self._flush(is_full=True)
+                    self.flush(is_full=True)
             else:
                 self._take("text", event.block, event.text)
             return
@@ -112,7 +121,7 @@ class PartialReply:
     def close(self) -> None:
         """Write the rest and close the file; remove it if it is empty. Idempotent."""
         self._stop_timer()
-        self._flush(is_whole=True)
+        self.flush(is_whole=True)
         if self._handle is not None and self._path is not None:
             with suppress(OSError):
                 if os.fstat(self._handle).st_size == 0:
@@ -128,13 +137,13 @@ class PartialReply:
         self._segment.append(piece)
         self._size += len(piece)
         if self._size >= self._due:
-            self._flush(is_full=True)
+            self.flush(is_full=True)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
 
     def _flush_if_due(self) -> None:
         self._timer = None
-        self._flush(is_whole=self._size == self._size_at_flush)
+        self.flush(is_whole=self._size == self._size_at_flush)
         if self._written < self._size:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
 
@@ -143,18 +152,20 @@ class PartialReply:
             self._timer.cancel()
             self._timer = None
 
-    def _flush(self, *, is_whole: bool = False, is_full: bool = False) -> None:
+    def flush(self, *, is_whole: bool = False, is_full: bool = False) -> None:
         """Write the open segment, up to its last word unless `is_whole`; begin another segment after a full one.
 
         `is_full`: if a full segment was written, leave the rest for the next flush.
         """
         shown = "".join(self._segment)
-        cut = _end_of_segment(shown)
+        cut = self._end_of_segment(shown)
         if cut:
             self._write_segment(shown[:cut])
             shown = shown[cut:]
             self._begin_segment(self._kind, self._block)
         end = 0 if cut and is_full else len(shown) if is_whole else _end_of_words(shown)
+        if end > self._written:
+            end = min(end, len(shown) - self._undecided(shown))
         if end > self._written:
             self._write_segment(shown[:end])
             self._written = end
@@ -162,8 +173,13 @@ class PartialReply:
         self._segment, self._size = [shown], len(shown)
         self._size_at_flush = len(shown)
 
+    def _end_of_segment(self, shown: str) -> int:
+        """Return where a full segment ends, 0 while it is not full; no secret is divided."""
+        cut = _end_of_segment(shown)
+        return cut - self._undecided(shown[:cut]) if cut else 0
+
     def _end_segment(self) -> None:
-        self._flush(is_whole=True)
+        self.flush(is_whole=True)
         self._begin_segment("text", None)
 
     def _begin_segment(self, kind: Kind, block: int | None) -> None:

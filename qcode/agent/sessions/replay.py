@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from qcode.agent.sessions.history import Inner, ShownPrompt, ShownResult, StoredMessage, Thought
+from qcode.agent.sessions.history import AgentWork, ShownPrompt, ShownResult, StoredMessage, Thought
 from qcode.agent.sessions.loader import INTERRUPTED, INTERRUPTED_TEXT, NEVER_RUN
 from qcode.protocol.events import (
     AgentEvent,
@@ -37,14 +37,14 @@ from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class UserSaid:
+class ReplayedPrompt:
     """A message of the user. `shown` is how its text was shown, if not as it was sent."""
 
     message: Message
     shown: str = ""
 
 
-ReplayItem: TypeAlias = TurnEvent | UserSaid | Thought
+ReplayItem: TypeAlias = TurnEvent | ReplayedPrompt | Thought
 """A `Thought` follows the reasoning that took its time."""
 
 
@@ -63,7 +63,7 @@ def replayed(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
             shown = next(
                 (candidate.event.text for candidate in stored.shown if isinstance(candidate.event, ShownPrompt)), ""
             )
-            yield UserSaid(message, shown)
+            yield ReplayedPrompt(message, shown)
             if stored.is_own:
                 step = 0
                 yield TurnStarted(typed_text(message))
@@ -147,7 +147,7 @@ def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | No
 
 def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
     """Yield the work of the sub-agent that a call started, as far as it was stored."""
-    inner = stored.inner.get(call_id, Inner())
+    inner = stored.inner.get(call_id, AgentWork())
     calls: dict[str, ToolCall] = {}
     step = 0
     for message in (item.message for item in inner.messages):

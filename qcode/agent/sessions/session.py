@@ -31,6 +31,7 @@ from qcode.agent.sessions.history import (
 from qcode.agent.sessions.partial import PartialReply
 from qcode.agent.sessions.records import (
     VERSION,
+    attempt_to_json,
     block_to_json,
     change_to_json,
     inner_to_json,
@@ -76,7 +77,8 @@ class Session:
 
     `redact` removes secrets from every text before it is written; the conversation itself is not changed. `history` is
     the history so far and is updated here. `blobs` is the folder for the contents of changed files, `partial` the file
-    for the reply under way; None if nothing is kept on disk.
+    for the reply under way; None if nothing is kept on disk. `undecided` returns the length of the end of a text that
+    may be the start of a secret.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Session:
         title: str = "",
         blobs: Path | None = None,
         partial: Path | None = None,
+        undecided: Callable[[str], int] = lambda text: 0,
     ) -> None:
         self.session_id = session_id
         self.history = history or SessionHistory()
@@ -99,7 +102,7 @@ class Session:
         self._clock = clock
         self.redact = redact
         self._lock = threading.RLock()
-        self.partial = PartialReply(partial, lambda: self.history.next_number, redact)
+        self.partial = PartialReply(partial, lambda: self.history.next_number, redact, undecided)
         self.loaded: tuple[Head, tuple[HistoryEntry, ...]] | None = None
         """The messages up to a head, if they have been assembled already."""
 
@@ -154,7 +157,7 @@ class Session:
             return number
 
     def _without_session_model(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
-        """Return attempts that name their model only if it is not that of the session."""
+        """Return attempts; each names its model only if it differs from the model of the session."""
         current = self.history.model_of(self.history.next_number)
         return tuple(replace(attempt, model="") if attempt.model == current else attempt for attempt in attempts)
 
@@ -276,6 +279,14 @@ class Session:
         if self.history.intend_inner(call_id, call.call_id, call.arguments):
             record["arguments"] = redacted_call(call, self.redact).arguments
         self._write(record)
+
+    def record_requests(self, attempts: Iterable[AttemptRecord]) -> None:
+        """Record requests that belong to no message: of a reply that was not committed, a summary, a title."""
+        with self._lock:
+            if named := self._without_session_model(attempts):
+                written: list[Json] = [attempt_to_json(one) for one in named]
+                self._write({"kind": "requests", "at": self._now(), "attempts": written})
+                self.history.add_requests(named)
 
     def switch_model(self, model: str) -> None:
         with self._lock:

@@ -20,7 +20,9 @@ from qcode.text.numbers import cost_text, count_text, tokens_text
 from qcode.values import dataclass
 
 _RESULT = "result"
-_KINDS = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "model", "message", "agent", "compaction"))
+_KINDS = tuple(
+    f'{{"kind":"{kind}"'.encode() for kind in ("session", "model", "message", "agent", "requests", "compaction")
+)
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class Stats:
             elif record["kind"] == "message" and imported:
                 imported -= 1
                 self.imported_turns += _is_turn(record)
-            elif record["kind"] in ("message", "agent") and not self._is_copied(line, is_fork=is_fork):
+            elif record["kind"] in ("message", "agent", "requests") and not self._is_copied(line, is_fork=is_fork):
                 is_own = True
                 self._totals(day, model).turns += record["kind"] == "message" and _is_turn(record)
                 self._add(record, day, model)

@@ -57,10 +57,15 @@ def _unredacted(text: str) -> str:
     return text
 
 
+def _nothing(text: str) -> int:
+    return 0
+
+
 class SessionStore:
     """The sessions of the project at `project_root`, kept under `state_dir`.
 
-    `clock` returns a time with a zone, `new_id` an id for a session that starts then, `redact` a text without secrets.
+    `clock` returns a time with a zone, `new_id` an id for a session that starts then, `redact` a text without secrets;
+    for `undecided` see `Session`.
     """
 
     def __init__(
@@ -71,12 +76,14 @@ class SessionStore:
         new_id: Callable[[datetime], str] = new_session_id,
         *,
         redact: Callable[[str], str] = _unredacted,
+        undecided: Callable[[str], int] = _nothing,
     ) -> None:
         self.folder = state_dir / "sessions" / project_folder_name(project_root)
         self._root = project_root
         self._clock = clock
         self._new_id = new_id
         self._redact = redact
+        self._undecided = undecided
 
     def create(
         self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
@@ -90,7 +97,9 @@ class SessionStore:
         else:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
-        session = Session(session_id, file, self._clock, self._redact, blobs=blobs, partial=partial)
+        session = Session(
+            session_id, file, self._clock, self._redact, blobs=blobs, partial=partial, undecided=self._undecided
+        )
         session.begin(
             model=model,
             cwd=str(cwd),
@@ -152,6 +161,7 @@ class SessionStore:
             title=loaded.title,
             blobs=self._blobs(session_id),
             partial=self._partial(session_id),
+            undecided=self._undecided,
         )
         session.loaded = loaded.history.head, loaded.entries
         if not loaded.has_header:
@@ -246,7 +256,7 @@ class SessionStore:
             return rebuild(session_id, contents, notice, lambda number: read_partial(path, number))
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
-        """Copy the contents of changed files; one that cannot be copied can only not be restored in the copy."""
+        """Copy the contents of changed files. The copy cannot restore a content that was not copied."""
         import shutil
 
         source, target = self._blobs(session_id), self._blobs(copy_id)
@@ -302,7 +312,7 @@ _TITLE = b'{"kind":"title"'
 class SessionSummary:
     """A session in a list. `title` is its given title, or the first words of the user. `messages` is their number.
 
-    `size` is in bytes, with everything that is deleted with the session. `cwd` is the folder that it was begun in,
+    `size` is in bytes, with everything that is deleted with the session. `cwd` is the folder in which it started,
     `branch` the git branch at that time, empty if it is unknown.
     """
 
@@ -320,7 +330,7 @@ class SessionSummary:
 def stored_sessions(
     state_dir: Path, *, cwd: str | None, after: tuple[int, str] | None, count: int
 ) -> list[tuple[int, SessionSummary]]:
-    """Return at most `count` sessions of all projects, newest first, or those that were begun in `cwd`.
+    """Return at most `count` sessions of all projects, newest first, or those that started in `cwd`.
 
     Each comes with the time of its last change in nanoseconds. `after` is that time and the id of the last session of
     the page before. Reads only the files that it returns.
@@ -424,7 +434,7 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
     Lines are parsed only if they may have one of the words: 500 sessions are searched in a fraction of a second.
     """
     missing = set(words)
-    # JSON escapes none of the characters of a plain word, so it is in the line as it is.
+    # JSON escapes none of the characters of a plain word, so the line contains it unchanged.
     plain = {word: word.encode() for word in missing if word.isascii() and not set('"\\/') & set(word)}
     found = ""
     try:
@@ -451,7 +461,7 @@ def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) 
 
 
 def _text_around(text: str, at: int) -> str:
-    """Return one line from a little before `at`, the index in the folded text, which is nearly the same."""
+    """Return one line of text around `at`. It is an index in the folded text, so it may be off by a few characters."""
     start = max(0, at - _AROUND_BEFORE)
     return ("…" if start else "") + " ".join(text[start : start + _AROUND].split())
 

@@ -20,7 +20,6 @@ from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResu
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.records import is_a_prompt, redacted
 from qcode.engine.synthetic import MARKER_KEY
-from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import single_spaced
@@ -153,10 +152,10 @@ def _step(
 ) -> tuple[SessionStep, list[TurnUsage]]:
     stored = history.stored.get(entry.numbers[-1]) if entry.numbers else None
     model = history.model_of(entry.numbers[-1]) if entry.numbers else ""
-    used = recorded_usage("", entry.attempts, model, price_of(model) if entry.attempts else None)
+    used = recorded_usage("", entry.attempts, model, price_of)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
     agents = stored.inner if stored is not None else {}
-    inner = [attempt for agent in agents.values() for message in agent.messages for attempt in message.attempts]
+    beside = stored.beside if stored is not None else ()
     step = SessionStep(
         replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),
         model,
@@ -170,11 +169,8 @@ def _step(
             for call, result in (stored.shown_results if stored is not None else {}).items()
         },
     )
-    by_model: dict[str, list[AttemptRecord]] = {}
-    for attempt in inner:
-        by_model.setdefault(attempt.model or model, []).append(attempt)
-    both = [used] if entry.attempts else []
-    return step, [*both, *(recorded_usage("", some, name, price_of(name)) for name, some in by_model.items())]
+    paid = [*entry.attempts, *beside]
+    return step, [recorded_usage("", paid, model, price_of)] if paid else []
 
 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:

@@ -124,7 +124,7 @@ class Skills:
         if skill is None:
             names = [used.handle for used in self.used]
             near = f"; the nearest is {most_alike(name, names)}" if names else ""
-            raise Refused(f"skill: there is no skill {visible(cut(name, 80))}{near}")
+            raise Refused(f"skill: unknown skill {visible(cut(name, 80))}{near}")
         if self.is_off(skill):
             raise Refused(f"skill: {skill.handle} is switched off (skills.off)")
         return skill

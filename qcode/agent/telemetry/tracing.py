@@ -200,7 +200,9 @@ class Tracing:
         self._capture(begun[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
         return begun, facts, agent
 
-    def end_request(self, begun: tuple[Span, float], facts: Attributes, agent: str, seen: Seen, error: str) -> None:
+    def end_request(
+        self, begun: tuple[Span, float], facts: Attributes, agent: str, seen: ReplyFacts, error: str
+    ) -> None:
         """End the span of a model request of the turn `agent` with what was `seen` of the reply."""
         if error:
             self._failed.add(agent)
@@ -253,7 +255,7 @@ class Tracing:
             span.set_attribute(name, self._redact(text))
 
 
-class Seen:
+class ReplyFacts:
     """The facts of a reply that are seen while it streams."""
 
     def __init__(self) -> None:
@@ -287,7 +289,7 @@ class TracedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         begun, facts, agent = self._tracing.begin_request(self._provider, request)
-        seen, error = Seen(), "cancelled"
+        seen, error = ReplyFacts(), "cancelled"
         stream = self._provider.stream(request)
         try:
             async for event in stream:

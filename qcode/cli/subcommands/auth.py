@@ -16,13 +16,13 @@ from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import Left, ask, ask_unseen, put, say
+from qcode.cli.terminal import InputEnded, ask, ask_unseen, put, say
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeError, UsageError
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
-from qcode.text.match import nearest
+from qcode.text.match import suggestion
 from qcode.values import dataclass
 
 USAGE = (
@@ -73,7 +73,7 @@ def run_auth(rest: Sequence[str]) -> int:
             case _:
                 spec = _spec(context, name, "status") if name is not None else None
                 code = _status(context, spec, is_json="json" in flags)
-    except Left:
+    except InputEnded:
         return LEFT
     return code or (ExitCode.OK if problem is None else problem.exit_code)
 
@@ -96,9 +96,8 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
         return specs[name]
     # An unknown name may be a key in the wrong place.
     shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
-    close = nearest(name, specs) if shown else ""
-    hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
-    raise UsageError(f"unknown provider{shown}{hint}")
+    hint = suggestion(name if shown else "", specs, f"known are {', '.join(sorted(specs))}")
+    raise UsageError(f"unknown provider{shown}; {hint}")
 
 
 def _ask_provider(context: AuthContext, command: str) -> str:

@@ -72,7 +72,7 @@ def _part(title: str) -> Iterator[str]:
 def _exit_code(code: str) -> Iterator[str]:
     """Yield the exit code with its meaning; the help has two of them in a line."""
     for line in _part(_PARTS["exit-codes"]):
-        yield from (found for found in re.split(r" {2,}(?=\d)", line.strip()) if found.split(" ")[0] == code)
+        yield from (found for found in re.split(r"(?<! ) {2,}(?=\d)", line.strip()) if found.split(" ")[0] == code)
 
 
 def _variable_lines(name: str) -> Iterator[str]:
@@ -117,9 +117,8 @@ def _shown(value: object) -> str:
 
 def _unknown(topic: str) -> CommandLineError:
     from qcode.config.schema import KEYS
-    from qcode.text.match import nearest
+    from qcode.text.match import suggestion
 
-    shown = one_line(topic, _MAX_SHOWN)
-    close = nearest(topic, (*TOPICS, *(key.name for key in KEYS)))
-    hint = f"did you mean qcode help {close}?" if close else f"the topics are {', '.join(TOPICS)}"
-    return CommandLineError(f'no help about "{shown}"; {hint}')
+    known = (*TOPICS, *(key.name for key in KEYS))
+    hint = suggestion(topic, known, f"the topics are {', '.join(TOPICS)}", "qcode help {}")
+    return CommandLineError(f'no help about "{one_line(topic, _MAX_SHOWN)}"; {hint}')

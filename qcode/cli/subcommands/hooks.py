@@ -49,14 +49,14 @@ def run_hooks(rest: Sequence[str]) -> int:
             if event not in EVENTS:
                 from qcode.text.match import most_alike
 
-                raise CommandLineError(f'there is no event "{event}"; the nearest is {most_alike(event, EVENTS)}')
+                raise CommandLineError(f'unknown hook event "{event}"; the nearest is {most_alike(event, EVENTS)}')
             return _test(options, event, flags)
         case _:
             raise invalid_arguments(words, _USE)
 
 
 def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
-    """Return the hooks of the folder and the exit code, which is that of an invalid configuration."""
+    """Return the hooks of the folder and the exit code, which reports an invalid configuration."""
     context, problem = folder_context(options)
     if problem is not None:
         say(str(problem))

@@ -26,7 +26,7 @@ from qcode.agent.mcp.spec import OWN, ServerError, ServerSpec, key_of_server, ma
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.terminal import Left, ask_unseen, put, say, working_folder
+from qcode.cli.terminal import InputEnded, ask_unseen, put, say, working_folder
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.load import checked, load
@@ -36,7 +36,7 @@ from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ExitCode, QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
-from qcode.text.match import nearest
+from qcode.text.match import suggestion
 
 _USE = (
     "use: qcode mcp list [--json], show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, remove NAME, login "
@@ -150,9 +150,9 @@ def _remove(name: str) -> int:
     paths = ConfigPaths.from_env(os.environ)
     settings = load(paths, os.environ, {}, find_project_root(working_folder(None)), is_trusted=False)
     if name not in settings.mcp_servers:
-        near = nearest(name, settings.mcp_servers)
-        hint = f"; did you mean {near}?" if near else ""
-        raise UsageError(f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"{hint}')
+        hint = suggestion(name, settings.mcp_servers)
+        refusal = f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"'
+        raise UsageError(f"{refusal}; {hint}" if hint else refusal)
     _forget_login(name, settings, paths)
     change_table(paths.config_file, ("mcp_servers", name), None)
     Pins(paths.state_dir).forget(key_of_server(OWN, name))
@@ -243,9 +243,8 @@ def _login(spec: ServerSpec, context: ServerContext) -> str:
 def _find_spec(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
     if wanted not in names:
-        near = nearest(wanted, names)
-        hint = f"; did you mean {near}?" if near else "; run qcode mcp list to see them"
-        raise UsageError(f'unknown tool server "{single_spaced(wanted)}"{hint}')
+        hint = suggestion(wanted, names, "run qcode mcp list to see them")
+        raise UsageError(f'unknown tool server "{single_spaced(wanted)}"; {hint}')
     return names[wanted]
 
 
@@ -294,7 +293,7 @@ def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerCont
         return _sign_out(spec, credentials)
     try:
         return asyncio.run(_sign_in(spec, config, credentials, flags))
-    except (Left, KeyboardInterrupt):
+    except (InputEnded, KeyboardInterrupt):
         return _LEFT
     except ServerError as error:
         raise QcodeError(f"{spec.name}: {error}", ExitCode.NO_CREDENTIAL) from None
@@ -320,7 +319,7 @@ async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials
 
 
 async def _pasted() -> str:
-    """Return the next line of the input; raise `Left` at its end. Its thread does not hold up the exit."""
+    """Return the next line of the input; raise `InputEnded` at its end. Its thread does not hold up the exit."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 
@@ -334,7 +333,7 @@ async def _pasted() -> str:
     threading.Thread(target=read, name="qcode-paste", daemon=True).start()
     typed = await line
     if not typed:
-        raise Left
+        raise InputEnded
     return typed
 
 

@@ -1,4 +1,4 @@
-"""`qcode replay`: plays a recording back in the current folder, and says where the run departs from the recorded one.
+"""`qcode replay`: plays back a recording in the current folder, and shows where the run differs from it.
 
 The recorded prompts are sent again, with the recorded attachments. Calls of tools are judged by the rules of this run,
 as in pipe mode, so the recording of another user can do no more than a model could. Apart from `batch`, which

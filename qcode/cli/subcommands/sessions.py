@@ -17,7 +17,7 @@ from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import Left, ask, put, say, short
+from qcode.cli.terminal import InputEnded, ask, put, say, short
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
 from qcode.safety.redaction import Redactor, named_secrets
@@ -27,7 +27,7 @@ from qcode.text.numbers import age_text, bytes_text, count_text
 
 if TYPE_CHECKING:
     from qcode.agent.imports.foreign import ForeignSession
-    from qcode.agent.imports.migration import Imported
+    from qcode.agent.imports.migration import ImportResult
     from qcode.agent.imports.sources import FoundSession
 
 _USE = {
@@ -133,7 +133,7 @@ def _shown(text: str) -> str:
 def _export(store: SessionStore, wanted: str, flags: Mapping[str, Any], settings: Settings) -> int:
     """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
     from qcode.agent.models.client import price_of
-    from qcode.agent.sessions.export import About, ExportRequest, exported, form_of, save_export
+    from qcode.agent.sessions.export import ExportHeading, ExportRequest, exported, form_of, save_export
     from qcode.agent.sessions.turns import session_turns
 
     path: Path | None = flags.get("output")
@@ -146,7 +146,7 @@ def _export(store: SessionStore, wanted: str, flags: Mapping[str, Any], settings
     turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
     request = ExportRequest(form, turns=flags.get("turns", ""), has_tools="no_tools" not in flags)
     try:
-        text = exported(turns, About(loaded.session_id, redact(title), loaded.model), request)
+        text = exported(turns, ExportHeading(loaded.session_id, redact(title), loaded.model), request)
         if path is None:
             put(text)
         else:
@@ -217,7 +217,7 @@ def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[Fo
         return []
     try:
         answer = ask("Which sessions? (1, 2-4 or all; Enter for none) ")
-    except Left:
+    except InputEnded:
         return []
     return [found[number - 1] for number in chosen_numbers(answer, len(found))]
 
@@ -270,7 +270,7 @@ def _imported(
     }, 0
 
 
-def _report(foreign: ForeignSession, done: Imported, where: str) -> str:
+def _report(foreign: ForeignSession, done: ImportResult, where: str) -> str:
     """Return lines about what was imported, and what was left out of it."""
     title = single_spaced(_title(foreign))
     facts = {

@@ -22,7 +22,7 @@ from qcode.agent.skills import discovery, library
 from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.subcommands.update import installation
-from qcode.cli.terminal import Left, ask, put, say, short
+from qcode.cli.terminal import InputEnded, ask, put, say, short
 from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, PROJECT_FOLDER, ConfigPaths
 from qcode.protocol.errors import QcodeError
 from qcode.text.clean import visible
@@ -90,7 +90,7 @@ def run_uninstall(rest: Sequence[str]) -> int:
             return 0
         try:
             is_confirmed = ask('Remove these files and keys? Type "yes": ').casefold() == "yes"
-        except Left:
+        except InputEnded:
             is_confirmed = False
         if not is_confirmed:
             put("Nothing was removed.\n")

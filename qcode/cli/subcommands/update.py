@@ -30,7 +30,7 @@ INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")
 _USE = "use: qcode update [--check]"
 _JSON = "application/vnd.pypi.simple.v1+json"
 _MAX_S = 15.0
-_MAX_BYTES = 10 * 1024 * 1024
+MAX_BYTES = 10 * 1024 * 1024
 _FILE = re.compile(r"qcode[-_.]cli-(\d+(?:\.\d+)*)(?:\.tar\.gz|-[^/]*\.whl)", re.IGNORECASE)
 
 Installer: TypeAlias = Literal["pipx", "uv", "pip"]
@@ -136,7 +136,7 @@ def newest_release(env: Mapping[str, str]) -> str | None:
             data = bytearray()
             for part in response.iter_bytes():
                 data += part
-                if len(data) > _MAX_BYTES:
+                if len(data) > MAX_BYTES:
                     raise _unusable(host, "the answer is too large")
     except httpx2.HTTPStatusError as error:
         raise _unusable(host, f"it answered {error.response.status_code}") from None

@@ -375,7 +375,7 @@ class Reply:
         ]
 
     def _repair(self, attempt: Attempt) -> list[Effect]:
-        """Ask once for a well-formed call. The text of earlier attempts is kept; that of this one is superseded."""
+        """Ask once for a well-formed call. The text of earlier attempts is kept; the text of this one is superseded."""
         state = self._state
         state.nudges_left -= 1
         is_going_on = bool(state.base) or (state.plan.output.is_append_only and attempt.has_solid_text)

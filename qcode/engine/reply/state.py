@@ -13,7 +13,7 @@ from decimal import Decimal
 from qcode.engine import caps
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Append, Effect, Emit, SendRequest
+from qcode.engine.effects import Append, Effect, Emit, RecordRequests, SendRequest
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply import requests
@@ -182,7 +182,7 @@ class ReplyState:
         self.phase = Closed(attempt)
         usage = attempt.assembler.usage
         estimate = Usage(self.counter.size_of(attempt.request).tokens, self.tokens_of(attempt))
-        self.ledger.add(usage, estimate, is_unused=not attempt.has_begun)
+        self.ledger.add(attempt.model, usage, estimate, is_unused=not attempt.has_begun)
         attempt.record_index = len(self.records)
         self.records.append(attempt.record(stop))
         self.searches += [(attempt.record_index, found) for found in attempt.searches]
@@ -303,6 +303,8 @@ class ReplyState:
         records = tuple(self.records)
         if message is not None:
             effects.append(Append(message, records, note))
+        elif records:
+            effects.append(RecordRequests(records))
         if damaged := sum(record.damaged_events for record in records if not record.is_discarded):
             effects.append(Emit(Notice("warning", describe_damaged(self.model.title, damaged))))
         effects.append(Emit(ReplyFinished(stop, raw_stop, self.parts, message, records, note)))

@@ -66,6 +66,15 @@ def _server(status: ServerStatus) -> JsonObject:
     }
 
 
+def prompt_names(agent: Agent) -> tuple[str, ...]:
+    """Return the prompts of the tool servers that run now, as Claude Code names such commands."""
+    if agent.servers is None:
+        return ()
+    from qcode.agent.mcp.typed import prompts_of
+
+    return tuple(f"mcp__{one.handle.replace(':', '__', 1)}" for one in prompts_of(agent.servers))
+
+
 def context_usage(agent: Agent) -> JsonObject:
     """Return what the next prompt consists of."""
     conversation = agent.conversation

@@ -26,7 +26,7 @@ from qcode.headless.lines import encode, line_id, line_without_turn
 from qcode.headless.run import Run, RunOutput
 from qcode.headless.stderr import StderrWriter
 from qcode.protocol.approvals import CallApproval, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ExitCode, QcodeError
+from qcode.protocol.errors import ErrorInfo, ExitCode, InputError, QcodeError
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.protocol.messages import Text
 from qcode.streams import REQUEST_COST
@@ -122,7 +122,8 @@ class HostSession(Exchange):
         await self.agent.toolbox.wait_for_servers()
         facts = self._output.init_facts()
         servers = tuple((name, requests.server_state(state)) for name, state in facts.mcp_servers)
-        line = host_init(replace(facts, mcp_servers=servers), self.names, self.mode)
+        names = (*facts.commands, *requests.prompt_names(self.agent))
+        line = host_init(replace(facts, mcp_servers=servers, commands=names), self.names, self.mode)
         if {**line, "uuid": ""} != self._said_init:
             self._said_init = {**line, "uuid": ""}
             await self._output.put(encode(line))
@@ -239,6 +240,7 @@ class HostSession(Exchange):
 
     def interrupt(self) -> None:
         """End the running turn as cancelled."""
+        self.agent.toolbox.cancel_reading()
         if self._run is not None:
             self._run.ask()
 
@@ -330,6 +332,12 @@ class HostSession(Exchange):
         prompt, options = message.prompt, TurnOptions(is_append_only=True, finds_files=False)
         if message.line.get("client_composed") is not True:
             prompt, options = self._expand(prompt, options)
+            try:
+                prompt, options = await self._with_server_texts(prompt, options)
+            except InputError as problem:
+                self._uuids.clear()
+                await self._put_result(problem.info)
+                return problem.exit_code
         return await self._run_turn(prompt, options, is_composed=message.line.get("client_composed") is True)
 
     async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
@@ -360,12 +368,23 @@ class HostSession(Exchange):
 
             policy = self._conversation.policy
             blocks, complaints = mentions(
-                prompt, self.agent.context.folder, foreign, lambda path: why_not_read(policy, path)
+                prompt,
+                self.agent.context.folder,
+                foreign,
+                lambda path: why_not_read(policy, path),
+                self.agent.toolbox.names_resource,
             )
             self._conversation.attach(blocks)
             for complaint in complaints:
                 self.notice(Notice("warning", complaint))
         return prompt, options
+
+    async def _with_server_texts(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
+        """Expand a prompt of a tool server, and attach the resources that are mentioned; raise `InputError`."""
+        toolbox = self.agent.toolbox
+        prompt, blocks, found = await toolbox.expanded(prompt, (), replace(options, finds_files=True))
+        self._conversation.attach(blocks)
+        return prompt, replace(found, finds_files=False)
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
         line = line_without_turn(error, self._conversation.session_id)

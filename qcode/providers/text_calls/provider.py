@@ -34,7 +34,7 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import ToolSpec
 from qcode.providers.history import mint_call_id, text_to_continue
 from qcode.providers.text_calls.forms import END_TAG, TAG, WrittenCall
-from qcode.providers.text_calls.scanner import Piece, Rejected, TextCalls, Visible
+from qcode.providers.text_calls.scanner import Piece, RejectedCandidate, TextCalls, VisibleText
 
 
 class TextCallProvider:
@@ -97,7 +97,7 @@ _CUTS = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.R
 class CallText(Protocol):
     """Takes calls out of the text of one reply; `TextCalls` documents the members."""
 
-    rejected: list[Rejected]
+    rejected: list[RejectedCandidate]
     ends_rejected: bool
 
     def feed(self, text: str) -> list[Piece]: ...
@@ -208,7 +208,7 @@ class CallEvents:
     def _events_of(self, pieces: Iterable[Piece], *, ends_cut_call: bool = True) -> list[ReplyEvent]:
         events: list[ReplyEvent] = []
         for piece in pieces:
-            if isinstance(piece, Visible):
+            if isinstance(piece, VisibleText):
                 if self._text is None:
                     self._text = self._begin()
                 events.append(TextDelta(self._text, piece.text))
@@ -299,16 +299,16 @@ _RESULT_TAG = re.compile(rf"<(\s*+(?:/\s*+)?{_RESULT})", re.IGNORECASE)
 _RULES = f"""\
 # Tools
 
-You can use the tools listed below. To use one, write a call into your reply, in exactly this form and on lines of its own:
+You can use the tools listed below. To use one, write a call into your reply, in exactly this form and on separate lines:
 
 {TAG}
 {{"name": "NAME OF THE TOOL", "arguments": {{"PARAMETER": "VALUE"}}}}
 {END_TAG}
 
-- Between the tags stands one JSON object with `name` and `arguments`. In its strings, write a line break as `\\n`, a quote as `\\"` and a backslash as `\\\\`.
+- Between the tags, write one JSON object with `name` and `arguments`. In its strings, write a line break as `\\n`, a quote as `\\"` and a backslash as `\\\\`.
 - Write calls outside code blocks. For several calls, write several such blocks, one after another.
 - After your calls, end your reply. The results come in the next message, each in a `<{_RESULT}>` element; never write one yourself.
-- Without a call your reply is your answer to the person, so make the call instead of announcing it.
+- A reply without a call is your final answer to the user. To use a tool, write the call; do not announce it.
 
 Each line below is one tool: its name, what it does, and the JSON Schema of its arguments."""  # noqa: E501 - a paragraph of the text is a line
 

@@ -43,25 +43,25 @@ _MAX_SPACE_BEFORE_THINKING = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Visible:
+class VisibleText:
     """Text of the answer, unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ExtractedCalls:
     """Text taken out: `raw` as it was written, and its calls. White space after a call is taken out without calls."""
 
     raw: str
     calls: tuple[WrittenCall, ...] = ()
 
 
-Piece: TypeAlias = Visible | Taken
+Piece: TypeAlias = VisibleText | ExtractedCalls
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedCandidate:
     """A candidate that stays in the text: its start, and one line that says why it is not a call."""
 
     text: str
@@ -75,7 +75,7 @@ class TextCalls:
     """
 
     def __init__(self, tools: Iterable[ToolSpec], *, before: str = "") -> None:
-        self.rejected: list[Rejected] = []
+        self.rejected: list[RejectedCandidate] = []
         self.ends_rejected = False
         """The reply ends with a marked call that was rejected: the model expects a result."""
         self.forms: set[str] = set()
@@ -107,15 +107,17 @@ class TextCalls:
             self._read(self._end_candidate(self._candidate, is_cut=is_cut))
         rest, self._rest = self._rest, ""
         if is_cut and self._thinking == "over" and is_mark_begun(rest) and not self._code.is_inside():
-            self._pieces.append(Taken(rest, (WrittenCall(NO_NAME, "", is_complete=False),)))
+            self._pieces.append(ExtractedCalls(rest, (WrittenCall(NO_NAME, "", is_complete=False),)))
         else:
             self._show(rest)
         return self._merged_pieces()
 
     def _merged_pieces(self) -> list[Piece]:
         pieces, self._pieces = self._pieces, []
-        runs = groupby(pieces, key=lambda piece: isinstance(piece, Visible))
-        return [piece for is_visible, run in runs for piece in ([Visible("".join(_texts(run)))] if is_visible else run)]
+        runs = groupby(pieces, key=lambda piece: isinstance(piece, VisibleText))
+        return [
+            piece for is_visible, run in runs for piece in ([VisibleText("".join(_texts(run)))] if is_visible else run)
+        ]
 
     def _read(self, text: str) -> None:
         while text:
@@ -248,10 +250,10 @@ class TextCalls:
             known = (
                 candidate.body if candidate.state == "open" else candidate.body[: max(candidate.end, candidate.size)]
             )
-            self.rejected.append(Rejected((candidate.opener + known)[:_EXCERPT_CHARS], reason))
+            self.rejected.append(RejectedCandidate((candidate.opener + known)[:_EXCERPT_CHARS], reason))
 
     def _take(self, raw: str, calls: list[WrittenCall]) -> None:
-        self._pieces.append(Taken(raw, tuple(calls)))
+        self._pieces.append(ExtractedCalls(raw, tuple(calls)))
         self._is_behind_call = True
         self.ends_rejected = False
 
@@ -261,7 +263,7 @@ class TextCalls:
         if self._is_behind_call:
             behind = text.lstrip()
             if len(behind) < len(text):
-                self._pieces.append(Taken(text[: len(text) - len(behind)]))
+                self._pieces.append(ExtractedCalls(text[: len(text) - len(behind)]))
             text = behind
         if not text:
             return
@@ -272,11 +274,11 @@ class TextCalls:
 
     def _append(self, text: str) -> None:
         if text:
-            self._pieces.append(Visible(text))
+            self._pieces.append(VisibleText(text))
 
 
 def _texts(pieces: Iterable[Piece]) -> Iterator[str]:
-    return (piece.text for piece in pieces if isinstance(piece, Visible))
+    return (piece.text for piece in pieces if isinstance(piece, VisibleText))
 
 
 _PIECE = re.compile(r"\n|`+|~+|[ \t\r]+|[^\n`~ \t\r]+")

@@ -1,4 +1,4 @@
-"""Finds calls that a server passed on as text, at the very end of a reply. Pure.
+"""Finds calls that a server sent as text, at the very end of a reply. Pure.
 
 It serves models with native calls, without configuration, so it is strict: text is a call only if the end of a normal
 reply without native calls is one or more complete calls of offered tools in one form, outside code and thinking, with
@@ -29,7 +29,15 @@ from qcode.providers.text_calls.forms import (
     unique_value,
 )
 from qcode.providers.text_calls.provider import CallEvents
-from qcode.providers.text_calls.scanner import MAX_CALL_CHARS, CodeSpans, Piece, Rejected, Taken, TextCalls, Visible
+from qcode.providers.text_calls.scanner import (
+    MAX_CALL_CHARS,
+    CodeSpans,
+    ExtractedCalls,
+    Piece,
+    RejectedCandidate,
+    TextCalls,
+    VisibleText,
+)
 from qcode.text.json import Json, JsonObject
 
 MAX_RELEASES = 50
@@ -49,7 +57,7 @@ class TailCalls:
     """The text of one reply, with the interface of `TextCalls`. `search` is the search that found the first mark."""
 
     def __init__(self, request: ModelRequest, habits: CallHabits, search: MarkSearch) -> None:
-        self.rejected: list[Rejected] = []
+        self.rejected: list[RejectedCandidate] = []
         self.ends_rejected = False
         self.form = ""
         """The form of the calls that were taken, empty if none were."""
@@ -82,7 +90,7 @@ class TailCalls:
             passed, found = self._search.feed(text)
             shown.append(passed)
             text = self._begin(found, shown) if found else ""
-        return [Visible(piece) for piece in ["".join(shown)] if piece]
+        return [VisibleText(piece) for piece in ["".join(shown)] if piece]
 
     def flush(self, *, is_cut: bool = False) -> list[Piece]:
         """Return what is held: as calls if it is the end of the reply and nothing else, otherwise as text."""
@@ -91,8 +99,8 @@ class TailCalls:
         if held and self.is_final and not is_cut and not self._is_off:
             calls = self._read(held)
             if calls:
-                return [Taken(held, tuple(calls))]
-        return [Visible(text) for text in [held + rest] if text]
+                return [ExtractedCalls(held, tuple(calls))]
+        return [VisibleText(text) for text in [held + rest] if text]
 
     def give_up(self) -> None:
         """Treat everything as text: the reply has a native call."""
@@ -146,7 +154,7 @@ class TailCalls:
             self._scanner = TextCalls(self._tools.values(), before="\n")
         pieces = self._scanner.feed(text)
         return self._scanner.ends_rejected or not any(
-            isinstance(taken, Visible) and taken.text.strip() for taken in pieces
+            isinstance(taken, VisibleText) and taken.text.strip() for taken in pieces
         )
 
     def _read(self, held: str) -> list[WrittenCall]:
@@ -157,7 +165,7 @@ class TailCalls:
                 _check_fit(call, self._tools[call.name])
         except UnreadableError as error:
             if error.is_attempt and not self._is_quoted(held):
-                self.rejected.append(Rejected(held[:200], str(error)))
+                self.rejected.append(RejectedCandidate(held[:200], str(error)))
                 self.ends_rejected = True
             return []
         is_whole = not self._search.before.strip() or self._habits.form == form
@@ -175,8 +183,8 @@ class TailCalls:
             return _read_special(held, self._tools)
         scanner = TextCalls(self._tools.values(), before="\n")
         pieces = [*scanner.feed(held), *scanner.flush()]
-        taken = [call for piece in pieces if isinstance(piece, Taken) for call in piece.calls]
-        if any(isinstance(piece, Visible) and piece.text.strip() for piece in pieces) or len(scanner.forms) != 1:
+        taken = [call for piece in pieces if isinstance(piece, ExtractedCalls) for call in piece.calls]
+        if any(isinstance(piece, VisibleText) and piece.text.strip() for piece in pieces) or len(scanner.forms) != 1:
             reason = scanner.rejected[-1].reason if scanner.rejected else "it is not a complete call"
             raise UnreadableError(reason, is_attempt=scanner.ends_rejected)
         return next(iter(scanner.forms)), taken
@@ -192,7 +200,7 @@ class TailCalls:
 class TailEvents(CallEvents):
     """The events of a reply from the first mark on; `blocks` are the numbers of the blocks before it, in use.
 
-    `text` is the number of the text block that the mark is in, None if nothing of it was passed on.
+    `text` is the number of the text block that the mark is in, None if none of its text was emitted.
     """
 
     def __init__(

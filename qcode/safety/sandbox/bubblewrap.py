@@ -32,7 +32,7 @@ _ROOT_DEVICES = ("/dev/dri", "/dev/fuse", "/dev/kvm", "/dev/net", "/dev/shm", "/
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BwrapForm:
     """The form of the sandbox that bwrap can create on this machine."""
 
     program: str
@@ -44,7 +44,7 @@ class Way:
     """Whether the thread that starts bwrap makes most mounts; only root without a user namespace can."""
 
 
-def launch(way: Way, argv: Sequence[str], confinement: Confinement) -> Launch:
+def launch(way: BwrapForm, argv: Sequence[str], confinement: Confinement) -> Launch:
     """Return the launch of `argv`, whose first item is an absolute path, in `confinement`."""
     level = confinement.level
     options = [way.program, "--die-with-parent", "--cap-drop", "ALL"]
@@ -128,7 +128,7 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
     return options
 
 
-def _host_view(way: Way) -> list[str]:
+def _host_view(way: BwrapForm) -> list[str]:
     """Return options that show the host, but hide from root the disks and files that make the kernel run a program."""
     if not way.is_root:
         return ["--dev-bind", "/", "/"]

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from qcode.protocol.tools import Launch
 from qcode.safety.sandbox import bubblewrap
-from qcode.safety.sandbox.bubblewrap import Way
+from qcode.safety.sandbox.bubblewrap import BwrapForm
 from qcode.safety.sandbox.confinement import SYSTEM_FOLDERS, Confinement
 from qcode.safety.sandbox.seccomp import UnknownMachine, filter_program
 from qcode.safety.verdict import Level, SandboxSupport
@@ -25,12 +25,12 @@ Kind: TypeAlias = Literal["bubblewrap", "landlock"]
 
 _USUAL = ("/usr/bin", "/bin", "/usr/local/bin")
 _PROBE_S = 5.0
-_HELD = 42
+HELD = 42
 # Each line is an attempt; the first that succeeds ends the probe with its number. The last line proves that the
 # commands before it ran at all. Landlock hides /proc/self; there the thread itself checks its capabilities and the
 # filter (`kernel.drop_capabilities`, `landlock.restriction`). The status is read in one go: the kernel writes it again
 # for each read, and a shell reads line by line, so a line that became shorter would shift the others.
-_ATTEMPTS = """
+ATTEMPTS = """
 echo x 2>/dev/null > "$1/made" && exit 1
 cat "$1/hidden" 2>/dev/null | grep -q secret && exit 2
 cat "$1/seen" 2>/dev/null | grep -q visible || exit 3
@@ -49,7 +49,7 @@ class Sandbox:
 
     kind: Kind
     levels: tuple[Level, ...]
-    way: Way = Way("")
+    way: BwrapForm = BwrapForm("")
     """The form that bubblewrap uses."""
 
     def launch(self, argv: Sequence[str], confinement: Confinement) -> Launch:
@@ -117,12 +117,12 @@ def candidates(kind: Kind) -> list[Sandbox]:
     if not program:
         return []
     levels: tuple[Level, ...] = ("read-only", "workspace", "protect")
-    ways = [Way(program)]
+    ways = [BwrapForm(program)]
     if os.geteuid() == 0:
         ways = [
-            Way(program, is_root=True, has_user_namespace=False, is_prepared=True),
-            Way(program, is_root=True, has_user_namespace=False),
-            Way(program, is_root=True),
+            BwrapForm(program, is_root=True, has_user_namespace=False, is_prepared=True),
+            BwrapForm(program, is_root=True, has_user_namespace=False),
+            BwrapForm(program, is_root=True),
         ]
     return [Sandbox("bubblewrap", levels, way) for way in ways]
 
@@ -137,8 +137,8 @@ def holds(sandbox: Sandbox) -> bool:
         links = tuple((path, os.readlink(path)) for path in SYSTEM_FOLDERS if os.path.islink(path))  # noqa: PTH114, PTH115  # text
         hidden = (f"{folder}/hidden",)
         confinement = Confinement("read-only", (*system, folder), links, hidden=hidden)
-        argv = ["/bin/sh", "-c", _ATTEMPTS, "probe", folder, sandbox.kind]
-        return _exit_code(sandbox.launch(argv, confinement)) == _HELD
+        argv = ["/bin/sh", "-c", ATTEMPTS, "probe", folder, sandbox.kind]
+        return _exit_code(sandbox.launch(argv, confinement)) == HELD
 
 
 def _exit_code(launch: Launch) -> int | None:

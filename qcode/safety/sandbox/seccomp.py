@@ -17,8 +17,8 @@ FilterName: TypeAlias = Literal["read-only", "workspace", "landlock", "landlock-
 `landlock-no-scopes` is for kernels on which Landlock cannot restrict signals.
 """
 
-_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_COLUMN = {"x86_64": 0, "aarch64": 1}
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+COLUMN = {"x86_64": 0, "aarch64": 1}
 _X32 = 0x40000000
 
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
@@ -63,7 +63,7 @@ _SIGNALS: dict[str, Numbers] = {
     "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
 }  # fmt: skip
 # Calls on another process: refused unless the argument at this index is 0, the caller itself.
-_ON_PROCESS: tuple[tuple[str, Numbers, int], ...] = (
+ON_PROCESS: tuple[tuple[str, Numbers, int], ...] = (
     ("prlimit64", (302, 261), 0),
     ("setpriority", (141, 140), 1),
     ("ioprio_set", (251, 30), 1),
@@ -72,8 +72,8 @@ _ON_PROCESS: tuple[tuple[str, Numbers, int], ...] = (
     ("sched_setparam", (142, 118), 0),
     ("sched_setattr", (314, 274), 0),
 )
-_SOCKET, _SOCKETPAIR, _CLONE, _CLONE3 = (41, 198), (53, 199), (56, 220), (435, 435)
-_UNSHARE, _IOCTL, _FCNTL = (272, 97), (16, 29), (72, 25)
+SOCKET, SOCKETPAIR, CLONE, CLONE3 = (41, 198), (53, 199), (56, 220), (435, 435)
+UNSHARE, IOCTL, FCNTL = (272, 97), (16, 29), (72, 25)
 _INTERNET = (2, 10, 16)
 """AF_INET, AF_INET6, AF_NETLINK: bound to the network namespace, unlike AF_UNIX by path and AF_VSOCK."""
 _AF_UNIX, _SOCK_TYPE, _CONNECTED = 1, 0xF, (1, 5)
@@ -95,10 +95,10 @@ class UnknownMachine(Exception):  # noqa: N818  # the name of the machine
 @cache
 def filter_program(name: FilterName, machine: str) -> bytes:
     """Return the filter for a machine as `os.uname` names it; raise `UnknownMachine`."""
-    if machine not in _AUDIT_ARCH:
+    if machine not in AUDIT_ARCH:
         raise UnknownMachine(machine)
-    column = _COLUMN[machine]
-    rows: list[Instruction] = [(_LOAD, 0, 0, _ARCH_AT), (_EQUALS, 1, 0, _AUDIT_ARCH[machine]), _returns(_KILL)]
+    column = COLUMN[machine]
+    rows: list[Instruction] = [(_LOAD, 0, 0, _ARCH_AT), (_EQUALS, 1, 0, AUDIT_ARCH[machine]), _returns(_KILL)]
     rows.append((_LOAD, 0, 0, _NUMBER_AT))
     if machine == "x86_64":
         rows += [(_AT_LEAST, 0, 1, _X32), _returns(_ENOSYS)]
@@ -117,7 +117,7 @@ def _refused_numbers(name: FilterName) -> Iterator[Numbers]:
     if name != "workspace":  # a debugger needs them, and the namespace holds no foreign process
         yield from _OTHER_PROCESSES.values()
     if name in ("landlock", "landlock-no-scopes"):
-        yield _SOCKET
+        yield SOCKET
         yield from _SHARED_OBJECTS.values()
         yield from _METADATA.values()
     if name == "landlock-no-scopes":
@@ -128,20 +128,20 @@ def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]
     """Yield calls with the instructions that decide on them; each block ends with a return."""
     is_landlock = name in ("landlock", "landlock-no-scopes")
     if not is_landlock:
-        yield _SOCKET, _refuse_if(0, _INTERNET)
-    yield _SOCKETPAIR, [*_require_one_of(0, (_AF_UNIX,)), *_refuse_if(1, _CONNECTED, _SOCK_TYPE)]
-    yield _CLONE, _without_bits(0, _NEW_NAMESPACES)
-    yield _UNSHARE, _without_bits(0, _NEW_NAMESPACES)
-    yield _CLONE3, [_returns(_ENOSYS)]  # its flags are in memory, which a filter cannot read; glibc falls back to clone
+        yield SOCKET, _refuse_if(0, _INTERNET)
+    yield SOCKETPAIR, [*_require_one_of(0, (_AF_UNIX,)), *_refuse_if(1, _CONNECTED, _SOCK_TYPE)]
+    yield CLONE, _without_bits(0, _NEW_NAMESPACES)
+    yield UNSHARE, _without_bits(0, _NEW_NAMESPACES)
+    yield CLONE3, [_returns(_ENOSYS)]  # its flags are in memory, which a filter cannot read; glibc falls back to clone
     controls: tuple[int, ...] = _TYPING
     if is_landlock:
         controls += _FLAGS_OF_FILE
-        for _, numbers, argument in _ON_PROCESS:
+        for _, numbers, argument in ON_PROCESS:
             yield numbers, _refuse_if(argument, (0,))
     if name == "landlock-no-scopes":
         controls += _SIGNAL_OWNERS
-        yield _FCNTL, _allow_if(1, _SETS_OWNER)
-    yield _IOCTL, _allow_if(1, controls)
+        yield FCNTL, _allow_if(1, _SETS_OWNER)
+    yield IOCTL, _allow_if(1, controls)
 
 
 def _returns(action: int) -> Instruction:

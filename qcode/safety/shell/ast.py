@@ -31,7 +31,7 @@ Unknown: TypeAlias = Literal["", "number", "text", "words"]
 """The unknown part of a word before it runs: nothing, a number, its text, or even the number of words it becomes."""
 
 
-class NotPlain(Exception):  # noqa: N818  # a finding, not a failure
+class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
     """The command contains something that the parser does not accept; the text is the reason, in one line."""
 
 
@@ -101,7 +101,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Piping:
+class Pipeline:
     """Scripts that run side by side, each in a subshell; a subshell alone is a pipe of one."""
 
     parts: tuple[Script, ...]
@@ -121,4 +121,4 @@ class Loop:
     body: Script
 
 
-Script: TypeAlias = "SimpleCommand | Listing | Piping | Negation | Loop"
+Script: TypeAlias = "SimpleCommand | Listing | Pipeline | Negation | Loop"

@@ -20,10 +20,10 @@ from qcode.safety.shell.ast import (
     Listing,
     Loop,
     Negation,
-    NotPlain,
-    Piping,
+    Pipeline,
     Script,
     SimpleCommand,
+    UnsupportedSyntax,
     Word,
 )
 from qcode.values import dataclass
@@ -62,7 +62,7 @@ class Flow:
 def flow_of(script: Script, start: str) -> Flow:
     """Return the simple commands of `script`, run in the folder `start`.
 
-    Raise `NotPlain` if the folder of a command or the value of a variable is not known.
+    Raise `UnsupportedSyntax` if the folder of a command or the value of a variable is not known.
     """
     walk = _FlowPass([], set(), {})
     walk.script(script, frozenset({start}))
@@ -109,11 +109,11 @@ class _FlowPass:
     def script(self, script: Script, folders: Folders) -> _Ends:
         """Add the parts of `script`, and return the folders it may end in."""
         if len(folders) > MAX_FOLDERS:
-            raise NotPlain("it changes the folder too often")
+            raise UnsupportedSyntax("it changes the folder too often")
         match script:
             case SimpleCommand():
                 return self._command(script, folders)
-            case Piping():
+            case Pipeline():
                 for part in script.parts:
                     _FlowPass(self.parts, self.forms, dict(self.variables)).script(part, folders)
                 return folders, folders
@@ -145,12 +145,12 @@ class _FlowPass:
         if any(word.has_glob for word in (*command.words, *command.inputs)):
             self.forms.add("wildcard")
         if len(self.parts) >= MAX_PARTS:
-            raise NotPlain("it runs very many commands")
+            raise UnsupportedSyntax("it runs very many commands")
         self.parts.append(FlowPart(command, folders))
         target = target_of_cd(command)
         if target is None:
             if command.words and command.words[0].text in _CHANGE_FOLDER:
-                raise NotPlain("this form of cd is not supported")
+                raise UnsupportedSyntax("this form of cd is not supported")
             return folders, folders
         return frozenset(os.path.normpath(os.path.join(folder, target)) for folder in folders), folders  # noqa: PTH118  # plain text, as bash joins it
 
@@ -165,7 +165,7 @@ class _FlowPass:
             # A body that is read once for many values must leave the state unchanged.
             changed = [name for name in before if name != script.name and self.variables[name] != before[name]]
             if (not word.is_known or word.has_glob) and (seen != folders or changed):
-                raise NotPlain("a loop that changes the folder or a variable of another loop")
+                raise UnsupportedSyntax("a loop that changes the folder or a variable of another loop")
         self.variables[script.name] = _ANY_TEXT
         return seen, seen
 
@@ -188,4 +188,4 @@ def _value_of(name: str, variables: Mapping[str, Word]) -> Word:
         return variables[name]
     if name in SAFE_VARIABLES:
         return _ANY_TEXT
-    raise NotPlain(f"the value of ${name} is unknown")
+    raise UnsupportedSyntax(f"the value of ${name} is unknown")

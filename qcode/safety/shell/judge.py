@@ -16,7 +16,7 @@ from pathlib import Path
 from qcode.safety.paths import Ground, PathJudge, anchored, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within, is_within_any
-from qcode.safety.shell.ast import NotPlain, SimpleCommand, Word
+from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
 from qcode.safety.shell.file_reads import Leading, NeedsApproval, PathComplaint, Reader, Reads
 from qcode.safety.shell.flow import Flow, FlowPart, Folders, Form, flow_of, target_of_cd
 from qcode.safety.shell.git import Kind, classify_operands, read_git, repository_complaint, secrets_complaint
@@ -217,7 +217,7 @@ class Judge:
 
 @lru_cache(maxsize=512)
 def read_flow(command: str, root: str) -> Flow:
-    """Return the simple commands of a command line; raise `NotPlain` if it is not understood."""
+    """Return the simple commands of a command line; raise `UnsupportedSyntax` if it is not understood."""
     return flow_of(read_script(command), root)
 
 
@@ -300,4 +300,4 @@ def _has_version_file(folder: str) -> bool:
     return any(os.path.lexists(path / name) for path in folders for name in _VERSION_FILES)
 
 
-__all__ = ["NO_SANDBOX", "Judge", "NotPlain", "is_table_command", "read_flow", "resolve"]
+__all__ = ["NO_SANDBOX", "Judge", "UnsupportedSyntax", "is_table_command", "read_flow", "resolve"]

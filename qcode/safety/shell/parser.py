@@ -1,8 +1,8 @@
 """Parse a shell command with tree-sitter's grammar of bash into `ast`, by an allowlist of node kinds. Runs nothing.
 
-A node of any other kind, an error, or text between nodes that is not blank raises `NotPlain`. Words are unquoted here
-a second time, character by character, and must have the same end as in the tree. tree-sitter is loaded with the first
-command.
+A node of any other kind, an error, or text between nodes that is not blank raises `UnsupportedSyntax`. Words are
+unquoted a second time here, character by character, and must end where they end in the tree. tree-sitter is loaded
+with the first command.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from qcode.safety.shell.ast import (
     Listing,
     Loop,
     Negation,
-    NotPlain,
     Operator,
-    Piping,
+    Pipeline,
     Script,
     SimpleCommand,
+    UnsupportedSyntax,
     Word,
 )
 from qcode.safety.shell.bounds import check_bounds
@@ -70,21 +70,21 @@ def _reason(kind: str, default: str) -> str:
 
 
 def _check_characters(text: str) -> None:
-    """Raise `NotPlain` if a character is invisible or looks like a blank."""
+    """Raise `UnsupportedSyntax` if a character is invisible or looks like a blank."""
     if _VISIBLE_ASCII.fullmatch(text):
         return
     for char in text:
         if char in "\n\t" or " " <= char <= "~":
             continue
         if char < " " or not char.isprintable() or unicodedata.category(char) in ("Zs", "Mn", "Me", "Mc"):
-            raise NotPlain("it contains a control or invisible character")
+            raise UnsupportedSyntax("it contains a control or invisible character")
 
 
 def _check_apart(nodes: list[Node]) -> None:
     """Check that a blank precedes each word but the first: adjacent nodes are one word to bash."""
     for before, node in pairwise(nodes):
         if before.end_byte == node.start_byte and node.type in _WORDS:
-            raise NotPlain("a word without a clear end")
+            raise UnsupportedSyntax("a word without a clear end")
 
 
 MAX_DEPTH = 30
@@ -102,15 +102,15 @@ _VARIABLE = re.compile(r"(?!.*_proxy)[a-z][a-z0-9_]{0,40}|[A-Z]")
 
 
 def read_script(text: str) -> Script:
-    """Return the script that `text` is to bash; raise `NotPlain` with the reason if that is not certain."""
+    """Return the script that `text` is to bash; raise `UnsupportedSyntax` with the reason if that is not certain."""
     complaint = check_bounds(text)
     if complaint:
-        raise NotPlain(complaint)
+        raise UnsupportedSyntax(complaint)
     _check_characters(text)
     source = text.encode("utf-8")
     root = _parser().parse(source).root_node
     if root.has_error:
-        raise NotPlain("its syntax is not supported")
+        raise UnsupportedSyntax("its syntax is not supported")
     return _SyntaxReader(text, source).script_of(root)
 
 
@@ -124,13 +124,13 @@ def _parser() -> Parser:
 
 def _sequence(scripts: list[Script]) -> Script:
     if not scripts:
-        raise NotPlain("the command is incomplete")
+        raise UnsupportedSyntax("the command is incomplete")
     return Listing(scripts[0], tuple((";", script) for script in scripts[1:])) if len(scripts) > 1 else scripts[0]
 
 
 def _single_word(word: tuple[Word, ...]) -> Word:
     if len(word) != 1:
-        raise NotPlain("it contains a brace expansion")
+        raise UnsupportedSyntax("it contains a brace expansion")
     return word[0]
 
 
@@ -152,23 +152,23 @@ class _Nodes:
         return [child for child in self.checked(node, gap, tokens) if child.is_named]
 
     def checked(self, node: Node, gap: re.Pattern[str], tokens: set[str]) -> list[Node]:
-        """Return the children of `node`; raise `NotPlain` for a token not in `tokens` or text between them."""
+        """Return the children of `node`; raise `UnsupportedSyntax` for a token not in `tokens` or text between them."""
         at = 0 if node.type == "program" else node.start_byte
         end = len(self.source) if node.type == "program" else node.end_byte
         for child in node.children:
             self._check_gap(at, child.start_byte, gap)
             if child.is_missing or child.is_error or not (child.is_named or child.type in tokens):
-                raise NotPlain(_reason(child.type, "its syntax is not supported"))
+                raise UnsupportedSyntax(_reason(child.type, "its syntax is not supported"))
             at = child.end_byte
         self._check_gap(at, end, gap)
         return list(node.children)
 
     def _check_gap(self, start: int, end: int, gap: re.Pattern[str]) -> None:
         if start != end and gap.fullmatch(self.source[start:end].decode("utf-8", "replace")) is None:
-            raise NotPlain("it contains unsupported syntax")
+            raise UnsupportedSyntax("it contains unsupported syntax")
 
     def holes(self, node: Node, *, checks: bool = True) -> Iterator[Node]:
-        """Yield the expansions below a word, in order; raise `NotPlain` for a part that no plain word has."""
+        """Yield the expansions below a word, in order; raise `UnsupportedSyntax` for a part that no plain word has."""
         pending = [node]
         while pending:
             item = pending.pop()
@@ -176,7 +176,7 @@ class _Nodes:
                 yield item
                 continue
             if checks and item.type not in _LEAVES:
-                raise NotPlain(_reason(item.type, "an unsupported word"))
+                raise UnsupportedSyntax(_reason(item.type, "an unsupported word"))
             pending += reversed(item.children)
 
 
@@ -194,13 +194,13 @@ class _SyntaxReader(_Nodes):
         found = self.named(node, _LINES, {";", "\n", "(", ")", "{", "}", "else", *tokens})
         comments = [child for child in found if child.type == "comment"]
         if comments and self.inside:
-            raise NotPlain("a comment inside a substitution")
+            raise UnsupportedSyntax("a comment inside a substitution")
         return _sequence([self.statement(child) for child in found if child.type != "comment"])
 
     def statement(self, node: Node) -> Script:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise NotPlain("it is nested very deeply")
+            raise UnsupportedSyntax("it is nested very deeply")
         try:
             return self._statement(node)
         finally:
@@ -217,18 +217,20 @@ class _SyntaxReader(_Nodes):
             case "list":
                 return self._list(node)
             case "pipeline":
-                return Piping(tuple(self.statement(part) for part in self.named(node, _LINES, {"|"})))
+                return Pipeline(tuple(self.statement(part) for part in self.named(node, _LINES, {"|"})))
             case "negated_command":
                 return Negation(self.statement(self.named(node, _BLANKS, {"!"})[0]))
             case "subshell":
-                return Piping((self.script_of(node),))
+                return Pipeline((self.script_of(node),))
             case "compound_statement":
                 if not self.text(node).startswith("{"):
-                    raise NotPlain("it contains arithmetic")
+                    raise UnsupportedSyntax("it contains arithmetic")
                 return self.script_of(node)
             case "for_statement":
                 return self._loop(node)
-        raise NotPlain(_reason(node.type, f"it contains a {node.type.replace('_', ' ')}, which is not supported"))
+        raise UnsupportedSyntax(
+            _reason(node.type, f"it contains a {node.type.replace('_', ' ')}, which is not supported")
+        )
 
     def _list(self, node: Node) -> Script:
         """Return a list; it is walked in a loop along its left side, which is as deep as the list is long."""
@@ -237,7 +239,7 @@ class _SyntaxReader(_Nodes):
             left, *middle, right = self.checked(node, _LINES, {"&&", "||"})
             named = [child for child in middle if child.type != "comment"]
             if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.inside):
-                raise NotPlain("an unsupported list")
+                raise UnsupportedSyntax("an unsupported list")
             chain.append(("&&" if named[0].type == "&&" else "||", right))
             node = left
         first = self.statement(node)
@@ -248,7 +250,7 @@ class _SyntaxReader(_Nodes):
         children = self.checked(node, _LINES, {"for", "in", ";", "\n"})
         kinds = [child.type for child in children]
         if kinds[:1] + kinds[2:3] != ["for", "in"] or kinds[1] != "variable_name" or kinds[-1] != "do_group":
-            raise NotPlain("it contains an unsupported loop")
+            raise UnsupportedSyntax("it contains an unsupported loop")
         values = [child for child in children[3:-1] if child.is_named]
         _check_apart(values)
         words = tuple(word for value in values for word in self._words(value))
@@ -256,7 +258,7 @@ class _SyntaxReader(_Nodes):
 
     def _variable(self, name: str) -> str:
         if _VARIABLE.fullmatch(name) is None:
-            raise NotPlain(f"a loop that sets {name}")
+            raise UnsupportedSyntax(f"a loop that sets {name}")
         return name
 
     def _body(self, node: Node) -> Script:
@@ -270,11 +272,11 @@ class _SyntaxReader(_Nodes):
             if child.type == "command_name" or (child.type in _WORDS and words):
                 words += self._words(child)
             else:
-                raise NotPlain(_reason(child.type, "it contains unsupported syntax"))
+                raise UnsupportedSyntax(_reason(child.type, "it contains unsupported syntax"))
             if child.type == "command_name" and (len(words) != 1 or words[0].holes):
-                raise NotPlain("the program name is an expansion")
+                raise UnsupportedSyntax("the program name is an expansion")
         if words and words[0].text in _RESERVED:
-            raise NotPlain("a shell keyword instead of a program")
+            raise UnsupportedSyntax("a shell keyword instead of a program")
         return SimpleCommand(tuple(words))
 
     def _test(self, node: Node) -> Script:
@@ -283,11 +285,11 @@ class _SyntaxReader(_Nodes):
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
         if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _FRAME:
-            raise NotPlain("an unsupported test")
+            raise UnsupportedSyntax("an unsupported test")
         opening, closing = Word(text[:size]), Word(text[-size:])
         (_, first), *rest = split_tests(inside, holes)
         if rest and size == 1:
-            raise NotPlain("an unsupported test")
+            raise UnsupportedSyntax("an unsupported test")
         tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in rest]
         found = SimpleCommand((opening, *first, closing))
         return Listing(found, tuple(tests)) if tests else found
@@ -307,7 +309,7 @@ class _SyntaxReader(_Nodes):
     def _check_harmless(self, redirects: list[Node]) -> None:
         """Accept redirections of a group or list only if they neither read nor write a file."""
         if self._with_redirects(redirects) != SimpleCommand((Word(":"),)):
-            raise NotPlain("a redirection of several commands")
+            raise UnsupportedSyntax("a redirection of several commands")
 
     def _with_redirects(self, redirects: list[Node]) -> SimpleCommand:
         command = SimpleCommand((Word(":"),))
@@ -318,26 +320,26 @@ class _SyntaxReader(_Nodes):
     def _with_redirect(self, command: SimpleCommand, node: Node) -> SimpleCommand:
         """Return the command with one redirection; the grammar takes words after the target for more targets."""
         if node.type != "file_redirect":
-            raise NotPlain(_reason(node.type, "an unsupported redirection"))
+            raise UnsupportedSyntax(_reason(node.type, "an unsupported redirection"))
         children = self.checked(node, _BLANKS, {"<", ">", ">>", ">&", "&>", "&>>"})
         if children[0].type == "file_descriptor":
             descriptor = self.text(children.pop(0))
             if descriptor not in ("0", "1", "2"):
-                raise NotPlain("an unsupported redirection")
+                raise UnsupportedSyntax("an unsupported redirection")
         operator = children.pop(0).type
         _check_apart(children)
         if not children or any(child.type not in _WORDS for child in children):
-            raise NotPlain("an unsupported redirection")
+            raise UnsupportedSyntax("an unsupported redirection")
         target = _single_word(self._words(children[0]))
         more = [word for child in children[1:] for word in self._words(child)]
         inputs, outputs = command.inputs, command.outputs
         if operator == ">&":
             if target not in (Word("1"), Word("2")):
-                raise NotPlain("it writes to a file")
+                raise UnsupportedSyntax("it writes to a file")
         elif operator == "<":
             inputs = (*inputs, target)
         elif target.holes:
-            raise NotPlain("it writes to a file whose name is unknown")
+            raise UnsupportedSyntax("it writes to a file whose name is unknown")
         elif target != Word("/dev/null"):
             outputs = (*outputs, target)
         return SimpleCommand((*command.words, *more), inputs, outputs)
@@ -352,7 +354,7 @@ class _SyntaxReader(_Nodes):
         at = node.start_byte
         for hole in self.holes(node, checks=checks):
             if hole.type == "process_substitution":
-                raise NotPlain(_reason(hole.type, ""))
+                raise UnsupportedSyntax(_reason(hole.type, ""))
             pieces += [self.source[at : hole.start_byte], MARK.encode()]
             holes.append(self._hole(hole))
             at = hole.end_byte
@@ -364,14 +366,14 @@ class _SyntaxReader(_Nodes):
             found = _VALUE.fullmatch(text)
             follower = self.follower(node)
             if found is None or (found["name"] and (follower.isalnum() or follower == "_")):
-                raise NotPlain("it contains an unsupported expansion")
+                raise UnsupportedSyntax("it contains an unsupported expansion")
             return Hole(found["name"] or found["braced"] or "")
         if node.type == "arithmetic_expansion":
             if _ARITHMETIC.fullmatch(text) is None:
-                raise NotPlain("it contains arithmetic")
+                raise UnsupportedSyntax("it contains arithmetic")
             return Hole()
         if text.startswith(("$((", "`")):
-            raise NotPlain("it contains an unsupported expansion")
+            raise UnsupportedSyntax("it contains an unsupported expansion")
         self.inside += 1
         script = self.script_of(node, "$(")
         self.inside -= 1
@@ -398,19 +400,19 @@ def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
 
 
 def read_word(text: str, holes: tuple[Hole, ...] = ()) -> Word:
-    """Return `text` as one word; raise `NotPlain` if it is not exactly one."""
+    """Return `text` as one word; raise `UnsupportedSyntax` if it is not exactly one."""
     lexer = _Lexer(text, holes)
     word = lexer.word()
     if lexer.at != len(text) or lexer.holes:
-        raise NotPlain("a word without a clear end")
+        raise UnsupportedSyntax("a word without a clear end")
     return word
 
 
 def split_words(text: str) -> tuple[Word, ...]:
-    """Return the words of `text`; raise `NotPlain` for any operator."""
+    """Return the words of `text`; raise `UnsupportedSyntax` for any operator."""
     (_, words), *more = split_tests(text)
     if more:
-        raise NotPlain("it contains an operator where a word is expected")
+        raise UnsupportedSyntax("it contains an operator where a word is expected")
     return words
 
 
@@ -427,11 +429,11 @@ def split_tests(text: str, holes: tuple[Hole, ...] = ()) -> list[tuple[Operator,
             operator, words = "&&" if joint == "&& " else "||", []
             lexer.at += 3
         elif text[lexer.at] == "#":
-            raise NotPlain("a comment")
+            raise UnsupportedSyntax("a comment")
         else:
             words.append(lexer.word())
     if lexer.holes:
-        raise NotPlain("it contains an expansion")
+        raise UnsupportedSyntax("it contains an expansion")
     return [*found, (operator, tuple(words))]
 
 
@@ -439,7 +441,7 @@ def _expanded(braced: re.Match[str]) -> list[str]:
     """Return the words of one brace with a list: `{a,b}.py` is `a.py` and `b.py`."""
     words = [f"{braced['before']}{middle}{braced['after']}" for middle in braced["list"].split(",")]
     if len(words) > MAX_EXPANDED or "" in words:
-        raise NotPlain("it contains a brace expansion")
+        raise UnsupportedSyntax("it contains a brace expansion")
     return words
 
 
@@ -458,7 +460,7 @@ class _Lexer:
     def word(self) -> Word:
         start, parts, is_quoted, is_split = self.at, list[str](), False, False
         if start == len(self.text):
-            raise NotPlain("a word is missing")
+            raise UnsupportedSyntax("a word is missing")
         is_home = self._starts_at_home()
         while self.at < len(self.text) and self.text[self.at] not in _STOPS:
             char = self.text[self.at]
@@ -469,14 +471,14 @@ class _Lexer:
                 is_split = is_split or char == MARK
                 parts.append(self._bare_text(char, is_first=self.at == start))
         if self.at == start:
-            raise NotPlain("it contains an operator where a word is expected")
+            raise UnsupportedSyntax("it contains an operator where a word is expected")
         raw = self.text[start : self.at]
         _check_braces(raw, is_quoted=is_quoted)
         has_glob = not is_quoted and ("*" in raw or "?" in raw)
         word = "".join(parts)
         count = word.count(MARK)
         if count > len(self.holes):
-            raise NotPlain("it contains an expansion")
+            raise UnsupportedSyntax("it contains an expansion")
         holes, self.holes = self.holes[:count], self.holes[count:]
         return Word(word, is_quoted, is_home, has_glob, holes, is_split)
 
@@ -485,12 +487,12 @@ class _Lexer:
             return False
         follower = self.text[self.at + 1 : self.at + 2]
         if follower and follower != "/" and follower not in _STOPS:
-            raise NotPlain("an unsupported home folder")
+            raise UnsupportedSyntax("an unsupported home folder")
         return True
 
     def _bare_text(self, char: str, *, is_first: bool) -> str:
         if char == "~" and not is_first and not (self.text[self.at - 1].isalnum() or self.text[self.at - 1] in "_.^-"):
-            raise NotPlain("a ~ that may be a home folder")
+            raise UnsupportedSyntax("a ~ that may be a home folder")
         if char == MARK:
             self.at += 1
             return char
@@ -501,10 +503,10 @@ class _Lexer:
             self.at += 1
             return char
         if char == "$":
-            raise NotPlain("it contains an expansion")
+            raise UnsupportedSyntax("it contains an expansion")
         if not char.isascii():
-            raise NotPlain("it contains a character that looks like another")
-        raise NotPlain(f"it contains {char!r} where its meaning is ambiguous")
+            raise UnsupportedSyntax("it contains a character that looks like another")
+        raise UnsupportedSyntax(f"it contains {char!r} where its meaning is ambiguous")
 
     def _is_alone(self) -> bool:
         follower = self.text[self.at + 1 : self.at + 2]
@@ -514,13 +516,13 @@ class _Lexer:
         if char == "\\":
             escaped = self.text[self.at + 1 : self.at + 2]
             if escaped not in _ESCAPABLE:
-                raise NotPlain("an ambiguous backslash")
+                raise UnsupportedSyntax("an ambiguous backslash")
             self.at += 2
             return escaped
         if char == "'":
             end = self.text.find("'", self.at + 1)
             if end < 0:
-                raise NotPlain("a quote is not closed")
+                raise UnsupportedSyntax("a quote is not closed")
             inside = self.text[self.at + 1 : end]
             self.at = end + 1
             return self._plain_or_refuse(inside)
@@ -538,29 +540,29 @@ class _Lexer:
             # No expansion begins with these: "line (1|2)$" ends with a plain dollar sign.
             is_plain = char == "$" and self.text[self.at : self.at + 1] in ('"', "|", ")")
             if char in "$`" and not is_plain:
-                raise NotPlain("it contains an expansion")
+                raise UnsupportedSyntax("it contains an expansion")
             if char == "\\":
                 escaped = self.text[self.at : self.at + 1]
                 if escaped == "\n":
-                    raise NotPlain("an ambiguous backslash")
+                    raise UnsupportedSyntax("an ambiguous backslash")
                 if escaped and escaped in '$`"\\':
                     char = escaped
                     self.at += 1
             parts.append(char)
-        raise NotPlain("a quote is not closed")
+        raise UnsupportedSyntax("a quote is not closed")
 
     def _plain_or_refuse(self, text: str) -> str:
         if not all(char.isprintable() or char in "\n\t" for char in text):
-            raise NotPlain("it contains a control or invisible character")
+            raise UnsupportedSyntax("it contains a control or invisible character")
         return text
 
 
 def _check_braces(raw: str, *, is_quoted: bool) -> None:
     """Accept braces only as `{}`, and as in `HEAD@{1}` and `HEAD^{tree}`, which bash does not expand."""
     if is_quoted and ("*" in raw or "?" in raw or "{" in raw) and _has_bare_special(raw):
-        raise NotPlain("quotes and wildcards in one word")
+        raise UnsupportedSyntax("quotes and wildcards in one word")
     if not is_quoted and set(_PLAIN_BRACES.sub("", raw)) & set("{}"):
-        raise NotPlain("it contains a brace expansion")
+        raise UnsupportedSyntax("it contains a brace expansion")
 
 
 def _has_bare_special(raw: str) -> bool:

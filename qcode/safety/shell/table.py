@@ -133,17 +133,17 @@ class ParsedArguments:
 
 def programs() -> Mapping[str, ProgramSpec]:
     """Return the table by name of the program."""
-    return _table()[0]
+    return read_table()[0]
 
 
 def git_commands() -> Mapping[str, ProgramSpec]:
     """Return the table of the commands of git by name; `stash list` is `stash/list`."""
-    return _table()[1]
+    return read_table()[1]
 
 
 def git_options() -> frozenset[str]:
     """Return the options without a value that git may have before its command."""
-    return _table()[2]
+    return read_table()[2]
 
 
 def read_arguments(program: ProgramSpec, words: tuple[Word, ...]) -> ParsedArguments | str:
@@ -380,7 +380,7 @@ def _check(word: Word, role: Role) -> None:
 
 
 @cache
-def _table() -> tuple[Mapping[str, ProgramSpec], Mapping[str, ProgramSpec], frozenset[str]]:
+def read_table() -> tuple[Mapping[str, ProgramSpec], Mapping[str, ProgramSpec], frozenset[str]]:
     data = tomllib.loads(files(__package__).joinpath("commands.toml").read_text("utf-8"))
     git = data["git"]
     commands = {names: _with_groups(row, git["options"]) for names, row in git["commands"].items()}
@@ -398,10 +398,10 @@ def _with_groups(row: Mapping[str, Any], groups: Mapping[str, Mapping[str, Any]]
 
 
 def _rows(data: Mapping[str, Mapping[str, Any]]) -> dict[str, ProgramSpec]:
-    return {name: _program(name, row) for names, row in data.items() for name in names.split()}
+    return {name: program_of(name, row) for names, row in data.items() for name in names.split()}
 
 
-def _program(name: str, row: Mapping[str, Any]) -> ProgramSpec:
+def program_of(name: str, row: Mapping[str, Any]) -> ProgramSpec:
     options = dict.fromkeys(row.get("none", "").split(), _FLAG)
     arities: tuple[Arity, ...] = ("required", "optional")
     for arity in arities:

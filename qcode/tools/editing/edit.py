@@ -25,7 +25,7 @@ from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.tools.editing.match import Edited
+    from qcode.tools.editing.match import EditResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +171,12 @@ def created(place: WorkspacePath, content: str) -> PlannedChange:
     return creation(place, text_file.encode(document), document, f"Created {place.shown}.")
 
 
-def replaced(content: str, old_text: str, new_text: str, shown: str, *, replaces_all: bool) -> Edited:
+def replaced(content: str, old_text: str, new_text: str, shown: str, *, replaces_all: bool) -> EditResult:
     """Return `content` with the passage `old_text` replaced by `new_text`; an empty passage matches an empty file."""
     from qcode.tools.editing import match  # loads with the first edit, not at start
 
     if not old_text and not content:
-        return match.Edited(new_text, (1,))
+        return match.EditResult(new_text, (1,))
     return match.apply(content, old_text, new_text, shown, replaces_all=replaces_all)
 
 
@@ -185,7 +185,7 @@ def plain(value: str) -> str:
     return value.replace("\r\n", "\n")
 
 
-def where(edited: Edited) -> str:
+def where(edited: EditResult) -> str:
     """Return a description of the lines that an edit changed."""
     first = edited.lines[0]
     return f"at line {first}" if len(edited.lines) == 1 else f"in {len(edited.lines)} places, first at line {first}"

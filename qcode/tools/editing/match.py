@@ -424,7 +424,7 @@ _SHOWN_LINE = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditResult:
     """The text after an edit, the first lines (from 1) of the passages, and a note if the match was not exact."""
 
     text: str
@@ -432,7 +432,7 @@ class Edited:
     note: str = ""
 
 
-def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = False) -> Edited:
+def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = False) -> EditResult:
     """Return `text` with `old` replaced by `new`. Raise `Refused` if `old` is missing or ambiguous."""
     if not old:
         raise Refused("old_text is empty; use write to make a file, or give the passage to replace")
@@ -447,7 +447,7 @@ def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = Fal
     length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in found.passages)
     if length > MAX_LENGTH:
         raise Refused(f"the file would have {length:,} characters, more than {MAX_LENGTH:,}. Nothing was changed")
-    return Edited(replace(text, found.passages), lines, note)
+    return EditResult(replace(text, found.passages), lines, note)
 
 
 def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:

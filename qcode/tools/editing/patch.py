@@ -15,7 +15,7 @@ from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.text.diff import Section, Updated  # it loads with the first patch
+    from qcode.text.diff import Section, UpdatedFile  # it loads with the first patch
 
 
 def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
@@ -100,17 +100,17 @@ class _Part:
 
 
 def _part(section: Section, workspace: Workspace) -> _Part:
-    from qcode.text.diff import Added, Deleted
+    from qcode.text.diff import AddedFile, DeletedFile
 
     place = workspace.resolve(section.path, "write")
-    if isinstance(section, Added):
+    if isinstance(section, AddedFile):
         return _addition(place, section.content, workspace)
     if not workspace.exists(place):
         raise Refused(f"{place.shown} does not exist. Nothing was changed")
-    is_moved = isinstance(section, Deleted) or bool(section.moved_to)
+    is_moved = isinstance(section, DeletedFile) or bool(section.moved_to)
     if is_moved and workspace.is_link(section.path):
         raise Refused(f"{section.path} is a link to {place.shown}: name that file, or use the shell for the link")
-    if isinstance(section, Deleted):
+    if isinstance(section, DeletedFile):
         return _deletion(place, workspace)
     return _update(place, section, workspace)
 
@@ -143,7 +143,7 @@ def _whole_diff(place: WorkspacePath, loaded: Loaded) -> str:
     return text_file.diff_of(place.name, document, None) or f"--- a/{name}\n+++ /dev/null\n[an empty file]\n"
 
 
-def _update(place: WorkspacePath, section: Updated, workspace: Workspace) -> _Part:
+def _update(place: WorkspacePath, section: UpdatedFile, workspace: Workspace) -> _Part:
     from qcode.tools.editing.hunks import apply_hunks  # loads with the first patch, not at start
 
     loaded = open_for_change(place, workspace)

@@ -142,7 +142,7 @@ class GrepSearch:
                 is_file = item.entry.is_file(follow_symlinks=False)
                 if is_file and wants(item.relative):
                     yield item.relative
-        except walk.TooMany:
+        except walk.WalkTooLarge:
             self.is_cut = True
 
 

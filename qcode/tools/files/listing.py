@@ -112,7 +112,7 @@ def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tu
                 except OSError:
                     continue
                 found.append((changed, start / item.relative))
-    except walk.TooMany:
+    except walk.WalkTooLarge:
         return found, False
     return found, True
 

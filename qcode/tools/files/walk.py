@@ -22,7 +22,7 @@ _Rules: TypeAlias = "tuple[tuple[str, GitIgnoreSpec], ...]"
 """Ignore rules with the folder that each is relative to, from the root down; the last match decides."""
 
 
-class TooMany(Exception):  # noqa: N818  # an end, not a failure
+class WalkTooLarge(Exception):  # noqa: N818  # ends the walk, not an error
     """The walk was stopped at `MAX_ENTRIES` entries."""
 
 
@@ -35,7 +35,7 @@ class WalkEntry:
 
 
 def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[WalkEntry]:
-    """Yield the files below `start`, which is `root` or below it. Raise `TooMany` beyond `MAX_ENTRIES`.
+    """Yield the files below `start`, which is `root` or below it. Raise `WalkTooLarge` beyond `MAX_ENTRIES`.
 
     The rules come from the `.gitignore` files from `root` down, and from `.git/info/exclude`. If `start` itself is
     ignored, the rules above it do not apply, because it was named explicitly.
@@ -51,7 +51,7 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[W
             continue
         left -= 1
         if left < 0:
-            raise TooMany
+            raise WalkTooLarge
         if is_stopped():
             return
         path = f"{level.folder}/{entry.name}" if level.folder else entry.name

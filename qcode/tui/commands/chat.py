@@ -10,15 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qcode.protocol.model import EFFORTS, Effort
-from qcode.text.match import nearest
+from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
-from qcode.tui.panels.todos import in_short, in_words
+from qcode.tui.panels.todos import todo_lines, todo_summary
 from qcode.tui.preferences import MODES
 from qcode.tui.status import mode_label
 
 if TYPE_CHECKING:
     from qcode.tools.jobs import Job
-    from qcode.tui.screens.models import Chosen
+    from qcode.tui.screens.models import ModelChoice
 
 
 AUTO = "auto"
@@ -50,7 +50,7 @@ def _model(context: CommandContext, name: str) -> None:
         context.view.say("info", "\n".join([*lines, "/model NAME switches the model from the next turn."]))
 
 
-def _take(context: CommandContext, chosen: Chosen | None) -> None:
+def _take(context: CommandContext, chosen: ModelChoice | None) -> None:
     if chosen is None:
         return
     context.model_use.choose(chosen.model or context.agent.conversation.model, chosen.effort)
@@ -63,9 +63,8 @@ def _effort(context: CommandContext, typed: str) -> None:
     if level is not None or typed.lower() == AUTO:
         context.model_use.use_effort(level)
     elif typed:
-        close = nearest(typed, (AUTO, *EFFORTS))
-        hint = f"Did you mean {close}?" if close else f"Choose from {', '.join((AUTO, *EFFORTS))}."
-        context.view.say("warning", f"Unknown effort {typed!r}. {hint}")
+        choices = (AUTO, *EFFORTS)
+        context.view.say("warning", unknown(f"effort {typed!r}", typed, choices, f"Choose from {', '.join(choices)}."))
     elif context.app is not None:
         _pick_effort(context)
     else:
@@ -294,10 +293,10 @@ _NO_TODOS = "No to-do list yet. The model makes one for longer tasks."
 def _todos(context: CommandContext, what: str) -> None:
     if what == "all":
         items = context.view.todos
-        context.view.show_panel("Todos", in_words(items) if items else _NO_TODOS)
+        context.view.show_panel("Todos", todo_lines(items) if items else _NO_TODOS)
     elif not context.view.toggle_todos():
         items = context.view.todos
-        text = f"To-do list: {in_short(items)}. /todos all shows it." if items else _NO_TODOS
+        text = f"To-do list: {todo_summary(items)}. /todos all shows it." if items else _NO_TODOS
         context.view.say("info", text)
 
 

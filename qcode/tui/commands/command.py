@@ -15,7 +15,7 @@ from qcode.agent.settings import Setting
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.text.clean import one_line
-from qcode.text.match import nearest
+from qcode.text.match import unknown
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import MenuItem
 from qcode.values import dataclass
@@ -148,12 +148,9 @@ class Command:
     """A command of the app.
 
     `names` are typed after the slash: its name, then aliases. A command without names has a key or is in the palette
-    only.
-    `choices` are the completions of `argument`. `run` gets the argument, stripped. `opens_picker`: without an argument
-    it
-    opens a screen to choose from, if there is a screen. `needs_screen`: it is not available in the linear mode. If
-    `when`
-    returns False, its keys keep their usual effect.
+    only. `choices` are the completions of `argument`. `run` gets the argument, stripped. `opens_picker`: without an
+    argument it opens a screen to choose from, if there is a screen. `needs_screen`: it is not available in the linear
+    mode. If `when` returns False, its keys keep their usual effect.
     """
 
     id: str
@@ -248,8 +245,7 @@ def typed_names(commands: Sequence[Command]) -> list[str]:
 
 def unknown_command(name: str, commands: Sequence[Command]) -> str:
     """Return the error about an unknown command, with the nearest name."""
-    close = nearest(name, typed_names(commands))
-    return f"Unknown command /{name}." + (f" Did you mean /{close}?" if close else " /help lists them.")
+    return unknown(f"command /{name}", name, typed_names(commands), "/help lists them.", "/{}")
 
 
 def split_command(text: str) -> tuple[str, str] | None:

@@ -15,7 +15,7 @@ from qcode.protocol.approvals import NO_OPTIONS
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line
-from qcode.text.match import nearest
+from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.panels.servers import details, listing
 
@@ -55,7 +55,7 @@ async def _check(context: CommandContext, kind: TriedKind, value: str) -> None:
     from qcode.tui.screens import control_text
 
     tried = await asyncio.to_thread(context.agent.permissions.check, kind, value)
-    context.view.say("info", control_text.tried_text(kind, value, tried))
+    context.view.say("info", control_text.verdict_text(kind, value, tried))
 
 
 def _permission_choices(context: CommandContext) -> Sequence[str]:
@@ -73,8 +73,7 @@ def _tools(context: CommandContext, name: str) -> None:
     if found is not None:
         context.view.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
     elif name:
-        close = nearest(name, [tool.name for tool in tools])
-        context.view.say("warning", f"Unknown tool {name!r}." + (f" Did you mean {close}?" if close else ""))
+        context.view.say("warning", unknown(f"tool {name!r}", name, [tool.name for tool in tools]))
     elif context.app is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
@@ -90,7 +89,7 @@ def _tool_choices(context: CommandContext) -> Sequence[str]:
 
 
 def _memory(context: CommandContext, text: str) -> None:
-    from qcode.agent.context.memory import memory_text, place_and_line
+    from qcode.agent.context.memory import memory_text, split_memory_line
 
     memory = context.agent.memory
     if not text and context.app is not None:
@@ -103,7 +102,7 @@ def _memory(context: CommandContext, text: str) -> None:
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
         return
-    wanted, line = place_and_line(text, memory.places())
+    wanted, line = split_memory_line(text, memory.places())
     if len(wanted) == 1:
         _append(context, wanted[0].path, line)
     elif context.app is not None:
@@ -337,8 +336,8 @@ def _mcp(context: CommandContext, argument: str) -> None:
     name = rest.strip() if is_restart else argument
     found = next((status for status in context.screen.servers.statuses if status.name == name), None)
     if name and found is None:
-        close = nearest(name, [status.name for status in context.screen.servers.statuses])
-        context.view.say("warning", f"Unknown tool server {name!r}." + (f" Did you mean {close}?" if close else ""))
+        known = [status.name for status in context.screen.servers.statuses]
+        context.view.say("warning", unknown(f"tool server {name!r}", name, known))
     elif is_restart:
         context.screen.servers.restart(name)
         context.view.say("info", f"Restarting {name}.")

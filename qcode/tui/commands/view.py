@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qcode.agent.settings import outcome_text
-from qcode.text.match import nearest
+from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext, is_prompt_empty, run_command, table_text
 from qcode.tui.theme import AUTO
 
@@ -153,8 +153,7 @@ def _config(context: CommandContext, argument: str) -> None:
         context.view.say("warning", str(refusal))
         return
     if name and name not in settings:
-        close = nearest(name, list(settings))
-        context.view.say("warning", f"Unknown setting {name!r}." + (f" Did you mean {close}?" if close else ""))
+        context.view.say("warning", unknown(f"setting {name!r}", name, settings))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:
@@ -244,11 +243,11 @@ def _run_picked(context: CommandContext, command: Command) -> None:
     """Run a command. If it has choices, ask for one first; if it needs typed text, put it into the prompt."""
     choices = command.choices(context) if command.argument and not command.opens_picker else ()
     if choices:
-        from qcode.tui.screens.palette import ALONE, ArgumentPicker
+        from qcode.tui.screens.palette import NO_ARGUMENT, ArgumentPicker
 
         def picked(argument: str | None) -> None:
             if argument is not None:
-                run_command(context, command, "" if argument == ALONE else argument)
+                run_command(context, command, "" if argument == NO_ARGUMENT else argument)
 
         context.screen.open_screen(ArgumentPicker(command, choices), picked)
     elif command.argument and not command.argument.startswith("["):

@@ -1,7 +1,7 @@
 """The detail of an approval as rows of the transcript: a diff, a command, or a text of the model.
 
-`Rows` shows such rows in a `Static`. Nothing of a call is left out or hidden: the text was made visible by who asks,
-and `ensure_visible` checks that once more.
+`Rows` shows such rows in a `Static`. A preview leaves out and hides nothing: the caller has made
+invisible characters visible, and `ensure_visible` checks this again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MIN_BOTH_SIDES = 5
 
 
 class Rows(Visual):
-    """Shows `lines` in `widget`, in its colors. They are laid out for one width; the owner replaces them at another."""
+    """Shows `lines` in `widget`, in its colors. They are laid out for one width; on resize the owner replaces them."""
 
     def __init__(self, lines: Sequence[Line], widget: Widget) -> None:
         self.lines = lines
@@ -78,7 +78,7 @@ class Preview:
         return Preview(format, text, tuple(parse_diff(text)) if format == "edit" else ())
 
     def lines(self, width: int) -> list[Line]:
-        """Return all of it."""
+        """Return all rows."""
         if not self.detail.strip():
             return []
         match self.format:
@@ -95,7 +95,7 @@ class Preview:
     def fitting(self, width: int, height: int) -> list[Line]:
         """Return all rows, or those with fewer unchanged lines around a change if only they fit into `height`.
 
-        If they do not fit either, and removed lines would hide all added ones, the start of both.
+        If these do not fit either, and the removed lines would fill the view, return the first removed and added lines.
         """
         lines = self.lines(width)
         for context in (1, 0):

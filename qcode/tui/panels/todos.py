@@ -100,7 +100,7 @@ class TodoPanel(Vertical):
             return
         width = max(8, (self.size.width or 80) - len(_LABEL) - 2)
         hint = f"  {self.key}" if self.key and width >= _ROOM_FOR_HINT else ""
-        line = shorten(in_short(self.items), width - len(hint))
+        line = shorten(todo_summary(self.items), width - len(hint))
         self.query_one("#todo-line", Static).update(
             Content.assemble((_LABEL, "$muted"), (line, "bold" if self.is_open else ""), (hint, "$muted"))
         )
@@ -173,7 +173,7 @@ def current(items: Sequence[TodoItem]) -> int | None:
     return None
 
 
-def in_short(items: Sequence[TodoItem]) -> str:
+def todo_summary(items: Sequence[TodoItem]) -> str:
     """Return the list in one line, such as `3/7 · doing: write the tests`."""
     done = sum(item.state == "done" for item in items)
     at = current(items)
@@ -183,9 +183,9 @@ def in_short(items: Sequence[TodoItem]) -> str:
     return f"{done}/{len(items)} · {lead}: {one_line(items[at].task)}"
 
 
-def in_words(items: Sequence[TodoItem]) -> str:
+def todo_lines(items: Sequence[TodoItem]) -> str:
     """Return the whole list, one line for each item, with its state as a word."""
-    return "\n".join([in_short(items), *(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}" for item in items)])
+    return "\n".join([todo_summary(items), *(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}" for item in items)])
 
 
 def changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
@@ -201,7 +201,7 @@ def changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
             lines.append(f"{again}: {one_line(item.task)}")
     # A finished list makes room for the next one, so its removed items are not reported.
     lines += [f"no longer on the list: {one_line(task)}" for task, state in states.items() if state != "done"]
-    return "\n".join([in_short(after) if after else "the list is empty", *lines]) if lines else ""
+    return "\n".join([todo_summary(after) if after else "the list is empty", *lines]) if lines else ""
 
 
 def _read_items(arguments: str) -> tuple[TodoItem, ...] | None:

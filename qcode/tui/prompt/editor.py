@@ -107,7 +107,7 @@ def _read_edited(path: Path) -> str:
 
 
 class ExternalInput:
-    """Brings text and images from other programs into `prompt`. The terminal is lent inside the context `lend`."""
+    """Inserts text and images from other programs into `prompt`. An editor has the terminal inside context `lend`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The connect screen: provider, API key, model if there is no obvious one, and theme.
 
-Esc returns from the key and skips every other step. The theme is asked at the first start only. `KeysService` checks
-and stores the key.
+Esc returns from the key step and skips any other step. The theme step appears only at the first start. `KeysService`
+checks and stores the key.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TITLES: dict[Step, str] = {
     "model": "Model of {name}",
     "theme": "Theme",
 }
-_FEET: dict[Step, str] = {
+_FOOTERS: dict[Step, str] = {
     "provider": "Enter select · Esc {esc} · ↑↓ move · type to filter",
     "key": "Enter select · Esc back",
     "model": "Enter select · Esc skip · ↑↓ move · type to filter",
@@ -45,12 +45,11 @@ _HEADINGS: dict[Group, str] = {"popular": "Popular", "local": "Local servers", "
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class ConnectResult:
     """The result of the connect screen.
 
-    `model` is `provider/model`, empty if none was chosen; `lines` are for the transcript. `prompt` is text that the
-    user
-    typed at the first start instead of choosing a provider.
+    `model` is `provider/model`, empty if none was chosen; `lines` are for the transcript. `prompt` is the text that the
+    user typed at the first start instead of choosing a provider.
     """
 
     model: str = ""
@@ -79,8 +78,8 @@ class KeyField(Field):
         self.delete_selection()
 
 
-class ConnectScreen(Screen[Connected]):
-    """Asks one step after the other. Its result is everything chosen so far, whatever was skipped."""
+class ConnectScreen(Screen[ConnectResult]):
+    """Runs the steps in order. The result has the choices made, also if the user skips or closes a step."""
 
     CSS = """
     ConnectScreen { layout: vertical; overflow: hidden; }
@@ -112,7 +111,7 @@ class ConnectScreen(Screen[Connected]):
         self._clock = clock
         self._themes = themes
         self._current_model = current_model
-        self._wanted = provider
+        self._initial_provider = provider
         self._choices = {choice.name: choice for choice in connecting.choices()}
         self._choice = ProviderChoice("")
         self._local: Mapping[str, str] | None = None
@@ -120,7 +119,7 @@ class ConnectScreen(Screen[Connected]):
         self._lines: list[str] = []
         self._model = ""
         self._check: Worker[None] | None = None
-        self._is_keeping = False
+        self._is_storing = False
         self._ticks: Timer | None = None
         self._started = 0.0
         self.step: Step = "provider"
@@ -136,8 +135,8 @@ class ConnectScreen(Screen[Connected]):
 
     def on_mount(self) -> None:
         self._theme_before = self.app.theme
-        if self._wanted in self._choices:
-            self._choose_provider(self._wanted)
+        if self._initial_provider in self._choices:
+            self._choose_provider(self._initial_provider)
         else:
             self._ask_provider()
 
@@ -162,7 +161,7 @@ class ConnectScreen(Screen[Connected]):
         """Treat text typed at the first start as a prompt if it does not name a provider."""
         if self._connecting.is_first and self.step == "provider":
             self._connecting.finish("")
-            self.dismiss(Connected(prompt=event.typed))
+            self.dismiss(ConnectResult(prompt=event.typed))
 
     @on(Finder.Moved)
     def _try_theme(self, event: Finder.Moved) -> None:
@@ -184,9 +183,9 @@ class ConnectScreen(Screen[Connected]):
     def action_back(self) -> None:
         match self.step:
             case "key" if self._check is not None:
-                if not self._is_keeping:
+                if not self._is_storing:
                     self._check.cancel()
-            case "key" if not self._wanted:
+            case "key" if not self._initial_provider:
                 self._ask_provider()
             case "model":
                 self._lines.append(f"/model {self._choice.name}/MODEL switches to a model of {self._choice.name}.")
@@ -247,15 +246,15 @@ class ConnectScreen(Screen[Connected]):
         name = self._choice.name
         try:
             checked = await self._connecting.check(name, typed)
-            # A key must not be stored half, so from here on Esc waits.
-            self._is_keeping = True
+            # From here on Esc does nothing: interrupted storing could leave a partial key.
+            self._is_storing = True
             self._lines += await self._connecting.keep(name, checked)
         except ValueError as refusal:
             self._stop_ticking()
             self._say(str(refusal), "$text-error")
             return
         finally:
-            self._is_keeping = False
+            self._is_storing = False
         self._stop_ticking()
         # The stored key must not stay in the field.
         self.query_one("#connect-key", KeyField).value = ""
@@ -303,7 +302,7 @@ class ConnectScreen(Screen[Connected]):
     def _end(self, theme: str) -> None:
         self.app.theme = theme or self._theme_before
         self._connecting.finish(self._model)
-        self.dismiss(Connected(self._model, theme, tuple(self._lines)))
+        self.dismiss(ConnectResult(self._model, theme, tuple(self._lines)))
 
     def _show(
         self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "", esc: str = ""
@@ -312,7 +311,7 @@ class ConnectScreen(Screen[Connected]):
         title = _TITLES[step].format(name=self._choice.title or self._choice.name)
         self.query_one("#connect-title", Static).update(Content(title))
         self.query_one("#connect-text", Static).update(Content(text))
-        self.query_one("#connect-foot", Static).update(Content(_FEET[step].format(esc=esc)))
+        self.query_one("#connect-foot", Static).update(Content(_FOOTERS[step].format(esc=esc)))
         self._say("")
         finder = self.query_one(Finder)
         finder.display = rows is not None

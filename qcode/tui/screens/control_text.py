@@ -45,7 +45,7 @@ def rule_line(rule: RuleInForce) -> str:
     return visible(f"{rule.effect} {rule.text}")
 
 
-def decided_words(decision: CallRecord) -> str:
+def decision_label(decision: CallRecord) -> str:
     """Return the decision in a few words, such as `ran without asking`."""
     return _DECIDED[decision.decided]
 
@@ -61,7 +61,7 @@ def clock_text(at: float) -> str:
 
 def decision_text(decision: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
-    outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decided, decided_words(decision))
+    outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decided, decision_label(decision))
     reason = f": {visible(decision.reason)}" if decision.reason else ""
     rule = f" [{visible(decision.rule)}]" if decision.rule else ""
     return f"{clock_text(decision.at)} {called(decision, _WHOLE_CALL)}\n{outcome}{reason}{rule}"
@@ -77,7 +77,7 @@ def permissions_text(permissions: Permissions) -> str:
     rules = [f"  {rule_line(rule)}  ({visible(rule.origin)})" for rule in permissions.rules()]
     decisions = permissions.decisions()[-_SHOWN_DECISIONS:]
     calls = [
-        f"  {clock_text(record.at)} {decided_words(record)}: {called(record)}"
+        f"  {clock_text(record.at)} {decision_label(record)}: {called(record)}"
         + (f" ({visible(record.reason)})" if record.reason else "")
         for record in decisions
     ]
@@ -102,7 +102,7 @@ def read_tried(text: str) -> tuple[TriedKind, str]:
     return ("fetch" if text.startswith(("http://", "https://")) else "shell"), text.strip()
 
 
-def tried_text(kind: TriedKind, value: str, tried: Verdict) -> str:
+def verdict_text(kind: TriedKind, value: str, tried: Verdict) -> str:
     """Return a verdict as sentences, with the rule that would allow it."""
     rule = f" [{visible(tried.rule)}]" if tried.rule else ""
     would = f"\nTo allow it: {visible(tried.proposed_rule)}" if tried.verdict == "ask" and tried.proposed_rule else ""

@@ -31,7 +31,7 @@ _LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ModelChoice:
     """The result: a model or a provider to connect, and the effort."""
 
     model: str = ""
@@ -39,7 +39,7 @@ class Chosen:
     effort: Effort | None = None
 
 
-class ModelPicker(ListScreen[Chosen]):
+class ModelPicker(ListScreen[ModelChoice]):
     """Picks a model by `provider/model`, which may be typed in full if it is not listed.
 
     Left and Right change the effort.
@@ -92,9 +92,9 @@ class ModelPicker(ListScreen[Chosen]):
 
     def take(self, row: PickerRow) -> None:
         if row.id.startswith(CONNECT):
-            self.dismiss(Chosen(provider=row.id.removeprefix(CONNECT), effort=self.effort))
+            self.dismiss(ModelChoice(provider=row.id.removeprefix(CONNECT), effort=self.effort))
         else:
-            self.dismiss(Chosen(row.id, effort=self.effort))
+            self.dismiss(ModelChoice(row.id, effort=self.effort))
 
     def title_note(self) -> str:
         return f"loading {', '.join(sorted(self._asked))}" if self._asked else ""

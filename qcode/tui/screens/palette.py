@@ -15,7 +15,7 @@ from qcode.tui.commands.command import Command, CommandContext, frequency_rank, 
 from qcode.tui.commands.help import keys_of
 from qcode.tui.screens.picker import Column, Picker, PickerRow
 
-ALONE = "\0"
+NO_ARGUMENT = "\0"
 """Id of the row that runs a command without an argument."""
 _EXCLUDED = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
 
@@ -28,21 +28,21 @@ class PalettePicker(Picker):
 
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:
         rows = [command_row(command, context) for command in context.commands if command.id not in _EXCLUDED]
-        order = {command_id: place for place, command_id in enumerate(recent)}
+        order = {command_id: index for index, command_id in enumerate(recent)}
         frequency = {command.id: frequency_rank(command) for command in context.commands}
         rows.sort(key=lambda row: (order.get(row.id, len(order)), frequency[row.id]))
         super().__init__("Commands", rows)
 
 
 class ArgumentPicker(Picker):
-    """Picks the argument of a command; `ALONE` if it is optional."""
+    """Picks the argument of a command; `NO_ARGUMENT` if it is optional."""
 
     ENTER = "run"
 
     def __init__(self, command: Command, choices: Sequence[str]) -> None:
         rows = [PickerRow(choice, choice) for choice in choices]
         if command.argument.startswith("["):
-            rows.insert(0, PickerRow(ALONE, f"/{command.names[0]}", "as it is"))
+            rows.insert(0, PickerRow(NO_ARGUMENT, f"/{command.names[0]}", "without an argument"))
         super().__init__(command.title, rows)
 
 

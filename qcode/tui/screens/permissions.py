@@ -129,7 +129,7 @@ class PermissionsScreen(Picker):
         except (OSError, ValueError, RuntimeError) as problem:
             self._say(f"Cannot check it: {one_line(str(problem))}")
             return
-        self._say(control_text.tried_text(kind, value, tried))
+        self._say(control_text.verdict_text(kind, value, tried))
 
     def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
         rule = self._rules().get(self.row.id) if self.row is not None else None
@@ -177,7 +177,7 @@ class PermissionsScreen(Picker):
             PickerRow(
                 f"call:{place}",
                 control_text.called(record),
-                f"{control_text.decided_words(record)}{f': {visible(record.reason)}' if record.reason else ''}",
+                f"{control_text.decision_label(record)}{f': {visible(record.reason)}' if record.reason else ''}",
             )
             for place, record in enumerate(self._permissions.decisions())
         ]

@@ -32,7 +32,7 @@ class RewindPicker(Picker):
 
     def __init__(self, messages: Sequence[OwnMessage]) -> None:
         rows = [message_row(message) for message in reversed(messages)]
-        super().__init__("Rewind to before", rows, empty="No messages yet.")
+        super().__init__("Rewind to the state before", rows, empty="No messages yet.")
 
 
 class RewindScopePicker(Picker):
@@ -45,7 +45,7 @@ class RewindScopePicker(Picker):
             PickerRow("conversation", "Conversation only", "files stay unchanged"),
             PickerRow("files", "Files only", "conversation stays unchanged"),
         ]
-        super().__init__(f"Rewind to before “{one_line(message.text, 40)}”", rows)
+        super().__init__(f"Rewind to the state before “{one_line(message.text, 40)}”", rows)
 
 
 class DoubtPicker(Picker):

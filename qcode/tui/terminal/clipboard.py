@@ -94,7 +94,7 @@ class Clipboard:
         self._platform = platform
         self._write = write
         self._folder = folder
-        self._run = run if run is not None else _run
+        self._run = run if run is not None else run_tool
 
     def copy(self, text: str) -> str:
         """Copy `text` and return the method, as the end of a sentence that starts with "Copied"."""
@@ -128,7 +128,7 @@ class Clipboard:
         return Path(name)
 
 
-def _run(argv: tuple[str, ...], data: bytes) -> bool:
+def run_tool(argv: tuple[str, ...], data: bytes) -> bool:
     program = shutil.which(argv[0])
     if program is None:
         return False

@@ -75,7 +75,7 @@ def has_job_control() -> bool:
     return sys.platform != "win32" and os.getpgrp() != os.getsid(0)
 
 
-def teach_alt_keys() -> None:
+def enable_alt_keys() -> None:
     """Make Textual recognize Alt+Enter and Alt+Backspace in terminals without the Kitty protocol.
 
     Such terminals send Escape before the key. Textual 8.2 reads that as Enter, which would send the prompt, and as
@@ -191,7 +191,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 return
 
     @contextmanager
-    def _suspend_terminal(self) -> Iterator[None]:
+    def suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
         suspended = self.suspend()
         with self.batch_update():
@@ -204,7 +204,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 # Textual 8.2 takes the terminal back only if no exception reaches it, so do not pass it one.
                 suspended.__exit__(None, None, None)
 
-    def _write(self, sequence: str) -> None:
+    def write_sequence(self, sequence: str) -> None:
         """Write an escape sequence directly to the terminal; do nothing without a terminal or while it is lent."""
         driver = driver_of(self)
         if sequence and driver is not None and not self.is_headless and not self._is_lent:

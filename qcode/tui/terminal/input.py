@@ -141,7 +141,7 @@ class ReportParser(PasteParser):
     def __init__(self, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(debug)
         self._clock = clock
-        self._held = ""
+        self.held = ""
         self._held_at = 0.0
 
     def feed(self, data: str) -> Iterable[Message]:
@@ -150,7 +150,7 @@ class ReportParser(PasteParser):
         if not data or self.is_pasting:
             yield from super().feed(data)
             return
-        data, self._held = self._held + data, ""
+        data, self.held = self.held + data, ""
         keys, mark, rest = data.partition(PASTE_START)
         done = 0
         for report in _REPORT.finditer(keys):
@@ -162,7 +162,7 @@ class ReportParser(PasteParser):
         keys = keys[done:]
         begun = None if mark else _BEGUN.search(keys)
         if begun is not None and (len(begun[0]) >= _UNMISTAKABLE or self._is_waiting):
-            keys, self._held, self._held_at = keys[: begun.start()], begun[0], self._clock()
+            keys, self.held, self._held_at = keys[: begun.start()], begun[0], self._clock()
         if keys or mark:
             yield from super().feed(keys + mark + rest)
 
@@ -173,7 +173,7 @@ class ReportParser(PasteParser):
         yield from super().tick()
 
     def _release_held(self) -> Iterable[Message]:
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         if held:
             yield from super().feed(held)
 

@@ -19,14 +19,14 @@ SLOT = "sgr-"
 
 
 class Pen(NamedTuple):
-    """The colors and attributes in force, as parameters of SGR."""
+    """The current colors and attributes, as SGR parameters."""
 
     color: str = ""
     ground: str = ""
     attributes: tuple[int, ...] = ()
 
     def over(self, base: Ink) -> Ink:
-        # Text in the color of its ground would be invisible.
+        # Text in the color of its background would be invisible.
         ground = "" if self.ground and _same_color(self.color, self.ground) else self.ground
         slots = (*map(str, self.attributes), self.color, ground)
         return ink(*base.slots, *(f"{SLOT}{slot}" for slot in slots if slot), href=base.href)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
+from qcode.text.fences import fence_after
 from qcode.tui.transcript.line import PLAIN, Line, Span, wrap
 from qcode.values import dataclass
 
@@ -245,14 +246,16 @@ def context_of(lines: Sequence[str], at: int) -> list[str]:
 
 def _open_fence(lines: Sequence[str]) -> str:
     """Return the opening line of the fence that is open after `lines`, empty if none is."""
-    opening = fence = ""
+    opening, marker = "", None
     for line in lines:
         mark = _NESTED_FENCE.match(line)
-        if mark is not None and not fence:
-            opening, fence = line, mark[1]
-        elif mark is not None and mark[1].startswith(fence) and line.strip(" >\t") == mark[1]:
-            opening = fence = ""
-    return opening
+        if mark is None:
+            continue
+        is_open = marker is not None
+        marker = fence_after(marker, line.strip(" >\t") if is_open else line[mark.start(1) :])
+        if not is_open:
+            opening = line
+    return opening if marker is not None else ""
 
 
 def _indent(line: str) -> int:

@@ -12,11 +12,11 @@ from qcode.tui.transcript.entries import (
     Attached,
     Entry,
     Foldable,
-    Held,
     Mark,
     NoticeEntry,
-    Prompted,
+    PromptEntry,
     ReplyEntry,
+    SupersededEntry,
     Thinking,
     WelcomeEntry,
 )
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Thoughts = Literal["folded", "expanded", "hidden"]
 
-_PROMPT = (Prompted, Attached)
+_PROMPT = (PromptEntry, Attached)
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 
 
@@ -44,7 +44,7 @@ class Content:
         self.entries: list[Entry] = []
         self.is_unfolded = False
         self.arrivals = 0
-        self.held: Held | None = None
+        self.held: SupersededEntry | None = None
         self.held_at = 0
         self._clock = clock
         self._changed: int | None = None
@@ -81,7 +81,7 @@ class Content:
         # Only once: it makes the positions of all entries stale.
         if self.entries and isinstance(self.entries[0], WelcomeEntry) and self.entries[0].collapse():
             self._note(0)
-        self._add(Prompted(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
+        self._add(PromptEntry(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
 
     def add_attached(self, lines: Sequence[str]) -> None:
         """Add what a prompt attaches, directly below it."""
@@ -155,7 +155,7 @@ class Content:
         if not old:
             self._add(Mark(label), gap=0)
             return
-        self.held, self.held_at = Held(old, label), at
+        self.held, self.held_at = SupersededEntry(old, label), at
         self.entries.insert(at, self.held)
         self._note(at)
 

@@ -180,7 +180,7 @@ class NoticeEntry(TextEntry):
         return True
 
 
-class Prompted(TextEntry):
+class PromptEntry(TextEntry):
     """A prompt of the user, on a band across the width, so that turns are found by eye."""
 
     def lay_out(self, width: int) -> list[Line]:
@@ -424,7 +424,7 @@ class Thinking(Foldable):
         return prefix(wrap([(tidy(line), ink("thinking"))], max(1, width - 2)), _THINKING_GUTTER, _THINKING_GUTTER)
 
 
-class Held(Entry):
+class SupersededEntry(Entry):
     """The dimmed text of a superseded attempt, shown below the new attempt until the new one is as long.
 
     Each row of the new attempt replaces one old row, so nothing moves while the reply is rewritten. Example: after 3

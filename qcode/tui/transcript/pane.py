@@ -55,7 +55,7 @@ class Pane(ScrollView):
         super().__init__(id=id, classes=classes)
         self.content = content
         self.column = RowLayout(self.content.entries, self._report)
-        self._colors = Palette(self)
+        self.palette = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._place: ReadingPosition | None = None
         self._seen = 0
@@ -63,9 +63,9 @@ class Pane(ScrollView):
         self._pattern: re.Pattern[str] | None = None
         self._chosen: Entry | None = None
         self._is_placing = False
-        self._is_due = False
+        self.is_due = False
         self._next_frame = 0.0
-        self._ticker: Timer | None = None
+        self.ticker: Timer | None = None
 
     @property
     def is_anchored(self) -> bool:
@@ -135,9 +135,9 @@ class Pane(ScrollView):
             # Entries were inserted or removed, so rows on screen no longer match their indexes: paint at once.
             self.flush()
             return
-        if self._is_due or not self.is_attached:
+        if self.is_due or not self.is_attached:
             return
-        self._is_due = True
+        self.is_due = True
         wait = self._next_frame - monotonic()
         if wait <= 0:
             self.call_next(self._frame)
@@ -145,12 +145,12 @@ class Pane(ScrollView):
             self.set_timer(wait, self._frame)
 
     def _frame(self) -> None:
-        if self._is_due:
+        if self.is_due:
             self.flush()
 
     def flush(self) -> None:
         """Paint all changes now."""
-        self._is_due = False
+        self.is_due = False
         if not self.is_attached or not self.size.area:
             return
         begun = monotonic()
@@ -203,7 +203,7 @@ class Pane(ScrollView):
         width = self.text_width
         line = self.column.line(row)
         if line is None:
-            return Strip.blank(width, self._colors.base)
+            return Strip.blank(width, self.palette.base)
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
         chosen = self._chosen
@@ -220,16 +220,16 @@ class Pane(ScrollView):
         """Return the last row of the view with a label that says that new text is below."""
         label = crop(NEWS, self.text_width)
         cells = cell_len(label)
-        mark = Strip([Segment(label, self._colors.style(_NEWS_INK))], cells)
+        mark = Strip([Segment(label, self.palette.style(_NEWS_INK))], cells)
         return Strip.join([strip.crop(0, self.text_width - cells), mark])
 
     def _paint(self, line: Line, width: int, selected: tuple[int, int] | None, *, is_chosen: bool = False) -> Strip:
-        style = self._colors.style
+        style = self.palette.style
         segments = [Segment(shown(text), style(paint)) for text, paint in line.spans]
         cells = line.width
         if self._pattern is not None:
             for found in self._pattern.finditer(line.text):
-                segments = painted_over(segments, *found.span(), self._colors.style(_FOUND_INK))
+                segments = painted_over(segments, *found.span(), self.palette.style(_FOUND_INK))
         if selected is not None:
             segments = painted_over(segments, *selected, self._selection_style())
         if cells < width:
@@ -247,7 +247,7 @@ class Pane(ScrollView):
     def notify_style_update(self) -> None:
         """Drop cached styles; the layout does not depend on colors."""
         super().notify_style_update()
-        self._colors.clear()
+        self.palette.clear()
         self._strips.clear()
 
     def _show_changes(self) -> None:
@@ -410,13 +410,13 @@ class Pane(ScrollView):
     def _run_ticker(self) -> None:
         """Run a timer only while a card shows its elapsed time."""
         if not self.content.has_running:
-            if self._ticker is not None:
-                self._ticker.stop()
-                self._ticker = None
-        elif self._ticker is None:
-            self._ticker = self.set_interval(1.0, self._tick)
+            if self.ticker is not None:
+                self.ticker.stop()
+                self.ticker = None
+        elif self.ticker is None:
+            self.ticker = self.set_interval(1.0, self.tick)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         self.content.tick()
         self.schedule()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.sessions.history import StoredMessage, Thought
-from qcode.agent.sessions.replay import UserSaid, has_unfinished_turn, replayed
+from qcode.agent.sessions.replay import ReplayedPrompt, has_unfinished_turn, replayed
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import UsageUpdated
 from qcode.protocol.messages import Text, typed_text
@@ -79,7 +79,7 @@ def _replay_steps(
     presenter = Presenter(transcript, _NoInteraction(), _NoInteraction(), clock, max_continuations=max_continuations)
     for item in replayed(messages):
         match item:
-            case UserSaid():
+            case ReplayedPrompt():
                 _show_user(item, transcript)
             case Thought(seconds=seconds):
                 transcript.end_reasoning(seconds)
@@ -102,7 +102,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
         transcript.add_notice("warning", UNFINISHED)
 
 
-def _show_user(item: UserSaid, transcript: TranscriptView) -> None:
+def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
     """Show a prompt, the shell lines that the user ran before it, the output of jobs, and asides."""
     typed: list[str] = []
     for number, block in enumerate(item.message.blocks):

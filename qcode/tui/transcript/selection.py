@@ -73,7 +73,7 @@ class MarkingPane(Pane):
         self._kept: tuple[WidthFreeAnchor, ...] = ()
         self._pointer = Offset(0, 0)
         self._is_dragging = False
-        self._puller: Timer | None = None
+        self.puller: Timer | None = None
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         at = self._pointer_offset(event)
@@ -95,8 +95,8 @@ class MarkingPane(Pane):
         self._pointer = pointer
         self._extend()
         is_outside = pointer.y <= 0 or pointer.y >= self.size.height
-        if is_outside and self._puller is None:
-            self._puller = self.set_interval(_PULL_SECONDS, self._pull)
+        if is_outside and self.puller is None:
+            self.puller = self.set_interval(_PULL_SECONDS, self._pull)
         elif not is_outside:
             self._stop_pulling()
 
@@ -270,9 +270,9 @@ class MarkingPane(Pane):
         self._extend()
 
     def _stop_pulling(self) -> None:
-        if self._puller is not None:
-            self._puller.stop()
-            self._puller = None
+        if self.puller is not None:
+            self.puller.stop()
+            self.puller = None
 
     def _length(self, y: int) -> int:
         line = self.column.line(y)

@@ -16,7 +16,7 @@ from textual import events
 from textual.geometry import Offset
 
 from qcode.tui.transcript.content import Content, Thoughts
-from qcode.tui.transcript.entries import Entry, Foldable, Prompted
+from qcode.tui.transcript.entries import Entry, Foldable, PromptEntry
 from qcode.tui.transcript.line import GAP_CLASS, Line, join
 from qcode.tui.transcript.pane import ReadingPosition, RowLayout
 from qcode.tui.transcript.selection import MarkingPane
@@ -362,7 +362,7 @@ class Transcript(CardChoosingPane):
 
         After the last prompt, scroll to the end.
         """
-        own = [index for index, entry in enumerate(self.column.entries) if isinstance(entry, Prompted)]
+        own = [index for index, entry in enumerate(self.column.entries) if isinstance(entry, PromptEntry)]
         if not own:
             return False
         index, row = self.column.find(round(self.scroll_y))
@@ -407,11 +407,11 @@ def find_all(column: RowLayout, text: str) -> list[Hit]:
         rows = entry.shown_rows()
         if isinstance(entry, Foldable) and not entry.is_unfolded and pattern.search(entry.source()):
             rows = entry.full_rows(column.width)
-        hits += [Hit(entry, *place) for place in places_in(rows, pattern)]
+        hits += [Hit(entry, *place) for place in find_matches(rows, pattern)]
     return hits
 
 
-def places_in(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
+def find_matches(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
     """Return each match as start row, start character, end row, end character. A match may cross a wrap."""
     places: list[tuple[int, int, int, int]] = []
     begin = 0

@@ -85,7 +85,7 @@ class Checked:
         self.path.write_text(after)
         edited = EditedFile(str(self.path), None if before is None else before.encode(), after.encode())
         outcome = await self.made.finish(ToolOutcome("Edited.", edits=(edited,)), self.scope)
-        checks = [check.task for check in self.made._checks.values()]
+        checks = [check.task for check in self.made.checks.values()]
         if checks:
             await asyncio.wait(checks, timeout=100)
         return outcome.content + await self.made.held() + "".join(self.made.take_warnings())

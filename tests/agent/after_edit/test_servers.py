@@ -106,7 +106,7 @@ def test_slow_result_comes_with_the_next_result_and_names_its_file(
         async for event in editing.it.conversation.submit("go"):
             if isinstance(event, ToolFinished) and event.outcome.content.startswith("Created a.fake"):
                 (tmp_path / "go").touch()
-                (check,) = editing.made[0]._checks.values()
+                (check,) = editing.made[0].checks.values()
                 await asyncio.wait([check.task], timeout=5)
         await editing.it.conversation.close()
 
@@ -128,7 +128,7 @@ def test_slow_result_comes_with_the_result_of_any_call(tmp_path: Path, monkeypat
             if isinstance(event, ToolFinished):
                 finished.append(event)
                 (tmp_path / "go").touch()
-                await asyncio.wait([check.task for check in editing.made[0]._checks.values()] or [_done()], timeout=5)
+                await asyncio.wait([check.task for check in editing.made[0].checks.values()] or [_done()], timeout=5)
         await editing.it.conversation.close()
         return finished
 
@@ -155,7 +155,7 @@ def test_errors_found_late_hold_the_end_of_the_turn(tmp_path: Path, monkeypatch:
             events.append(event)
             if isinstance(event, ToolFinished):
                 (tmp_path / "go").touch()
-                (check,) = editing.made[0]._checks.values()
+                (check,) = editing.made[0].checks.values()
                 await asyncio.wait([check.task], timeout=5)
         await editing.it.conversation.close()
         return events

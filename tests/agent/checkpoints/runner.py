@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qcode.agent.checkpoints.checkpoints import Recorder
 from qcode.agent.checkpoints.rewind import Rewinder, RewindPlan, RewindReport
-from qcode.agent.checkpoints.watch import Watch
+from qcode.agent.checkpoints.watch import FolderWatch
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.messages import Text, assistant, user
 from qcode.tools.workspace import Workspace
@@ -55,7 +55,7 @@ class CheckpointRunner:
         """Play a turn in which a command calls `change`; checkpoints see only the files before and after."""
         assert callable(change)
         self.session.append(user(prompt))
-        watch = Watch(self.workspace.root)
+        watch = FolderWatch(self.workspace.root)
         watch.look()
         change()
         for one in watch.differences():

@@ -9,7 +9,15 @@ from decimal import Decimal
 
 import pytest
 
-from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, ExportRequest, export_request, exported, fenced
+from qcode.agent.sessions.export import (
+    EXPORT_FORMS,
+    ExportForm,
+    ExportHeading,
+    ExportRequest,
+    export_request,
+    exported,
+    fenced,
+)
 from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, ShownResult, StoredMessage
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.turns import SessionTurn, session_turns
@@ -19,7 +27,7 @@ from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, T
 from qcode.protocol.usage import Price, Usage
 from qcode.safety.redaction import Redactor
 
-ABOUT = About("s1", "<b>Title</b> & more", "m/m")
+ABOUT = ExportHeading("s1", "<b>Title</b> & more", "m/m")
 NASTY = '</pre><script>alert(1)</script> <img src=x onerror="x"> ``` \x1b[31mred'
 KEY = "sk-proj-" + "a1B2" * 6
 SAID = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from qcode.agent.imports.migration import Migration
 from qcode.agent.imports.sources import find, read_file, sessions_in
 from qcode.agent.sessions.store import SessionStore
 from qcode.engine.transcript import prepared
-from qcode.protocol.errors import SessionBusy, SessionError
+from qcode.protocol.errors import InputError, SessionBusy, SessionError
 from qcode.protocol.messages import ToolResult, user
 from qcode.protocol.model import ModelRequest
 from qcode.safety.redaction import Redactor
@@ -124,13 +125,43 @@ def test_session_imported_in_the_middle_of_a_call_gets_its_result_later(root: Pa
     assert len(store_of(root).ids()) == 1
 
 
+@pytest.mark.parametrize("program", RECORDS)
+def test_file_that_lost_its_end_takes_nothing_away(program: str, root: Path) -> None:
+    whole = write(root.parent / "s.jsonl", RECORDS[program](str(root)))
+    first = migration(root).run(read_file(whole))
+    kept = store_of(root).load(first.session_id).messages
+    data = whole.read_bytes()
+    for end in range(len(data) - 1, 0, -97):
+        whole.write_bytes(data[:end])
+        with suppress(InputError):  # too little of it is left
+            migration(root).run(read_file(whole))
+    assert store_of(root).load(first.session_id).messages == kept
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_file_with_a_byte_order_mark_is_read_whole(encoding: str, root: Path) -> None:
+    path = write(root.parent / "s.jsonl", claude_records(str(root)))
+    plain, words = read_file(path), path.read_text(encoding="utf-8")
+    path.write_bytes((b"\xfe\xff" if encoding == "utf-16-be" else b"") + words.encode(encoding))
+    assert read_file(path) == plain
+
+
+def test_pipe_or_device_is_refused_and_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.jsonl", tmp_path / "zero.jsonl"):
+        with pytest.raises(InputError, match="not a regular file"):
+            read_file(path)
+    assert sessions_in(tmp_path) == []
+
+
 def test_failed_import_leaves_nothing_behind(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     foreign = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
     with monkeypatch.context() as patched, pytest.raises(SessionError, match="No space left"):
-        patched.setattr("qcode.agent.sessions.file.RecordFile._write", full)
+        patched.setattr("qcode.agent.sessions.file.RecordFile.write", full)
         migration(root).run(foreign)
     assert list(store_of(root).folder.iterdir()) == []
     assert migration(root).run(foreign).status == "imported"

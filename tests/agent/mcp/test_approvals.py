@@ -144,7 +144,7 @@ def test_ended_server_is_not_restarted_with_a_changed_script(folders: ServerFold
 
 def test_approval_without_file_hashes_asks_again(folders: ServerFolders) -> None:
     spec = with_script(folders)
-    folders.pins._change(spec.key, {"approved": spec.fingerprint})
+    folders.pins.change(spec.key, {"approved": spec.fingerprint})
     found, shown = asyncio.run(states(folders, spec))
     assert (found, "that did not check the files" in shown) == (["waiting"], True)
 
@@ -158,7 +158,7 @@ def test_changed_arguments_of_a_user_server_need_no_approval(folders: ServerFold
 
 
 def test_server_too_large_to_hash_asks_at_each_start(folders: ServerFolders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.agent.mcp.identity._MAX_FILES", 0)
+    monkeypatch.setattr("qcode.agent.mcp.identity.MAX_FILES", 0)
     (folders.work / "pkg").mkdir()
     (folders.work / "pkg/__main__.py").write_text(SCRIPT)
     spec = of_project(folders)

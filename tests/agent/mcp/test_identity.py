@@ -208,7 +208,7 @@ def test_module_is_found_on_pythonpath(work: Work) -> None:
 
 def test_missing_program_and_huge_folder_are_reported(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     assert work.files("nothing") == {"program nothing": TrustedFile(NOT_FOUND, "")}
-    monkeypatch.setattr("qcode.agent.mcp.identity._MAX_FILES", 1)
+    monkeypatch.setattr("qcode.agent.mcp.identity.MAX_FILES", 1)
     assert work.files("node", "local")["local/"].hash == TOO_LARGE
 
 

@@ -209,6 +209,15 @@ def test_last_lines_of_a_failed_server_are_shown_and_one_shots_continue(folders:
     asyncio.run(body())
 
 
+def test_log_messages_of_a_server_are_in_its_log_one_line_each(folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec(kind="prompts"))) as servers:
+            lines = servers.statuses()[0].log.splitlines()
+        assert lines[:2] == ["[warning] db: the index is old", '[info] {"rows": 3}']
+
+    asyncio.run(body())
+
+
 def test_refresh_that_fails_keeps_the_lists_of_before(folders: ServerFolders) -> None:
     async def body() -> None:
         async with open_servers(folders.servers(folders.spec())) as servers:

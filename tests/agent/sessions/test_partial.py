@@ -26,11 +26,15 @@ OVER = Retry(is_continuation=False, reason="max_tokens", attempt=1, max_tokens=6
 SECRET = "zebra-crossing-1234567890"
 
 
+def nothing(shown: str) -> int:
+    return 0
+
+
 def written(path: Path, *events: TurnEvent, redact: Callable[[str], str] = str, is_closed: bool = True) -> Path:
     """Write the partial of these events as if the process then exited normally, or was killed."""
 
     async def write() -> None:
-        reply = PartialReply(path, lambda: 4, redact)
+        reply = PartialReply(path, lambda: 4, redact, nothing)
         for event in events:
             reply.handle(event)
         if is_closed:
@@ -67,7 +71,7 @@ def test_partial_text_is_written_after_a_while_when_the_stream_stalls(
     monkeypatch.setattr(partial, "FLUSH_SECONDS", 0)
 
     async def stall() -> None:
-        reply = PartialReply(tmp_path / "p", lambda: 4, str)
+        reply = PartialReply(tmp_path / "p", lambda: 4, str, nothing)
         reply.handle(TextDelta(0, "some words and the la"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -89,6 +93,44 @@ def test_secret_in_two_deltas_is_never_written(tmp_path: Path) -> None:
     path = written(tmp_path / "p", *deltas(filler, f"the key is {SECRET[:9]}", SECRET[9:], " and more"), redact=redact)
     assert text_of(path) == f"{filler}the key is [redacted] and more"
     assert SECRET[:9] not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [SECRET, "line one of it\nline two of it\nthe third", "sk-abcdefghijklmnopqrstuvwxyz", "ghp_" + "a1" * 18,
+     "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2QT4"],
+    ids=["value", "lines", "openai", "github", "token"],
+)  # fmt: skip
+def test_no_part_of_a_secret_is_written_while_the_stream_pauses(
+    secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream pauses after each character, long enough to write everything each time."""
+    monkeypatch.setattr(partial, "FLUSH_SECONDS", 0)
+    redactor, path = Redactor([SECRET, "line one of it\nline two of it\nthe third"]), tmp_path / "p"
+    filler = "word " * (FLUSH_CHARS // 5) + "\n"
+
+    async def stream() -> None:
+        reply = PartialReply(path, lambda: 4, redactor.redact, redactor.undecided)
+        for piece in (filler, "It is ", *secret):
+            reply.handle(TextDelta(0, piece))
+            for _ in range(6):
+                await asyncio.sleep(0)
+            assert secret[:6] not in path.read_text()
+        for piece in (" and", " more.\n", filler):
+            reply.handle(TextDelta(0, piece))
+        reply.close()
+
+    asyncio.run(stream())
+    assert text_of(path) == f"{filler}It is [redacted] and more.\n{filler}"
+
+
+def test_word_like_the_start_of_a_key_is_written_once_more_text_follows(tmp_path: Path) -> None:
+    redactor = Redactor([SECRET])
+    for text in ("use sk-learn", "zebra", "a token bearer x", "http://localhost:80"):
+        assert redactor.undecided(f"Here: {text}") > 0, text
+        assert redactor.undecided(f"Here: {text} and so on") == 0, text
+    for text in ("task", "risk-free", "the token", "sk", "", "a b", "zeb"):
+        assert redactor.undecided(text) == 0, text
 
 
 def test_private_key_over_many_lines_is_never_written(tmp_path: Path) -> None:
@@ -196,7 +238,7 @@ def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path:
 
     async def write() -> None:
         session.partial.handle(TextDelta(0, "half an answ"))
-        session.partial._flush(is_whole=True)
+        session.partial.flush(is_whole=True)
 
     asyncio.run(write())
     partial_file = store.folder / f"{session.session_id}.partial"

@@ -35,6 +35,6 @@ def test_open_session_is_kept_in_this_and_other_processes(tmp_path: Path) -> Non
     store = make_store(tmp_path)
     here, elsewhere = (written(stored(store, *CONVERSATION), 90) for _ in range(2))
     with another_process(tmp_path, elsewhere):
-        os.utime(store._path(elsewhere), (0, 0))
+        os.utime(store.folder / f"{elsewhere}.jsonl", (0, 0))
         assert store.prune(NOW, keep=(here,)) == 0
     assert set(store.ids()) == {here, elsewhere}

@@ -118,6 +118,26 @@ def test_servers_that_are_no_object_are_an_error(tmp_path: Path) -> None:
         assert "needs servers" in set_servers(host, ["x"])["error"]
 
 
+def test_prompts_and_resources_of_a_server_are_used_unless_the_host_composed_the_text(tmp_path: Path) -> None:
+    config = json.dumps({"mcpServers": {"memo": {**FAKE, "args": [*FAKE["args"], "prompts"]}}})
+    with hosting(tmp_path, [Turn(text="a"), Turn(text="b"), Turn(text="c")], "--mcp-config", config) as host:
+        host.greet()
+        host.ask("/mcp__memo__review a.py")
+        init = host.until(lambda line: line.get("subtype") == "init")
+        host.result()
+        host.ask("What does @memo:memo://today say?")
+        host.result()
+        host.ask("/mcp__memo__review")
+        assert "missing code" in host.result()["errors"][0]
+        host.ask("/mcp__memo__review a.py", client_composed=True)
+        host.result()
+        first, second, last = (str(request.messages[-1]) for request in host.server.requests)
+    assert "mcp__memo__review" in init["slash_commands"]
+    assert "Review a.py, see @/etc/hostname" in first
+    assert "buy milk" in second
+    assert "/mcp__memo__review a.py" in last
+
+
 # Folders
 
 

@@ -67,8 +67,8 @@ def test_name_that_is_not_clearly_in_the_table_is_unknown(provider: str, model: 
 
 def test_contradicting_rows_give_no_fact(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"m-2024-01-01": ModelFacts(1000, 100), "m-2025-01-01": ModelFacts(1000, 200)}
-    table = catalog._Table("s", "d", {"h": rows}, {"h": catalog._by_plain_name("h", rows)}, frozenset())
-    monkeypatch.setattr(catalog, "_table", lambda: table)
+    table = catalog.Table("s", "d", {"h": rows}, {"h": catalog.by_plain_name("h", rows)}, frozenset())
+    monkeypatch.setattr(catalog, "read_table", lambda: table)
     assert lookup("h", "m") is None
     assert lookup("h", "m-2024-01-01") == ModelFacts(1000, 100)
     assert lookup("h", "m-2026-01-01") is None
@@ -213,7 +213,7 @@ def test_every_correction_is_applied_and_has_a_reason() -> None:
 
 
 def test_every_row_has_plausible_figures() -> None:
-    for provider, rows in catalog._table().facts.items():
+    for provider, rows in catalog.read_table().facts.items():
         for name, facts in rows.items():
             where = f"{provider}/{name}"
             assert facts.context_window is not None and facts.context_window >= 256, where

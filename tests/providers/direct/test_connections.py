@@ -19,7 +19,7 @@ from qcode.providers import direct as direct_way
 from qcode.providers import http1
 from qcode.providers.connection import Connection, Timeouts
 from qcode.providers.direct import DirectClient, ErrorResponse, Post
-from qcode.providers.http1 import BrokenOff, NotReached
+from qcode.providers.http1 import ConnectFailed, ConnectionBroken
 from tests.providers.clients import collect, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
@@ -94,7 +94,7 @@ def test_body_may_end_with_its_connection() -> None:
     ],
 )
 def test_invalid_or_incomplete_response_is_a_broken_connection(sent: bytes) -> None:
-    with pytest.raises(BrokenOff):
+    with pytest.raises(ConnectionBroken):
         asked(sent)
 
 
@@ -128,7 +128,7 @@ def test_kept_connection_broken_before_any_byte_is_retried_once(begun: bytes, re
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             direct = DirectClient(Connection("acme", url))
             assert await ask(direct, url) == b"ok"
-            with pytest.raises(BrokenOff):
+            with pytest.raises(ConnectionBroken):
                 await ask(direct, url)
             direct.close()
 
@@ -208,7 +208,7 @@ def test_host_with_a_refusing_address_is_reached_at_the_next_one(monkeypatch: py
 
 def test_silent_address_does_not_delay_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     is_tried = asyncio.Event()
-    opened = http1._open
+    opened = http1.open_address
 
     async def open_or_wait(address: http1.Address) -> socket.socket:
         if address[4] == "silent":
@@ -221,12 +221,12 @@ def test_silent_address_does_not_delay_the_next_one(monkeypatch: pytest.MonkeyPa
         async with Loopback(Answer([b"x"])) as server:
             port = int(server.url.rpartition(":")[2])
             addresses = [(0, 0, 0, "", "silent"), (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
-            sock = await http1._first_to_answer([*addresses])
+            sock = await http1.first_to_answer([*addresses])
             assert sock.getpeername()[1] == port
             sock.close()
 
-    monkeypatch.setattr(http1, "_open", open_or_wait)
-    monkeypatch.setattr(http1, "_HEAD_START_S", 0.01)
+    monkeypatch.setattr(http1, "open_address", open_or_wait)
+    monkeypatch.setattr(http1, "HEAD_START_S", 0.01)
     asyncio.run(main())
 
 
@@ -329,6 +329,6 @@ def test_only_a_name_is_looked_up_in_a_thread(host: str, is_asked_for: bool, mon
         return work()
 
     monkeypatch.setattr(http1, "run_in_thread", aside)
-    with pytest.raises(NotReached):
+    with pytest.raises(ConnectFailed):
         asyncio.run(http1.connect(host, free_port(), None, 5))
     assert bool(asked) is is_asked_for

@@ -19,6 +19,7 @@ from qcode.engine.effects import (
     Compact,
     ModelSwitched,
     NoModelLeft,
+    RecordRequests,
     TurnSettings,
     UserSubmitted,
 )
@@ -52,6 +53,7 @@ class NoServices:
         raise AssertionError("nothing is compacted here")
 
     def append(self, effect: Append) -> None: ...
+    def record_requests(self, effect: RecordRequests) -> None: ...
     def learn(self, effect: Learn) -> None: ...
     def about_to_run(self, call: ToolCall) -> None: ...
 

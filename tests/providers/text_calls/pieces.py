@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from qcode.protocol.tools import Files, ToolSpec
-from qcode.providers.text_calls.scanner import Piece, Taken, TextCalls, Visible
+from qcode.providers.text_calls.scanner import ExtractedCalls, Piece, TextCalls, VisibleText
 
 TOOLS = (
     ToolSpec(
@@ -48,14 +48,14 @@ def seen(pieces: Iterable[Piece]) -> Seen:
     """Return pieces with adjacent text joined; an incomplete call has a `~` before its name."""
     found: Seen = []
     for piece in pieces:
-        kind, text = ("text", piece.text) if isinstance(piece, Visible) else ("taken", piece.raw)
+        kind, text = ("text", piece.text) if isinstance(piece, VisibleText) else ("taken", piece.raw)
         assert text, "a piece is empty"
-        joins = found and found[-1][0] == kind and not (isinstance(piece, Taken) and piece.calls)
+        joins = found and found[-1][0] == kind and not (isinstance(piece, ExtractedCalls) and piece.calls)
         if joins:
             found[-1] = (kind, found[-1][1] + text)
         else:
             found.append((kind, text))
-        if isinstance(piece, Taken):
+        if isinstance(piece, ExtractedCalls):
             found += [(call.name if call.is_complete else f"~{call.name}", call.arguments) for call in piece.calls]
     return found
 

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qcode.providers.text_calls.candidate import JsonScanner
-from qcode.providers.text_calls.scanner import MAX_CALL_CHARS, MAX_REJECTED, CodeSpans, Taken, TextCalls, Visible
+from qcode.providers.text_calls.scanner import (
+    MAX_CALL_CHARS,
+    MAX_REJECTED,
+    CodeSpans,
+    ExtractedCalls,
+    TextCalls,
+    VisibleText,
+)
 from qcode.text.json import parse_object
 from tests.providers.text_calls.pieces import READ, TOOLS, Seen, filtered, seen
 
@@ -38,8 +45,8 @@ def letters_of(text: str) -> list[str]:
 def test_shown_and_extracted_parts_are_the_complete_text(text: str, cuts: list[int], is_cut: bool, before: str) -> None:
     calls = TextCalls(TOOLS, before=before)
     pieces = [piece for part in split(text, cuts) for piece in calls.feed(part)] + calls.flush(is_cut=is_cut)
-    assert "".join(piece.text if isinstance(piece, Visible) else piece.raw for piece in pieces) == text
-    for call in (call for piece in pieces if isinstance(piece, Taken) for call in piece.calls):
+    assert "".join(piece.text if isinstance(piece, VisibleText) else piece.raw for piece in pieces) == text
+    for call in (call for piece in pieces if isinstance(piece, ExtractedCalls) for call in piece.calls):
         assert not call.is_complete or parse_object(call.arguments) is not None
         assert call.is_complete or is_cut
 
@@ -131,21 +138,21 @@ def test_code_detection_does_not_depend_on_how_the_text_is_split(text: str, cuts
 def test_text_without_markers_is_released_at_once() -> None:
     calls = TextCalls(TOOLS)
     for text in ("Hello", " world", ".\n", "a < b", " and c"):
-        assert calls.feed(text) == [Visible(text)]
+        assert calls.feed(text) == [VisibleText(text)]
 
 
 def test_json_other_than_a_call_streams_after_its_first_unknown_key() -> None:
     calls = TextCalls(TOOLS)
     assert calls.feed('```json\n{"name": "x", ') == []
     assert seen(calls.feed('"version"')) == [("text", '```json\n{"name": "x", "version"')]
-    assert calls.feed(": 1,\n") == [Visible(": 1,\n")]
+    assert calls.feed(": 1,\n") == [VisibleText(": 1,\n")]
 
 
 def test_invalid_call_streams_as_text() -> None:
     calls = TextCalls(TOOLS)
     assert calls.feed('<tool_call>{"name": "write", "arguments": {"content": "a') == []
     assert seen(calls.feed("\n")) == [("text", '<tool_call>{"name": "write", "arguments": {"content": "a\n')]
-    assert calls.feed("b") == [Visible("b")]
+    assert calls.feed("b") == [VisibleText("b")]
 
 
 def test_unclosed_call_becomes_text_at_the_size_limit() -> None:

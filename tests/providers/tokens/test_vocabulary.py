@@ -139,7 +139,7 @@ def test_missing_or_damaged_data_means_estimates(
         case name:
             (tmp_path / name).unlink()
     monkeypatch.setattr(tokens, "DATA", tmp_path)
-    monkeypatch.setattr(tokens, "_loaded", [])
+    monkeypatch.setattr(tokens, "loaded", [])
     counter = TokenCounter()
     assert not counter.load()
     assert counter.count("x" * 400) is None
@@ -148,7 +148,7 @@ def test_missing_or_damaged_data_means_estimates(
 
 def test_missing_tiktoken_means_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    monkeypatch.setattr(tokens, "_loaded", [])
+    monkeypatch.setattr(tokens, "loaded", [])
     counter = TokenCounter()
     assert not counter.load()
     assert counter.count("x" * 400) is None
@@ -161,7 +161,7 @@ def test_threads_share_one_load(monkeypatch: pytest.MonkeyPatch) -> None:
         reads.append(folder)
         return read_vocabulary(folder)
 
-    monkeypatch.setattr(tokens, "_loaded", [])
+    monkeypatch.setattr(tokens, "loaded", [])
     monkeypatch.setattr(tokens, "read_vocabulary", reading)
     counts: list[int | None] = []
 

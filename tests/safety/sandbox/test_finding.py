@@ -43,14 +43,14 @@ esac
 @pytest.mark.parametrize(
     ("kind", "status", "code"),
     [
-        ("bubblewrap", CONFINED, detection._HELD),
+        ("bubblewrap", CONFINED, detection.HELD),
         ("bubblewrap", "", 4),
         ("bubblewrap", CONFINED.replace("CapEff:\t0", "CapEff:\t8"), 4),
         ("bubblewrap", CONFINED.replace("CapEff", "CapXxx"), 4),
         ("bubblewrap", CONFINED.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0"), 5),
         ("bubblewrap", CONFINED.replace("NoNewPrivs:\t1\n", ""), 5),
         ("bubblewrap", CONFINED.replace("Seccomp:\t2", "Seccomp:\t0"), 6),
-        ("landlock", "", detection._HELD),
+        ("landlock", "", detection.HELD),
     ],
 )
 def test_probe_fails_if_a_restriction_is_missing_or_cannot_be_read(
@@ -58,6 +58,6 @@ def test_probe_fails_if_a_restriction_is_missing_or_cannot_be_read(
 ) -> None:
     (tmp_path / "cat").write_text(FAKE_CAT)
     (tmp_path / "cat").chmod(0o755)
-    argv = ["/bin/sh", "-c", detection._ATTEMPTS, "probe", f"{tmp_path}/missing", kind]
+    argv = ["/bin/sh", "-c", detection.ATTEMPTS, "probe", f"{tmp_path}/missing", kind]
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "STATUS": status}
     assert subprocess.run(argv, env=env, capture_output=True).returncode == code

@@ -23,11 +23,11 @@ X86_64, AARCH64, I386 = 0xC000003E, 0xC00000B7, 0x40000003
 def tables() -> dict[str, tuple[int | None, int | None]]:
     found: dict[str, tuple[int | None, int | None]] = {}
     for name, table in vars(seccomp).items():
-        if isinstance(table, dict) and name[1:].isupper() and name not in ("_AUDIT_ARCH", "_COLUMN"):
+        if isinstance(table, dict) and name[1:].isupper() and name not in ("AUDIT_ARCH", "COLUMN"):
             found |= table
-    found |= {name: numbers for name, numbers, _ in seccomp._ON_PROCESS}
-    single = {"socket": seccomp._SOCKET, "socketpair": seccomp._SOCKETPAIR, "clone": seccomp._CLONE}
-    more = {"clone3": seccomp._CLONE3, "unshare": seccomp._UNSHARE, "ioctl": seccomp._IOCTL, "fcntl": seccomp._FCNTL}
+    found |= {name: numbers for name, numbers, _ in seccomp.ON_PROCESS}
+    single = {"socket": seccomp.SOCKET, "socketpair": seccomp.SOCKETPAIR, "clone": seccomp.CLONE}
+    more = {"clone3": seccomp.CLONE3, "unshare": seccomp.UNSHARE, "ioctl": seccomp.IOCTL, "fcntl": seccomp.FCNTL}
     return found | single | more
 
 

@@ -23,7 +23,7 @@ from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_key, is_secret
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.index import WorkspaceIndex
-from qcode.safety.shell.ast import NotPlain
+from qcode.safety.shell.ast import UnsupportedSyntax
 from qcode.safety.shell.flow import FlowPart
 from qcode.safety.shell.judge import read_flow
 from qcode.safety.shell.table import ProgramSpec, git_commands, programs
@@ -235,7 +235,7 @@ def _is_protected(scratch: Scratch, path: str) -> bool:
 def _parts(command: str) -> list[FlowPart]:
     try:
         return list(read_flow(command, "/").parts)
-    except NotPlain:
+    except UnsupportedSyntax:
         return []
 
 

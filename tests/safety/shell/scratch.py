@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from qcode.safety.git_repository import overrides
-from qcode.tools.workspace import passed_on
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -128,7 +128,7 @@ def make_scratch(root: Path, more: Iterable[str] = ()) -> Scratch:
         "RIPGREP_CONFIG_PATH": str(home / ".ripgreprc"),
         "SECRET_TOKEN": "line",
     }
-    return Scratch(root, workspace, home, outside, {**passed_on(given), **overrides()})
+    return Scratch(root, workspace, home, outside, {**command_environment(given), **overrides()})
 
 
 def is_installed(program: str) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qcode.safety.launcher import BashSyntax
-from qcode.safety.shell.ast import MARK, NotPlain, Word
+from qcode.safety.shell.ast import MARK, UnsupportedSyntax, Word
 from qcode.safety.shell.judge import read_flow
 
 BASH = shutil.which("bash") or "bash"
@@ -63,7 +63,7 @@ def test_bash_runs_only_the_commands_that_were_parsed(tmp_path: Path, text: str)
     """Run scripts over two programs that write down how they were called."""
     try:
         parts = read_flow(text, "/").parts
-    except NotPlain:
+    except UnsupportedSyntax:
         return
     if BashSyntax("", ())(text) or any(part.command.outputs for part in parts):
         return
@@ -98,5 +98,5 @@ def test_very_long_or_deep_command_is_refused_or_read_without_a_crash(piece: str
     text = (piece * 2_000)[:1_999]
     try:
         assert read_flow(text, "/").parts
-    except NotPlain as refused:
+    except UnsupportedSyntax as refused:
         assert str(refused)

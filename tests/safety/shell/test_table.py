@@ -65,7 +65,7 @@ def operands(arguments: ParsedArguments) -> list[str]:
 
 def row(**fields: object) -> ProgramSpec:
     """Return a row made as the data file would make it."""
-    return table._program("p", fields)
+    return table.program_of("p", fields)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_row_of_the_data_file_becomes_a_program() -> None:
 
 def test_table_loads_in_milliseconds() -> None:
     def measure() -> float:
-        table._table.cache_clear()
+        table.read_table.cache_clear()
         start = time.process_time()
         programs()
         return time.process_time() - start

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qcode.safety.shell.ast import NotPlain, SimpleCommand
+from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax
 from qcode.safety.shell.judge import read_flow
 
 BASH = shutil.which("bash") or "bash"
@@ -32,7 +32,7 @@ def test_words_are_those_that_bash_gets(tmp_path: Path, text: str) -> None:
     """Print the words through bash in an empty folder and compare them with the parsed ones."""
     try:
         commands = parse(f"printf '%s\\0' {text}")
-    except NotPlain:
+    except UnsupportedSyntax:
         return
     if len(commands) != 1 or commands[0].inputs or commands[0].outputs or "<" in text:
         return
@@ -51,7 +51,7 @@ def test_words_are_those_that_bash_gets(tmp_path: Path, text: str) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         commands = parse(text)
-    except NotPlain as refused:
+    except UnsupportedSyntax as refused:
         assert str(refused)
     else:
         assert commands
@@ -89,5 +89,5 @@ def test_plain_commands_are_parsed(command: str, words: list[list[str]]) -> None
     ],
 )  # fmt: skip
 def test_other_syntax_is_refused(command: str) -> None:
-    with pytest.raises(NotPlain):
+    with pytest.raises(UnsupportedSyntax):
         parse(command)

@@ -39,10 +39,10 @@ class TranscriptApp(App[None]):
         return self.transcript.is_anchored
 
     def is_ticking(self) -> bool:
-        return self.transcript._ticker is not None
+        return self.transcript.ticker is not None
 
     def is_due(self) -> bool:
-        return self.transcript._is_due
+        return self.transcript.is_due
 
     def view(self) -> list[str]:
         """Return the painted rows of the transcript, without the mark that there is more below."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qcode.tui.transcript.diff import MIN_SIDE_BY_SIDE, near_changes, parse_diff, render_diff
 from qcode.tui.transcript.line import extract, join
-from qcode.tui.transcript.transcript import places_in
+from qcode.tui.transcript.transcript import find_matches
 
 DIFF = """--- a/src/x.py
 +++ b/src/x.py
@@ -179,7 +179,7 @@ def test_columns_wrap_on_their_own_and_lose_no_character() -> None:
 def test_only_the_new_text_of_two_columns_is_copied_and_both_are_found() -> None:
     lines = render_diff(parse_diff(DIFF), WIDE)
     assert extract(lines) == "same\n    name = 'y'\n    more\nend\nlast"
-    found = [places_in(lines, re.compile(word)) for word in ("'x'", "'y'", "gone", "same")]
+    found = [find_matches(lines, re.compile(word)) for word in ("'x'", "'y'", "gone", "same")]
     assert [len(places) for places in found] == [1, 1, 1, 1]
 
 

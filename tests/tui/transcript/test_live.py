@@ -26,7 +26,7 @@ def test_thinking_is_one_live_row_with_its_last_words_and_expands() -> None:
         await settle(app, pilot)
         assert app.is_ticking()
         app.now += 12
-        shown._tick()
+        shown.tick()
         assert rows(app) == ["∴ thinking 12 s · first *thought* second and last…"]
         shown.toggle_folds()
         assert rows(app)[0] == "∴ thinking 12 s…"
@@ -173,7 +173,7 @@ def test_old_text_is_dimmed_after_a_restart() -> None:
         shown.append_text("**old**\n\nmore")
         shown.restart("again")
         await settle(app, pilot)
-        old = shown._colors.style(ink("old"))
+        old = shown.palette.style(ink("old"))
         styles = [segment.style for segment in shown.render_line(2) if segment.text.strip()]
         assert app.view()[2] == "more"
         assert [style.color for style in styles if style] == [old.color]
@@ -312,7 +312,7 @@ def test_card_counts_its_seconds_while_it_runs() -> None:
         shown.update_card("1", CardUpdate(state="running"))
         await settle(app, pilot)
         app.now += 5
-        shown._tick()
+        shown.tick()
         await settle(app, pilot)
         assert app.view()[0] == "● Run    sleep 9  running 5 s"
 

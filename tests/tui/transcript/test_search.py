@@ -137,7 +137,7 @@ def test_search_match_is_highlighted_until_search_closes() -> None:
         await settle(app, pilot)
 
         def marked() -> list[str]:
-            found = shown._colors.style(ink("found")).bgcolor
+            found = shown.palette.style(ink("found")).bgcolor
             return [s.text for y in range(3) for s in shown.render_line(y) if s.style and s.style.bgcolor == found]
 
         shown.search("two")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qcode.tui.prompt.vim.operators import Edited, Register
+from qcode.tui.prompt.vim.operators import ChangedText, Register
 from tests.tui.vim.real import ESCAPE, REDO, VIM, Case, State, in_ours, in_vim, shown, starts
 
 pytestmark = pytest.mark.skipif(VIM is None, reason="vim is not installed")
@@ -177,6 +177,6 @@ def test_edits_repeats_and_undo_give_the_same_text_as_in_vim(cases: list[Case]) 
 
 def test_comparison_notices_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     same_in_both([Case("foo bar", 0, ("dw",))])
-    monkeypatch.setattr("qcode.tui.prompt.vim.operators.delete", lambda text, _: Edited(text, 0))
+    monkeypatch.setattr("qcode.tui.prompt.vim.operators.delete", lambda text, _: ChangedText(text, 0))
     with pytest.raises(AssertionError):
         same_in_both([Case("foo bar", 0, ("dw",))])

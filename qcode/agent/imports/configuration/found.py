@@ -61,7 +61,7 @@ Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ForeignSetting:
     """One thing that another program has. `where` is its `file:line`.
 
     `changes` are what it becomes; without any, `why` says what happens instead. `lost` has a line for each part that
@@ -87,7 +87,7 @@ class SettingsFile:
     shown: str
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    found: list[Found] = field(default_factory=list)
+    found: list[ForeignSetting] = field(default_factory=list)
 
     @property
     def is_toml(self) -> bool:
@@ -125,7 +125,7 @@ class SettingsFile:
         value = self.table(*keys[:-1]).get(keys[-1])
         return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
-    def add(self, found: Found) -> None:
+    def add(self, found: ForeignSetting) -> None:
         self.found.append(found)
 
 
@@ -139,7 +139,7 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
         file.text = text
         file.values = parse_toml(text, path) if file.is_toml else parse_relaxed(text)
     except ConfigError as error:
-        file.add(Found("file", path.name, file.shown, why=str(error).removeprefix(f"{path}: ")))
+        file.add(ForeignSetting("file", path.name, file.shown, why=str(error).removeprefix(f"{path}: ")))
     return file
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from qcode.agent.imports.configuration.found import Found, SettingsFile, read_settings, shown_path
+from qcode.agent.imports.configuration.found import ForeignSetting, SettingsFile, read_settings, shown_path
 from qcode.agent.imports.configuration.prompts import (
     agent_found,
     agents_in,
@@ -77,7 +77,7 @@ class Places:
         return self.env.get("HOME", "")
 
     def own(self, variable: str, usual: str) -> Path:
-        """Return the folder of a program: that of its variable, otherwise `usual` in the home folder."""
+        """Return the folder of a program: the value of its variable, otherwise `usual` in the home folder."""
         value = self.env.get(variable, "")
         return Path(value) if value else Path(self.home or "/nonexistent") / usual
 
@@ -94,16 +94,16 @@ class Places:
         return read_settings(path, self.home, is_project=is_project)
 
 
-def find(program: str, places: Places) -> Iterator[tuple[Found, bool]]:
+def find(program: str, places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
     """Yield what a program has, each with whether it belongs to the project."""
     return _FINDERS[program](places)
 
 
-def _entries_of(file: SettingsFile) -> Iterator[tuple[Found, bool]]:
+def _entries_of(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
     return ((found, file.is_project) for found in file.found)
 
 
-def _claude(places: Places) -> Iterator[tuple[Found, bool]]:
+def _claude(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("CLAUDE_CONFIG_DIR", ".claude")
     for folder, is_project in places.folders(own, ".claude"):
         for name in ("settings.json", "settings.local.json"):
@@ -135,17 +135,17 @@ def _claude_projects(file: SettingsFile, root: Path) -> None:
             add_servers(file, "claude", ("projects", name, "mcpServers"))
         else:
             why = "servers of another project; run qcode import in its folder"
-            file.add(Found("setting", single_spaced(name, 200), file.where("projects", name), why=why))
+            file.add(ForeignSetting("setting", single_spaced(name, 200), file.where("projects", name), why=why))
 
 
-def _read(places: Places, folder: Path, names: tuple[str, ...]) -> Iterator[Found]:
+def _read(places: Places, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
         if may_exist(folder / name):
-            yield Found("file", name, shown_path(folder / name, places.home), why=_READ, is_read=True)
+            yield ForeignSetting("file", name, shown_path(folder / name, places.home), why=_READ, is_read=True)
 
 
-def _unread(places: Places, folder: Path, pattern: str, why: str, denies: str = "") -> Iterator[Found]:
+def _unread(places: Places, folder: Path, pattern: str, why: str, denies: str = "") -> Iterator[ForeignSetting]:
     """Yield the files that are not converted; one that contains `denies` may lose a denial."""
     for file in sorted(folder.glob(pattern))[:100]:
         try:
@@ -154,13 +154,13 @@ def _unread(places: Places, folder: Path, pattern: str, why: str, denies: str = 
             text = ""
         is_lost = bool(denies) and denies in text
         shown = shown_path(file, places.home)
-        yield Found("file", single_spaced(file.name, 80), shown, why=why, is_unenforced=is_lost)
+        yield ForeignSetting("file", single_spaced(file.name, 80), shown, why=why, is_unenforced=is_lost)
 
 
 _COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it is to apply here"
 
 
-def _codex(places: Places) -> Iterator[tuple[Found, bool]]:
+def _codex(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("CODEX_HOME", ".codex")
     for folder, is_project in places.folders(own, ".codex"):
         file = places.settings(folder / "config.toml", is_project=is_project)
@@ -179,7 +179,7 @@ def _codex(places: Places) -> Iterator[tuple[Found, bool]]:
     yield from ((item, False) for item in _unread(places, own, "AGENTS.md", _COPY))
 
 
-def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Found, bool]]:
+def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("", f".{program}")
     for folder, is_project in places.folders(own, f".{program}"):
         file = places.settings(folder / "settings.json", is_project=is_project)
@@ -203,15 +203,15 @@ def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Fo
     yield from ((found, False) for found in _unread(places, own, memory, _COPY))
 
 
-def _gemini(places: Places) -> Iterator[tuple[Found, bool]]:
+def _gemini(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
     return _gemini_like(places, "gemini", "GEMINI.md")
 
 
-def _qwen(places: Places) -> Iterator[tuple[Found, bool]]:
+def _qwen(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
     return _gemini_like(places, "qwen", "QWEN.md")
 
 
-def _opencode(places: Places) -> Iterator[tuple[Found, bool]]:
+def _opencode(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
     config = places.env.get("XDG_CONFIG_HOME", "")
     own = Path(config) / "opencode" if config else places.own("", ".config/opencode")
     for folder, is_project in places.folders(own, ".opencode"):
@@ -244,12 +244,16 @@ def _opencode_tables(file: SettingsFile) -> None:
         values, where = dict(file.table("agent", name)), file.where("agent", name)
         prompt = str(values.pop("prompt", "") or "")
         if prompt.startswith("{file:"):
-            file.add(Found("agent", name, where, why="its prompt is in another file; write it as an agent in Markdown"))
+            file.add(
+                ForeignSetting(
+                    "agent", name, where, why="its prompt is in another file; write it as an agent in Markdown"
+                )
+            )
         else:
             file.add(agent_found(name, values, prompt, where, "opencode"))
 
 
-_FINDERS: Mapping[str, Callable[[Places], Iterator[tuple[Found, bool]]]] = {
+_FINDERS: Mapping[str, Callable[[Places], Iterator[tuple[ForeignSetting, bool]]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,

@@ -17,7 +17,7 @@ from typing import Any
 from qcode.agent.claude.agents import agent_kind
 from qcode.agent.claude.markdown import read_markdown
 from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, plain, read_front_matter
-from qcode.agent.imports.configuration.found import Found, WriteFile, shown_path
+from qcode.agent.imports.configuration.found import ForeignSetting, WriteFile, shown_path
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS
 from qcode.config.definitions import named_files
 from qcode.config.load import parse_toml, read_toml_text
@@ -135,12 +135,14 @@ _USED = frozenset({"description", "argument-hint", "template", "prompt"})
 
 def command_found(
     name: str, fields: Mapping[str, object], text: str, where: str, convert: Callable[[str], Prompt]
-) -> Found:
+) -> ForeignSetting:
     """Return a command; one without a prompt, or with a name that cannot be typed, is not converted."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
-        return Found("command", name, where, why="a name has letters, digits, - and _, and starts with a letter")
+        return ForeignSetting(
+            "command", name, where, why="a name has letters, digits, - and _, and starts with a letter"
+        )
     if not text.strip():
-        return Found("command", name, where, why="it has no prompt")
+        return ForeignSetting("command", name, where, why="it has no prompt")
     prompt = convert(text)
     header = {
         "description": single_spaced(str(fields.get("description") or ""), 1_000),
@@ -148,14 +150,14 @@ def command_found(
         "arguments": list(prompt.arguments),
     }
     lost = [*prompt.lost, *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _USED)]
-    return Found(
+    return ForeignSetting(
         "command", name, where, (WriteFile("commands", name, markdown(header, prompt.body)),), lost=tuple(lost)
     )
 
 
 def commands_in(
     folder: Path, home: str, project: Path | None, suffix: str, convert: Callable[[str], Prompt], prefix: str = ""
-) -> Iterator[Found]:
+) -> Iterator[ForeignSetting]:
     """Yield the commands in the files of a folder."""
     problems: list[str] = []
     for stem, file in named_files(folder, problems, inside=project, suffix=suffix):
@@ -168,15 +170,15 @@ def commands_in(
                 matter = read_markdown(file)
                 yield command_found(name, _fields(matter), matter.body, where, convert)
         except (FrontMatterError, ConfigError) as problem:
-            yield Found("command", name, where, why=str(problem).removeprefix(f"{file}:").strip())
-    yield from (Found("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
+            yield ForeignSetting("command", name, where, why=str(problem).removeprefix(f"{file}:").strip())
+    yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
 def _fields(matter: FrontMatter) -> dict[str, object]:
     return {name: plain(field.value) for name, field in matter.fields.items()}
 
 
-def agents_in(folder: Path, home: str, project: Path | None, program: str) -> Iterator[Found]:
+def agents_in(folder: Path, home: str, project: Path | None, program: str) -> Iterator[ForeignSetting]:
     """Yield the agents in the files of a folder."""
     problems: list[str] = []
     for stem, file in named_files(folder, problems, inside=project, suffix=".md"):
@@ -184,26 +186,26 @@ def agents_in(folder: Path, home: str, project: Path | None, program: str) -> It
         try:
             matter = read_markdown(file)
         except FrontMatterError as problem:
-            yield Found("agent", stem, where, why=str(problem).removeprefix(f"{file}:").strip())
+            yield ForeignSetting("agent", stem, where, why=str(problem).removeprefix(f"{file}:").strip())
             continue
         yield agent_found(stem, _fields(matter), matter.body, where, program)
-    yield from (Found("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
+    yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
-def agent_found(stem: str, fields: Mapping[str, object], body: str, where: str, program: str) -> Found:
+def agent_found(stem: str, fields: Mapping[str, object], body: str, where: str, program: str) -> ForeignSetting:
     """Return an agent, if what it becomes is one that qcode can use."""
     name = str(fields.get("name") or stem.rpartition(":")[2])
     agent = _Agent(dict(fields))
     agent.convert(program)
     text = markdown({"name": name, **agent.header}, body)
     if not _NAME.fullmatch(name):
-        return Found("agent", name, where, why="a name has letters, digits, - and _, and starts with a letter")
+        return ForeignSetting("agent", name, where, why="a name has letters, digits, - and _, and starts with a letter")
     try:
         matter = read_front_matter(text, where)
         agent_kind(name, {key: plain(field.value) for key, field in matter.fields.items()} | agent.limits, matter.body)
     except ValueError as problem:
-        return Found("agent", name, where, why=str(problem).removeprefix(f"{where}:").strip())
-    return Found("agent", name, where, (WriteFile("agents", name, text),), lost=tuple(agent.lost))
+        return ForeignSetting("agent", name, where, why=str(problem).removeprefix(f"{where}:").strip())
+    return ForeignSetting("agent", name, where, (WriteFile("agents", name, text),), lost=tuple(agent.lost))
 
 
 class _Agent:

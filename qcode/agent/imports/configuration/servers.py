@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, Found, SettingsFile
+from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, ForeignSetting, SettingsFile
 from qcode.agent.mcp.spec import may_be_secret
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.load import checked
@@ -234,10 +234,12 @@ def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], off: tu
         try:
             file.add(_convert_server(file, program, name, entry, where, is_off=name in off))
         except (_NotConvertible, ConfigError) as problem:
-            file.add(Found("server", name, where, why=str(problem)))
+            file.add(ForeignSetting("server", name, where, why=str(problem)))
 
 
-def _convert_server(file: SettingsFile, program: str, name: str, entry: object, where: str, *, is_off: bool) -> Found:
+def _convert_server(
+    file: SettingsFile, program: str, name: str, entry: object, where: str, *, is_off: bool
+) -> ForeignSetting:
     """Return one server; raise `_NotConvertible` or `ConfigError` if qcode cannot have it."""
     if not is_server_name(name):
         raise _NotConvertible(f"invalid name: {SERVER_NAME_WORDS}")
@@ -261,4 +263,4 @@ def _convert_server(file: SettingsFile, program: str, name: str, entry: object, 
     server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in unfit]
     kept = tuple(rule for rule in rules if rule.rule not in unfit)
     changes: tuple[Change, ...] = (AddServer(name, server.values), *kept)
-    return Found("server", name, where, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))
+    return ForeignSetting("server", name, where, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))

@@ -13,7 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, Found, SetMode, WriteFile, shown_path
+from qcode.agent.imports.configuration.found import (
+    AddRule,
+    AddServer,
+    Change,
+    ForeignSetting,
+    SetMode,
+    WriteFile,
+    shown_path,
+)
 from qcode.agent.subagent_kinds import KINDS
 from qcode.config import state_file
 from qcode.config.edit import replace_text, with_items, with_table, with_value
@@ -30,7 +38,7 @@ Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
 class Row:
     """The plan for one finding; `why` is the reason if nothing is written."""
 
-    found: Found
+    found: ForeignSetting
     status: Status
     why: str
     is_project: bool
@@ -49,7 +57,7 @@ class Target:
         parse_toml(self._text, config_file)
         self._files: dict[Path, str] = {}
 
-    def plan(self, found: Found, *, is_project: bool) -> Row:
+    def plan(self, found: ForeignSetting, *, is_project: bool) -> Row:
         """Add the changes of a finding to the plan, if they overwrite nothing."""
         if not found.changes:
             return Row(found, "read" if found.is_read else "lost", found.why, is_project)

@@ -1,4 +1,4 @@
-"""`qcode batch`: runs the prompts of a file, several at a time, and writes one result a line.
+"""`qcode batch`: runs the prompts of a file, several at a time, and writes one result per line.
 
 A batch that was stopped is continued by the same command: tasks that have a result are skipped. The tasks run in this
 process (`tasks`) or on a Ray cluster (`cluster`).

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.widgets.text_area import Location
 
     from qcode.tui.prompt.editing import EditingArea
-    from qcode.tui.prompt.vim.operators import Edited, Region
+    from qcode.tui.prompt.vim.operators import ChangedText, Region
 
 _NOT_VIMS = frozenset({"enter", "tab", "shift+tab", "pageup", "pagedown", "insert"})
 _BEGINS_TYPING = frozenset("/!@")
@@ -150,7 +150,7 @@ class VimKeys:
         row = self._area.cursor_location[0]
         return row == (0 if key == "k" else self._area.document.line_count - 1)
 
-    def _apply(self, edited: Edited) -> None:
+    def _apply(self, edited: ChangedText) -> None:
         """Show a text and its cursor, as one change of the area."""
         area = self._area
         old, new = area.text, self._units.unpack(edited.text)

@@ -22,7 +22,7 @@ from qcode.tui.prompt.vim.motions import (
     line_start,
 )
 from qcode.tui.prompt.vim.objects import more_words, paragraph_rows, text_object
-from qcode.tui.prompt.vim.operators import Edited, Region, Register
+from qcode.tui.prompt.vim.operators import ChangedText, Region, Register
 from qcode.tui.prompt.vim.undo import UndoHistory, difference
 from qcode.values import dataclass
 
@@ -120,14 +120,14 @@ class Vim(MovingCursor):
         self._end_insertion()
         self._anchor, self.mode, self._keys = anchor, "visual", []
 
-    def press(self, key: str, text: str, cursor: int) -> Edited | None:
+    def press(self, key: str, text: str, cursor: int) -> ChangedText | None:
         """Handle a key; return None if it is not vim's, and the text and cursor are as they were."""
         if self.mode == "insert":
             if key != "escape":
                 return None
             self._look(text, cursor)
             self._leave_insert()
-            return Edited(self.text, self.cursor)
+            return ChangedText(self.text, self.cursor)
         self.follow(text, cursor)
         self._history.note(self.text, self.cursor)
         if key == "escape":
@@ -139,13 +139,13 @@ class Vim(MovingCursor):
             was_first = len(self._keys) == 1
             self._keys = []
             # A longer command is cancelled by any key; a key alone may have another meaning.
-            return None if was_first and len(key) > 1 else Edited(self.text, self.cursor)
+            return None if was_first and len(key) > 1 else ChangedText(self.text, self.cursor)
         if command is not None:
             self._keys = []
             self._run(command)
-        return Edited(self.text, self.cursor)
+        return ChangedText(self.text, self.cursor)
 
-    def undo(self, text: str, cursor: int, *, is_redo: bool) -> Edited:
+    def undo(self, text: str, cursor: int, *, is_redo: bool) -> ChangedText:
         """Undo or redo one step in any mode. In insert mode the step is what was typed so far, and typing continues."""
         if self.mode == "insert":
             self._look(text, cursor)
@@ -159,18 +159,18 @@ class Vim(MovingCursor):
         self._step(is_redo=is_redo)
         if self.mode == "insert":
             self._insertion = _Insertion(Command("i"), self.text[: self.cursor], self.text[self.cursor :])
-        return Edited(self.text, self.cursor)
+        return ChangedText(self.text, self.cursor)
 
     # Modes
 
-    def _escape(self) -> Edited | None:
+    def _escape(self) -> ChangedText | None:
         """Cancel a command or a selection; None if there is neither."""
         if not (self._keys or self.is_visual):
             return None
         if not self._keys:
             self._leave_visual()
         self._keys = []
-        return Edited(self.text, self.cursor)
+        return ChangedText(self.text, self.cursor)
 
     def _leave_visual(self) -> None:
         self._last_selection = (self._anchor, self.cursor, self.mode)
@@ -180,7 +180,7 @@ class Vim(MovingCursor):
     def _look(self, text: str, cursor: int) -> None:
         self.text, self.cursor = text, cursor
 
-    def _take(self, edited: Edited) -> None:
+    def _take(self, edited: ChangedText) -> None:
         self.text, self.cursor = edited.text, edited.cursor
 
     def _enter_insert(self, command: Command, change: _Change | None) -> None:
@@ -378,12 +378,12 @@ class Vim(MovingCursor):
             times = count if command.name == SELECTION else 1
             self._take(operators.shift(text, region, times if operator == ">" else -times))
         elif operator in ("gu", "gU", "g~"):
-            self._take(operators.with_case(text, region, operator[1], self.cursor))
+            self._take(operators.change_case(text, region, operator[1], self.cursor))
         elif operator == "r":
             self._take(operators.fill(text, region, command.argument))
         elif operator == "J":
             joined = operators.join(text, region.start, max(2, text.count("\n", region.start, region.end) + 1))
-            self._take(joined or Edited(text, clamped(text, region.start)))
+            self._take(joined or ChangedText(text, clamped(text, region.start)))
         else:
             self._put_over(command, region, count)
 
@@ -435,7 +435,7 @@ class Vim(MovingCursor):
 
     def _edit(self, command: Command) -> None:
         text, at, count = self.text, self.cursor, command.count or 1
-        edited: Edited | None = None
+        edited: ChangedText | None = None
         if command.name in "pP":
             register = self._registers.get((command.register or '"').lower())
             if register is not None:
@@ -444,11 +444,11 @@ class Vim(MovingCursor):
             edited = operators.join(text, at, max(2, count))
         elif command.name == "~":
             end = min(at + count, line_end(text, at))
-            edited = None if end == at else operators.with_case(text, Region(at, end), "~", end)
+            edited = None if end == at else operators.change_case(text, Region(at, end), "~", end)
         elif at + count <= line_end(text, at):
             if command.argument == "\n":
                 changed = f"{text[:at]}\n{text[at + count :]}"
-                edited = Edited(changed, clamped(changed, at + 1))
+                edited = ChangedText(changed, clamped(changed, at + 1))
             else:
                 edited = operators.replace(text, Region(at, at + count), command.argument * count, at + count - 1)
         if edited is not None:

@@ -1,6 +1,6 @@
 """Operators of vim: the range that an operator takes, and what it leaves. Pure.
 
-An operator gets a `Region` and returns an `Edited`: the whole text with the cursor in it.
+An operator gets a `Region` and returns an `ChangedText`: the whole text with the cursor in it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class ChangedText:
     """A text after a change, and its cursor."""
 
     text: str
@@ -83,27 +83,27 @@ def visual_region(text: str, anchor: int, cursor: int, *, is_lines: bool, joins_
     return Region(low, min(high + (not is_break or joins_lines), len(text)))
 
 
-def delete(text: str, region: Region) -> Edited:
+def delete(text: str, region: Region) -> ChangedText:
     start, end = region.start, region.end
     if not region.is_lines:
         left = text[:start] + text[end:]
-        return Edited(left, clamped(left, start))
+        return ChangedText(left, clamped(left, start))
     # With the line break after it, or with the one before if it is the last line.
     left = text[:start] + text[end + 1 :] if end < len(text) else text[: max(0, start - 1)]
-    return Edited(left, first_non_blank(left, min(start, len(left))))
+    return ChangedText(left, first_non_blank(left, min(start, len(left))))
 
 
-def clear(text: str, region: Region) -> Edited:
+def clear(text: str, region: Region) -> ChangedText:
     """Delete a region for `c`: of lines an empty one stays, and the cursor may rest behind the last character."""
-    return Edited(text[: region.start] + text[region.end :], region.start)
+    return ChangedText(text[: region.start] + text[region.end :], region.start)
 
 
-def replace(text: str, region: Region, new: str, cursor: int) -> Edited:
+def replace(text: str, region: Region, new: str, cursor: int) -> ChangedText:
     changed = text[: region.start] + new + text[region.end :]
-    return Edited(changed, clamped(changed, cursor))
+    return ChangedText(changed, clamped(changed, cursor))
 
 
-def with_case(text: str, region: Region, case: str, cursor: int) -> Edited:
+def change_case(text: str, region: Region, case: str, cursor: int) -> ChangedText:
     """Change letters to upper (`U`) or lower case (`u`), or swap it (`~`). A letter stays one letter."""
     old = text[region.start : region.end]
     return replace(text, region, "".join(_change_case(character, case) for character in old), cursor)
@@ -114,18 +114,18 @@ def _change_case(character: str, case: str) -> str:
     return found if len(found) == 1 else character
 
 
-def fill(text: str, region: Region, character: str) -> Edited:
+def fill(text: str, region: Region, character: str) -> ChangedText:
     """Replace every character by one; line breaks stay."""
     new = "".join("\n" if old == "\n" else character for old in text[region.start : region.end])
     return replace(text, region, new, region.start)
 
 
-def shift(text: str, region: Region, times: int) -> Edited:
+def shift(text: str, region: Region, times: int) -> ChangedText:
     """Indent lines (negative: outdent). Empty lines stay empty."""
     lines = lines_region(text, region.start, region.end)
     shifted = [_shift_line(line, times) for line in text[lines.start : lines.end].split("\n")]
     changed = text[: lines.start] + "\n".join(shifted) + text[lines.end :]
-    return Edited(changed, first_non_blank(changed, lines.start))
+    return ChangedText(changed, first_non_blank(changed, lines.start))
 
 
 def _shift_line(line: str, times: int) -> str:
@@ -134,24 +134,24 @@ def _shift_line(line: str, times: int) -> str:
     return " " * max(0, indent + times * INDENT) + rest if line else line
 
 
-def join(text: str, at: int, count: int) -> Edited | None:
+def join(text: str, at: int, count: int) -> ChangedText | None:
     """Join `count` lines with single spaces; None on the last line."""
     place, end = at, line_end(text, at)
     before = text[line_start(text, at) : end]
     has_text = bool(before)
     for number in range(count - 1):
         if end == len(text):
-            return None if number == 0 else Edited(text, clamped(text, place))
+            return None if number == 0 else ChangedText(text, clamped(text, place))
         after = line_end(text, end + 1)
         following = text[end + 1 : after].lstrip(" \t")
         is_apart = before.endswith((" ", "\t")) or not has_text or not following or following[0] == ")"
         text = f"{text[:end]}{'' if is_apart else ' '}{following}{text[after:]}"
         place, end = end, end + (not is_apart) + len(following)
         before, has_text = following, has_text or bool(following)
-    return Edited(text, clamped(text, place))
+    return ChangedText(text, clamped(text, place))
 
 
-def put(text: str, at: int, register: Register, count: int, *, is_after: bool) -> Edited:
+def put(text: str, at: int, register: Register, count: int, *, is_after: bool) -> ChangedText:
     """Insert a register before the cursor, or after it (`p`); lines go above or below the line."""
     new = register.text
     if register.is_lines:
@@ -159,28 +159,28 @@ def put(text: str, at: int, register: Register, count: int, *, is_after: bool) -
         if is_after:
             place = line_end(text, at)
             changed = f"{text[:place]}\n{lines}{text[place:]}"
-            return Edited(changed, first_non_blank(changed, place + 1))
+            return ChangedText(changed, first_non_blank(changed, place + 1))
         place = line_start(text, at)
         changed = f"{text[:place]}{lines}\n{text[place:]}"
-        return Edited(changed, first_non_blank(changed, place))
+        return ChangedText(changed, first_non_blank(changed, place))
     place = at + 1 if is_after and not is_line_end(text, at) else at
     changed = text[:place] + new * count + text[place:]
     cursor = place if "\n" in new else place + len(new) * count - 1
-    return Edited(changed, clamped(changed, max(cursor, 0)))
+    return ChangedText(changed, clamped(changed, max(cursor, 0)))
 
 
-def put_over(text: str, region: Region, register: Register, count: int) -> Edited:
+def put_over(text: str, region: Region, register: Register, count: int) -> ChangedText:
     """Replace a selection by a register. Lines in a line are split off; text over lines becomes a line."""
     new = "\n".join([register.text] * count) if register.is_lines or region.is_lines else register.text * count
     if region.is_lines:
         changed = text[: region.start] + new + text[region.end :]
-        return Edited(changed, first_non_blank(changed, region.start))
+        return ChangedText(changed, first_non_blank(changed, region.start))
     if register.is_lines:
         changed = f"{text[: region.start]}\n{new}\n{text[region.end :]}"
-        return Edited(changed, first_non_blank(changed, region.start + 1))
+        return ChangedText(changed, first_non_blank(changed, region.start + 1))
     changed = text[: region.start] + new + text[region.end :]
     cursor = region.start if "\n" in new else region.start + max(0, len(new) - 1)
-    return Edited(changed, clamped(changed, cursor))
+    return ChangedText(changed, clamped(changed, cursor))
 
 
 def go_to_line(text: str, number: int | None) -> int:

@@ -22,7 +22,7 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredText:
     """A text after undo or redo, with the cursor of normal mode at the change, and the end of the change."""
 
     text: str
@@ -54,21 +54,21 @@ class UndoHistory:
         """Note where the next change begins, to which undo returns."""
         self._cursor = cursor
 
-    def undo(self) -> Restored | None:
+    def undo(self) -> RestoredText | None:
         if not self._done:
             return None
         step = self._done.pop()
         self._undone.append(step)
         return self._restore(step, step.new, step.old)
 
-    def redo(self) -> Restored | None:
+    def redo(self) -> RestoredText | None:
         if not self._undone:
             return None
         step = self._undone.pop()
         self._done.append(step)
         return self._restore(step, step.old, step.new)
 
-    def _restore(self, step: _Step, now: str, then: str) -> Restored:
+    def _restore(self, step: _Step, now: str, then: str) -> RestoredText:
         text = self._text[: step.start] + then + self._text[step.start + len(now) :]
         changed = min(step.start, len(text))
         began = min(step.cursor, len(text))
@@ -76,7 +76,7 @@ class UndoHistory:
         lines = {line_start(text, max(0, changed - 1)), line_start(text, min(len(text), changed + 1))}
         is_same_line = line_start(text, began) in lines
         self._text, self._cursor = text, began if is_same_line else first_non_blank(text, changed)
-        return Restored(self._text, self._cursor, step.start + len(then))
+        return RestoredText(self._text, self._cursor, step.start + len(then))
 
 
 def difference(old: str, new: str) -> tuple[int, str, str]:
