@@ -45,7 +45,7 @@ def completed(*words: str) -> list[str]:
         (("config", "set", "--pro"), ["--project"]),
         (("permissions", ""), ["list", "check", "hook"]),
         (("permissions", "check", ""), ["shell", "read", "write", "fetch"]),
-        (("permissions", "check", "--js"), ["--jsonl"]),
+        (("permissions", "check", "--js"), ["--jsonl", "--json"]),
         (("permissions", "check", "--permission-mode", "p"), ["plan"]),
         (("-p", "auth", ""), []),
         (("--input-format", ""), ["text", "stream-json"]),

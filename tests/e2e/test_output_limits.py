@@ -32,6 +32,7 @@ QUOTED = {
     ("same write cut again", "fifth step"),
     ("money spent", "continuation 1"),
     ("repeats itself without end", "first"),
+    ("damaged events", "twice"),
 }
 """Rows that cause each message of the guide."""
 WRITES = ("--trust", "--permission-mode", "accept-edits")

@@ -15,6 +15,7 @@ from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResu
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
     BlockEnded,
+    EventDamaged,
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
@@ -137,7 +138,6 @@ def test_every_fault_is_an_error_of_its_kind(turn: Turn, kind: ErrorKind) -> Non
         Faults(comments=True),
         Faults(many_data_lines=True),
         Faults(without_last_blank=True),
-        Faults(inserted={2: b"data: {broken\n\n"}),
     ],
 )
 def test_every_framing_gives_the_same_reply(faults: Faults) -> None:
@@ -146,6 +146,15 @@ def test_every_framing_gives_the_same_reply(faults: Faults) -> None:
         plain, framed = _ask(server), _ask(server)
     assert framed == plain
     assert _text(plain) == "Grüße an alle"
+
+
+def test_inserted_bytes_that_are_no_event_are_reported() -> None:
+    turn = Turn(text=["Grüße ", "an alle"])
+    with FakeServer(
+        "openai-responses", [turn, replace(turn, faults=Faults(inserted={2: b"data: {broken\n\n"}))]
+    ) as server:
+        plain, damaged = _ask(server), _ask(server)
+    assert damaged == [plain[0], EventDamaged(), *plain[1:]]
 
 
 def test_cancel_disconnects_from_the_host_at_once() -> None:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import qcode
+from qcode.text.pattern import lazy_pattern
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -24,6 +25,7 @@ with warnings.catch_warnings():
 
 Text = str | bytes
 SOURCE = Path(qcode.__file__).parent
+LAZY = type(lazy_pattern(""))
 ANCHORED = frozenset({"match", "fullmatch"})
 SEARCHING = frozenset({"search", "sub", "subn", "finditer", "findall", "split"})
 
@@ -84,6 +86,8 @@ def collected() -> tuple[Found, ...]:
 def _patterns_in(value: object, path: str, module: str, depth: int = 0) -> Iterator[tuple[str, re.Pattern[Any]]]:
     if isinstance(value, re.Pattern):
         yield path, value
+    elif isinstance(value, LAZY):
+        yield path, re.compile(value.pattern, value.flags)
     elif depth > 4 or isinstance(value, ModuleType):
         return
     elif isinstance(value, Mapping):

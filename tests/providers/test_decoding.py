@@ -96,12 +96,15 @@ def test_stream_truncated_before_its_stop_reason_is_a_broken_connection(found: R
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_event_that_is_not_json_is_skipped(protocol: str) -> None:
+def test_event_that_is_not_json_is_reported_and_skipped(protocol: str) -> None:
     found = recording(protocol, "text")
     broken = b'data: {"choices": [{"del\n\n' + b"data: [1, 2]\n\n" + b"data: 7\n\n"
     if protocol == "bedrock":
         broken = frame("messageStart", b'{"ro') + frame("contentBlockDelta", b"7") + frame("messageStart", b"\xff")
-    assert replay_bytes(protocol, [broken, as_bytes(found)]) == (found.events, None)
+    events, error = replay_bytes(protocol, [broken, as_bytes(found)])
+    assert error is None
+    assert ["EventDamaged"] in events
+    assert [event for event in events if event != ["EventDamaged"]] == found.events
 
 
 @pytest.mark.parametrize("protocol", ["openai", "openai-responses", "anthropic", "bedrock"])

@@ -73,6 +73,8 @@ def _faults(given: Faults, step: Step, frames: Sequence[Frame]) -> tuple[Faults,
     if step.how == "end":
         return replace(faults, without_end=True), [frame for frame in frames if frame.part == "body"]
     at = _behind(step.after, frames)
+    if step.how == "damage":
+        return replace(faults, damaged=json.dumps(step.after, ensure_ascii=False)), frames[: at - 1]
     if step.how == "drop":
         faults = replace(faults, cut_after=at)
     elif step.how == "error":

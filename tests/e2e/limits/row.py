@@ -26,7 +26,7 @@ from tests.fakes.turns import Call, Faults, Turn
 if TYPE_CHECKING:
     from tests.e2e.limits.play import Played
 
-How: TypeAlias = Literal["drop", "error", "stall", "end"]
+How: TypeAlias = Literal["drop", "error", "stall", "damage", "end"]
 Ends: TypeAlias = tuple[Outcome, StopReason | None, int]
 
 AT_CAP = -1
@@ -68,8 +68,8 @@ ANTHROPIC_ONLY: Mapping[ProtocolName, str] = {
 class Step:
     """One answer; it breaks behind the event that contains `after`, or before the first one if that is empty.
 
-    `drop` closes the socket, `error` sends an error into the stream, `stall` falls silent, `end` sends all of the
-    content and ends without a terminal event.
+    `drop` closes the socket, `error` sends an error into the stream, `stall` falls silent, `damage` makes the event
+    that contains `after` unreadable, `end` sends all of the content and ends without a terminal event.
     """
 
     turn: Turn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qcode.protocol.events import ApiCalls
 from qcode.providers.connection import Timeouts
@@ -26,7 +26,7 @@ from tests.e2e.limits.row import (
     glob,
     going_on,
 )
-from tests.fakes.turns import Turn, refused
+from tests.fakes.turns import Faults, Turn, refused
 
 _THOUGHT = cut(thinking="Hm … ")
 _QUICK = Timeouts(connect=5, first_event=1, idle=0.5, idle_local=0.5)
@@ -134,6 +134,12 @@ _BROKEN = (
 )  # fmt: skip
 
 _SPECIAL = (
+    Row(
+        "damaged events", "twice",
+        (Step(done(P), "damage", after=P[1]), replace(done(P[1:]), faults=Faults(damaged="fünf"))),
+        asked=(FIRST, "continuation 8000"), text="".join(P[:4]), events=_AGAIN, api=api(retries=1),
+        says="1 damaged event of the stream could not be read, so the reply may lack text",
+    ),
     Row(
         "dropped in a call", "first", (Step(glob(P[0]), "drop", after="glob"), glob(P[0]), done()),
         asked=("-first 8000", FIRST, FIRST), events=("waiting", "over transport"), api=api(2, retries=1),
