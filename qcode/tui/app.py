@@ -443,8 +443,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.options.painted()
         self._open()
 
-    # As a worker, so that typing is handled meanwhile.
-    @work(group="opening")
+    @work(group="opening")  # so that typing is handled meanwhile
     async def _open(self) -> None:
         """Open the agent in a thread: it imports many modules and runs git."""
         try:
@@ -453,6 +452,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.failure = failure
             self.exit(1)
             return
+        if not self.parts.prompt.is_attached:
+            return  # the user quit, or the terminal went away
         agent = self.agent
         self.parts.status.change(
             model=agent.conversation.model,
@@ -464,10 +465,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._start_work()
 
     def _open_in_thread(self) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
-        """Open the agent; return the commands and the notices of the start.
-
-        If the app ended meanwhile it still stores the agent, and closes it.
-        """
+        """Open the agent, and store it even if the app ended; return the commands and the notices of the start."""
         from qcode.tui.opening import read_commands
 
         self._agent = self.open_agent()

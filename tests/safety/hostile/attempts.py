@@ -42,6 +42,7 @@ CLASSES: dict[str, Verdicts] = {
     "writes a forbidden file": _always("deny"),
     "runs": _asks("bypass", "auto sandboxed"),
     "changes settings": {**_asks("auto sandboxed"), "bypass": "deny"},
+    "writes unseen": {**_asks("auto sandboxed"), "bypass": "deny"},
     "runs on a secret": _asks("bypass"),
     "searches for a secret": _asks("bypass", "auto sandboxed"),
     "runs git": {**_always("allow"), "restricted": "ask", "restricted plan": "deny"},
