@@ -155,8 +155,8 @@ class Conversation:
             self._counter.restore(*count)
         self._turns = 0
         history = session.history
-        ever = ((stored.paid, history.model_of(number)) for number, stored in sorted(history.stored.items()))
-        self._usage = earlier_usage(ever, self._clients.price_of)
+        self._resumed = [(stored.paid, history.model_of(number)) for number, stored in sorted(history.stored.items())]
+        self._usage: list[TurnUsage] = []
 
     @property
     def session_id(self) -> str:
@@ -390,6 +390,9 @@ class Conversation:
 
     def usage(self) -> tuple[TurnUsage, ...]:
         """Return what each turn of the session used, the first one first; turns of an earlier run as far as known."""
+        if self._resumed:  # computed when first asked for: it takes as long as reading the session
+            self._usage[:0] = earlier_usage(self._resumed, self._clients.price_of)
+            self._resumed = []
         return tuple(self._usage)
 
     def signals(self) -> tuple[Signal, ...]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
+from functools import cache
 
 from qcode.agent.sessions.history import HistoryEntry
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
@@ -232,8 +233,11 @@ def earlier_usage(
         if is_prompt:
             turns.append((typed_text(entry.message), model, []))
         if turns:
-            turns[-1][2].extend(one if one.model else replace(one, model=model) for one in entry.attempts)
-    return [recorded_usage(prompt, attempts, model, price_of) for prompt, model, attempts in turns if attempts]
+            _, first_model, attempts = turns[-1]
+            has_same = model == first_model
+            attempts.extend(one if has_same or one.model else replace(one, model=model) for one in entry.attempts)
+    known_price = cache(price_of)
+    return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
 
 
 def recorded_usage(

@@ -66,12 +66,15 @@ class Ledger:
         if is_unused:
             self._put(ModelUsage(model, usage, Decimal(0)), Decimal(0))
             return
-        counts = replace(
-            usage,
-            input=estimate.input if usage.input is None else usage.input,
-            output=estimate.output if usage.output is None else usage.output,
-        )
-        self._put(ModelUsage(model, usage, cost_of(usage, self.price)), cost_of(counts, self.price) or Decimal(0))
+        cost = spent = cost_of(usage, self.price)
+        if usage.input is None or usage.output is None:
+            counts = replace(
+                usage,
+                input=estimate.input if usage.input is None else usage.input,
+                output=estimate.output if usage.output is None else usage.output,
+            )
+            spent = cost_of(counts, self.price)
+        self._put(ModelUsage(model, usage, cost), spent or Decimal(0))
 
     def charge(self, spent: Decimal) -> None:
         """Count money that was spent beside the turn against its budget; its usage is reported elsewhere."""
