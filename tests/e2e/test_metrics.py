@@ -73,8 +73,9 @@ class Hosts:
 
     def _answer(self, model: str, asked: Asked) -> Turn:
         texts = (message.text for message in reversed(asked.messages) if message.role == "user")
-        found = next(match for text in texts if (match := re.search(r"turn (\d+) (\w+)", text)))
-        turn, kind = int(found[1]), found[2]
+        # The prompt of a turn without a stored reply is sent in one message with the next one.
+        found = next(matches[-1] for text in texts if (matches := re.findall(r"turn (\d+) (\w+)", text)))
+        turn, kind = int(found[0]), found[1]
         self._counts[turn, kind] += 1
         count = self._counts[turn, kind]
         sent = Turn(text="From the other.", usage=Usage(100, 21)) if model == OTHER else reply(kind, count, turn)
