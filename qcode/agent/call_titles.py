@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qcode.protocol.messages import ToolCall
-from qcode.text.clean import shown_line
+from qcode.text.clean import one_line, shown_line
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.dialog import plan_of
 
@@ -33,7 +33,19 @@ VERBS: Mapping[str, str] = {
     "diagnostics": "Check",
 }
 """The names of tools for people. A tool of a server is shown by its own name."""
+_WORDS: Mapping[str, str] = {
+    "shell": "a command",
+    "edit": "an edit",
+    "multi_edit": "an edit",
+    "apply_patch": "an edit",
+    "notebook_edit": "an edit",
+    "write": "a file",
+    "agent": "a task",
+    "exit_plan_mode": "a plan",
+    "ask_person": "a question",
+}
 _MAX_NAME = 80
+_MAX_WORDS = 40
 _MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name", "description")
 _SEARCH_ARGUMENTS = ("pattern", "path", "glob")
 
@@ -41,6 +53,11 @@ _SEARCH_ARGUMENTS = ("pattern", "path", "glob")
 def verb(name: str) -> str:
     """Return the name of a tool for people, on one line."""
     return VERBS.get(name) or shown_line(name, _MAX_NAME) or "tool"
+
+
+def call_in_words(name: str) -> str:
+    """Return a call of a tool in words, for the activity: `running a command`, `preparing an edit`."""
+    return _WORDS.get(name) or one_line(name, _MAX_WORDS)
 
 
 def main_argument(call: ToolCall, limit: int = 400) -> str:

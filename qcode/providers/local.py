@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from urllib.parse import urlencode, urlsplit
 
 from qcode.providers.connection import strip_version
@@ -37,17 +37,24 @@ async def find_local_server(
 async def find_local_servers(
     timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
     ports: Mapping[str, int] | None = None,
+    configured: Iterable[ProviderSpec] = (),
 ) -> tuple[tuple[ProviderSpec, str], ...]:
     """Return the servers that answer within `timeout` seconds, each with its first model that can call tools.
 
     All servers are queried at once; the order of preference is Ollama, LM Studio, llama.cpp, vLLM, SGLang. `ports`
-    replaces their default ports. A server without a model is left out.
+    replaces their default ports. A server without a model is left out. `configured` are servers of the configuration:
+    each is queried at its own address, and replaces the default one of its name.
     """
-    tasks: list[tuple[ProviderSpec, asyncio.Task[str]]] = []
-    for name, finder in _FINDERS.items():
+    servers: dict[str, tuple[ProviderSpec, str]] = {}
+    for name in _FINDERS:
         spec = PROVIDERS[name]
         port = (ports or {}).get(name) or urlsplit(spec.base_url).port or 80
-        tasks.append((spec, asyncio.create_task(_ask(finder, f"http://127.0.0.1:{port}"))))
+        servers[name] = (spec, f"http://127.0.0.1:{port}")
+    servers |= {spec.name: (spec, strip_version(spec.base_url)) for spec in configured}
+    tasks = [
+        (spec, asyncio.create_task(_ask(_FINDERS.get(name, _find_listed), address)))
+        for name, (spec, address) in servers.items()
+    ]
     try:
         await asyncio.wait([task for _, task in tasks], timeout=timeout)
     finally:

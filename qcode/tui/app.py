@@ -63,12 +63,13 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     """An app with qcode's themes.
 
     `theme_wanted` is the theme that the user set, `user_themes` the folder of the user's theme files. `theme_names` and
-    `theme_problems` are empty until `add_themes` was called.
+    `theme_problems` are empty until `add_themes` was called. `follows_background`: the theme is `auto` now.
     """
 
     def __init__(self, theme_wanted: str, user_themes: Path) -> None:
         # Before `super().__init__`, which calls `get_driver_class`.
         self.theme_wanted = theme_wanted
+        self.follows_background = theme_wanted == AUTO
         self._background = ""
         self._user_themes = user_themes
         super().__init__()
@@ -76,20 +77,16 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self.theme_problems: tuple[str, ...] = ()
         self._apply_first_theme()
 
-    @property
-    def has_chosen_theme(self) -> bool:
-        """Whether the user has chosen a theme since the start."""
-        return False
-
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
-        return query_background(driver) if self.theme_wanted == AUTO and can_query_background(os.environ) else driver
+        # Also for another theme: the user may switch to `auto` later.
+        return query_background(driver) if can_query_background(os.environ) else driver
 
     @on(TerminalBackgroundChanged)
     def _follow_background(self, event: TerminalBackgroundChanged) -> None:
-        """Follow the terminal, unless the user has chosen a theme."""
+        """Follow the terminal if the theme is `auto`."""
         self._background = "dark" if event.is_dark else "light"
-        if not self.has_chosen_theme and not self.has_few_colors:
+        if self.follows_background and not self.has_few_colors:
             self.add_themes()
             self.theme = choose_theme(self._background, self.theme_names, {})
 
@@ -110,8 +107,14 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         refresh_ansi_colors(self)
         self.stylesheet.set_variables(self.get_css_variables())
 
+    @property
+    def theme_choice(self) -> str:
+        """The theme as the user names it: `auto` if it follows the terminal."""
+        return AUTO if self.follows_background else self.theme
+
     def apply_theme(self, name: str) -> None:
         """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
+        self.follows_background = name == AUTO
         wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
         self.theme = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
 
@@ -240,6 +243,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             lend=self.suspend_terminal,
             apply=self._apply,
             try_theme=self.apply_theme,
+            theme_choice=lambda: self.theme_choice,
         )
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
@@ -265,10 +269,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def get_driver_class(self) -> type[Driver]:
         return survive_hangup(super().get_driver_class(), self.exit)
-
-    @property
-    def has_chosen_theme(self) -> bool:
-        return self.is_ready and self.view.has_chosen_theme
 
     def compose(self) -> ComposeResult:
         """Yield the widgets of the first paint; panels are mounted after it."""
@@ -348,6 +348,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             if self._early or not is_writing:
                 self._early.append(event)
                 return
+        if self.is_ready and (
+            isinstance(event, events.Paste) or (isinstance(event, events.Key) and event.is_printable)
+        ):
+            self.view.cancel_keys.forget()
         await super().on_event(event)
 
     def on_unmount(self) -> None:

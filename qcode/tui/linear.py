@@ -158,7 +158,7 @@ class LinearApp:
         self.agent = agent
         self.say = lines.say
         self._settings = settings = agent.context.settings
-        self.view = LinearView(lines.say, settings.ui.show_thinking, clock)
+        self.view = LinearView(lines.say, settings.ui.show_thinking, clock, lines.columns)
         self._welcome = welcome
         self._notices = notices
         self.is_over = False
@@ -463,6 +463,12 @@ class LineTerminal:
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.write(text if text == "\x07" else text.rstrip("\n") + "\n")
             sys.stdout.flush()
+
+    def columns(self) -> int:
+        """Return the width of the terminal, 0 if the output is no terminal."""
+        with contextlib.suppress(OSError, ValueError):
+            return os.get_terminal_size(sys.stdout.fileno()).columns
+        return 0
 
     async def ask(self, label: str) -> str | None:
         """Show `label` and return the next line, None at the end of input."""

@@ -10,14 +10,18 @@ from dataclasses import field
 from decimal import Decimal
 from math import ceil
 
+from rich.cells import cell_len
+
 from qcode.agent.call_titles import verb
 from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, one_line
+from qcode.text.fences import fence_after
 from qcode.text.numbers import count_text, duration_text, retry_countdown
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Thoughts
+from qcode.tui.transcript.line import break_text
 from qcode.values import dataclass
 
 Say = Callable[[str], None]
@@ -46,12 +50,19 @@ class _ShownCall:
 
 
 class LinearView:
-    """The transcript and status line of the linear mode: prints the presenter's calls."""
+    """The transcript and status line of the linear mode: prints the presenter's calls.
 
-    def __init__(self, say: Say, show_thinking: Thoughts, clock: Callable[[], float]) -> None:
+    `columns` returns the width at which prose is wrapped between words, 0 for none. Code is printed as it is.
+    """
+
+    def __init__(
+        self, say: Say, show_thinking: Thoughts, clock: Callable[[], float], columns: Callable[[], int] = lambda: 0
+    ) -> None:
         self._say = say
         self._show_thinking = show_thinking
         self._clock = clock
+        self._columns = columns
+        self._fence: str | None = None
         self._speaker = ""
         self._rest = ""
         self._thinking_since: float | None = None
@@ -98,7 +109,8 @@ class LinearView:
         """Print the rest of the current line."""
         rest, self._rest = self._rest, ""
         if rest.strip():
-            self._say(clean(rest))
+            self._say(self._wrapped(clean(rest)))
+        self._fence = None
 
     def restart(self, label: str) -> None:
         self.settle()
@@ -115,7 +127,8 @@ class LinearView:
     def add_notice(self, level: Level, text: str) -> None:
         self._end_calls()
         self._speaker = ""
-        self._say(f"{_LEVELS[level]}: {clean(text)}")
+        text = f"{_LEVELS[level]}: {clean(text)}"
+        self._say("\n".join(map(self._broken, text.split("\n"))))
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
         self._calls[call_id] = _ShownCall(verb(one_line(name, 60)), argument)
@@ -168,7 +181,18 @@ class LinearView:
     def _take(self, text: str) -> None:
         *complete, self._rest = (self._rest + text).split("\n")
         if complete:
-            self._say(clean("\n".join(complete)))
+            self._say("\n".join(self._wrapped(clean(line)) for line in complete))
+
+    def _wrapped(self, line: str) -> str:
+        """Return a line of a reply, with line ends between words unless it is code."""
+        is_code, self._fence = self._fence is not None, fence_after(self._fence, line)
+        return line if is_code or self._fence is not None else self._broken(line)
+
+    def _broken(self, line: str) -> str:
+        width = self._columns()
+        if not width or cell_len(line) <= width:
+            return line
+        return "\n".join(line[start:end] for start, end, _ in break_text(line, width))
 
     def _end_thinking(self) -> None:
         if self._thinking_since is None:

@@ -12,7 +12,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
-from qcode.agent.call_titles import main_argument, verb
+from qcode.agent.call_titles import call_in_words, main_argument, verb
 from qcode.agent.context.attachments import attached_lines
 from qcode.agent.outcomes import (
     ending_notice,
@@ -276,7 +276,7 @@ class Presenter:
             self._open_cards[event.call_id] = None
         self._writing_cards[event.call_id] = None
         self._transcript.update_card(event.call_id, CardUpdate(state="writing", argument=size))
-        self._set_activity(f"preparing {_call_name(event.name)}")
+        self._set_activity(f"preparing {call_in_words(event.name)}")
 
     def _show_retry(self, event: Retry) -> None:
         if event.is_continuation:
@@ -345,7 +345,7 @@ class Presenter:
         self._card(event.call, "running")
         if event.is_backgroundable and self.background_key:
             self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
-        self._set_activity(f"running {_call_name(event.call.name)}")
+        self._set_activity(f"running {call_in_words(event.call.name)}")
 
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
@@ -479,7 +479,7 @@ class AgentCards:
                 return "a sub-agent is waiting for the model"
             case ToolStarted(call=call):
                 agent.began[call.call_id] = self._clock()
-                return f"a sub-agent is running {_call_name(call.name)}"
+                return f"a sub-agent is running {call_in_words(call.name)}"
             case ToolFinished(call=call):
                 self._finish(call_id, agent, inner, call)
             case UsageUpdated(usage=usage):
@@ -524,24 +524,6 @@ class AgentCards:
         ]
         line = "  ".join([f"{_AGENT_CALL_ICONS[finished.state]} {_call_line(call)}", *(note for note in notes if note)])
         self._cards.update_card(call_id, CardUpdate(append=f"{line}\n"))
-
-
-_CALL_NAMES = {
-    "shell": "a command",
-    "edit": "an edit",
-    "multi_edit": "an edit",
-    "apply_patch": "an edit",
-    "notebook_edit": "an edit",
-    "write": "a file",
-    "agent": "a task",
-    "exit_plan_mode": "a plan",
-    "ask_person": "a question",
-}
-
-
-def _call_name(name: str) -> str:
-    """Return a call in words, for the activity: `running a command`, `preparing an edit`."""
-    return _CALL_NAMES.get(name) or one_line(name, 40)
 
 
 def _call_line(call: ToolCall) -> str:

@@ -208,7 +208,8 @@ def _mode(status: Status, *, is_long: bool) -> Content:
     styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
     style = styles.get(status.mode, "bold $text-error" if status.mode == "bypass" else "")
     label = mode_label(status.mode)
-    mode = Content.styled(_MODE_WORDS.get(status.mode, label) if is_long else label, style)
+    words = _MODE_WORDS.get(status.mode, label)
+    mode = Content.styled(words if is_long or len(words) <= len(label) else label, style)
     if not status.vim:
         return mode
     return Content.assemble((status.vim, "$text-accent" if status.vim == "INSERT" else "bold $text-accent"), _GAP, mode)

@@ -88,7 +88,7 @@ class SessionName:
 class AppView:
     """The view of the app.
 
-    `leave`, `copy`, `lend` (the terminal), `apply` (a setting) and `try_theme` are functions of the app.
+    `leave`, `copy`, `lend` (the terminal), `apply` (a setting), `try_theme` and `theme_choice` are functions of the app.
     """
 
     def __init__(
@@ -110,8 +110,10 @@ class AppView:
         lend: Callable[[], AbstractContextManager[None]],
         apply: Callable[[Setting], bool],
         try_theme: Callable[[str], None],
+        theme_choice: Callable[[], str],
     ) -> None:
         self.try_theme = try_theme
+        self.theme_choice = theme_choice
         self.theme_names: tuple[str, ...] = themes
         self.servers: ServerWatch = servers
         self.transcript: Transcript = widgets.transcript
@@ -132,7 +134,6 @@ class AppView:
         self._copy = copy
         self.failures: Failures = Failures(agent.report_crash, self.say)
         self.session_name: SessionName = session_name
-        self.has_chosen_theme = False
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
         self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
@@ -164,10 +165,6 @@ class AppView:
     def themes(self) -> tuple[tuple[str, str], ...]:
         known = ((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
         return ((AUTO, "follows the terminal"), *known)
-
-    @property
-    def theme_name(self) -> str:
-        return self._app.theme
 
     def leave(self) -> None:
         """Leave the app. Ask first if that stops background jobs."""
@@ -307,7 +304,9 @@ class AppView:
         screen = ConnectScreen(
             self._agent.keys,
             self._clock,
-            themes=self.theme_names,
+            themes=self.themes,
+            theme=self.theme_choice(),
+            try_theme=self.try_theme,
             current_model=self._agent.conversation.model,
             provider=provider,
         )
@@ -332,7 +331,6 @@ class AppView:
         """Apply a theme and keep it for the next start; `auto` follows the terminal."""
         if name == AUTO or name in self.theme_names:
             self.try_theme(name)
-            self.has_chosen_theme = name != AUTO
             self._agent.settings.choices.keep_theme(name)
             return
         self.say("warning", unknown(f"theme {name!r}", name, self.theme_names, "/theme lists them."))
@@ -542,6 +540,12 @@ class CancelKeys:
             prompt.stash()
         elif self._is_pressed_again("Ctrl+C", "quit"):
             leave()
+
+    def forget(self) -> None:
+        """Forget the first press of a key that acts when pressed twice: the user is typing now."""
+        if self._again is not None:
+            self._again = None
+            self.hint("")
 
     def _is_pressed_again(self, key: str, purpose: str) -> bool:
         """Whether `key` was pressed a moment ago; otherwise show a hint that a second press will `purpose`."""

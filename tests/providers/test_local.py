@@ -6,10 +6,12 @@ import asyncio
 import json
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 
 from qcode.providers.local import find_local_server, find_local_servers
+from qcode.providers.registry import PROVIDERS
 from qcode.text.json import Json
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
@@ -120,3 +122,15 @@ def test_all_servers_that_answer_are_found_in_order_of_preference() -> None:
             return [(spec.name, model) for spec, model in await find_local_servers(2.0, ports)]
 
     assert asyncio.run(main()) == [("llamacpp", "large"), ("vllm", "small")]
+
+
+def test_configured_server_is_found_at_its_own_address() -> None:
+    async def main() -> list[tuple[str, str]]:
+        async with Loopback(models("mine")) as own, Loopback(models("large")) as vllm:
+            spec = replace(PROVIDERS["vllm"], name="gpu-box", base_url=f"{own.url}/v1")
+            moved = replace(PROVIDERS["vllm"], base_url=f"{vllm.url}/v1")
+            ports = {name: free_port() for name in NAMES}
+            found = await find_local_servers(2.0, ports, configured=(spec, moved))
+            return [(spec.name, model) for spec, model in found]
+
+    assert asyncio.run(main()) == [("vllm", "large"), ("gpu-box", "mine")]

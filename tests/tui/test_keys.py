@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from qcode.protocol.events import SteeringAdded, ToolFinished
 from qcode.protocol.reply import Outcome, TextDelta
 from qcode.protocol.tools import ToolOutcome
@@ -139,6 +141,21 @@ def test_two_presses_of_ctrl_c_far_apart_do_not_quit() -> None:
         await run.pilot.pause()
         assert run.app.return_value is None
         assert "again to quit" in run.status
+
+    drive(test)
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "escape"])
+def test_typing_between_two_presses_makes_the_second_one_the_first(key: str) -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press(key)
+        assert "again to" in run.status
+        await run.pilot.press("x")
+        assert "again to" not in run.status
+        await run.pilot.press("backspace", key)
+        await run.pilot.pause()
+        assert run.app.return_value is None
+        assert "again to" in run.status
 
     drive(test)
 

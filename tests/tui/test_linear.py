@@ -64,6 +64,10 @@ class Typed(LineTerminal):
         self._lines = list(lines)
         self.said: list[str] = []
         self.dropped = 0
+        self.width = 0
+
+    def columns(self) -> int:
+        return self.width
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -81,9 +85,10 @@ def linear(agent: Agent, typed: Typed) -> LinearApp:
     return LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
 
 
-def talk(conversation: ScriptedConversation, *lines: str, **given: Any) -> list[str]:
+def talk(conversation: ScriptedConversation, *lines: str, width: int = 0, **given: Any) -> list[str]:
     """Return all lines after the greeting."""
     typed = Typed(lines)
+    typed.width = width
     app = linear(make_agent(conversation, **given), typed)
     assert asyncio.run(app.run()) == 0
     start = typed.said.index("User: ")
@@ -116,6 +121,19 @@ def test_each_event_is_printed_once_and_in_order() -> None:
         "Assistant:",
         "Done.",
         "User: ",
+    ]
+
+
+def test_prose_is_wrapped_between_words_and_code_is_not() -> None:
+    script: Script = [TextDelta(0, "some words of prose\n```\ncode = in_one_long_line()\n```\n"), reply(""), ended()]
+    assert talk(ScriptedConversation(script), "x", width=12)[:7] == [
+        "User: ",
+        "Assistant:",
+        "some words",
+        "of prose",
+        "```",
+        "code = in_one_long_line()",
+        "```",
     ]
 
 

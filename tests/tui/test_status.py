@@ -82,7 +82,7 @@ def test_parts_are_dropped_in_order_of_importance() -> None:
 
 def test_forty_columns_show_the_event_and_the_mode() -> None:
     line = render_status(FULL, 40, 112.5).plain
-    assert line.startswith("accept-edits  ⠋ writing 12 s")
+    assert line.startswith("accept edits  ⠋ writing 12 s")
 
 
 def test_wait_counts_down_and_a_long_reason_is_shortened_before_the_figures() -> None:
@@ -212,7 +212,7 @@ def test_status_line_mentions_the_sandbox_only_if_there_is_none() -> None:
     [
         ("plan", "plan mode", "plan"),
         ("default", "ask before edits", "ask"),
-        ("accept-edits", "accept edits", "accept-edits"),
+        ("accept-edits", "accept edits", "accept edits"),
         ("auto", "auto mode", "auto"),
         ("bypass", "bypass: never asks", "bypass"),
     ],

@@ -103,6 +103,29 @@ def test_theme_follows_the_terminal_until_user_chooses_one() -> None:
     drive(test, theme="auto")
 
 
+def test_auto_follows_the_terminal_after_a_start_with_another_theme() -> None:
+    async def test(run: Running) -> None:
+        run.app.post_message(TerminalBackgroundChanged(is_dark=False))
+        await run.pilot.pause()
+        seen = [run.app.theme]
+        await run.send("/theme auto")
+        seen.append(run.app.theme)
+        run.app.post_message(TerminalBackgroundChanged(is_dark=True))
+        await run.pilot.pause()
+        assert [*seen, run.app.theme] == ["tokyo-night", "light", "dark"]
+
+    drive(test, theme="tokyo-night")
+
+
+@pytest.mark.parametrize(("theme", "marked"), [("auto", "auto"), ("dark", "dark")])
+def test_theme_list_marks_the_choice_of_the_user(theme: str, marked: str) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/theme")
+        await run.until(lambda: f"● {marked}" in run.screen)
+
+    drive(test, theme=theme)
+
+
 @pytest.mark.parametrize(("term", "asked"), [("xterm-256color", True), ("linux", False), ("dumb", False), ("", False)])
 def test_terminal_that_would_print_the_query_is_not_queried(term: str, asked: bool) -> None:
     assert can_query_background({"TERM": term}) is asked

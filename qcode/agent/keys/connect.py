@@ -411,12 +411,14 @@ class KeysService:
         """Return the local servers that answer now, each with its first model."""
         from qcode.providers.local import find_local_servers
 
-        return {spec.name: model for spec, model in await find_local_servers()}
+        settings = self._context.settings
+        configured = [spec for name, spec in known_specs(settings).items() if name in settings.providers]
+        found = await find_local_servers(configured=filter(_is_here, configured))
+        return {spec.name: model for spec, model in found}
 
     def _describe_choice(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
         about = _ABOUT.get(choice.name, _ProviderText(choice.name, spec.base_url))
-        is_here = bool(spec.base_url) and is_local(spec.base_url)
-        group: Group = "popular" if choice.name in _POPULAR else "local" if is_here else "other"
+        group: Group = "popular" if choice.name in _POPULAR else "local" if _is_here(spec) else "other"
         return replace(choice, title=about.title, hint=about.hint, key_page=about.key_page, group=group)
 
     def names(self) -> tuple[str, ...]:
@@ -482,3 +484,8 @@ class KeysService:
         if not needs_key(spec, settings, keys.env):
             return ProviderChoice(spec.name, "needs no key", is_ready=True)
         return ProviderChoice(spec.name)
+
+
+def _is_here(spec: ProviderSpec) -> bool:
+    """Whether the server of a provider is on this machine or in its network."""
+    return bool(spec.base_url) and is_local(spec.base_url)

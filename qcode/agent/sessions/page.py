@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.call_titles import verb
 from qcode.agent.sessions.turns import CallView, PromptParts, SessionStep, SessionTurn, prompt_of, view_of
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.text.addresses import split_addresses
 from qcode.text.clean import clean, single_spaced
 from qcode.text.diff import diff_lines
 from qcode.text.lexers import LEXER_FAULTS, lexer_of
@@ -25,6 +26,7 @@ from qcode.text.numbers import count_text
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.renderer import RendererHTML
+    from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -38,6 +40,8 @@ _MAX_LEVELS = 40
 _TASK = re.compile(r"<li>(\n<p>)?\[([ xX])\] ")
 _BOXES = {" ": "☐", "x": "☑", "X": "☑"}
 _MAX_HIGHLIGHTED = 100_000
+_FOREIGN = "noopener noreferrer nofollow"
+"""The `rel` of a link in foreign text."""
 
 
 def html_page(turns: Sequence[SessionTurn], title: str, facts: Sequence[str], *, has_tools: bool) -> str:
@@ -99,7 +103,7 @@ def _prompt(prompt: PromptParts) -> Iterator[str]:
         yield f'<details class="call">{head}{_pre(attachment.content)}</details>'
     if prompt.typed or prompt.images:
         images = "".join(map(_image, prompt.images))
-        yield f'<div class="prompt"><div class="typed">{_text(prompt.typed)}</div>{images}</div>'
+        yield f'<div class="prompt"><div class="typed">{_linked(prompt.typed)}</div>{images}</div>'
 
 
 def _card(view: CallView, agent: str = "") -> str:
@@ -197,6 +201,7 @@ def _parser() -> MarkdownIt:
     options = {"html": False, "xhtmlOut": True, "maxNesting": _MAX_LEVELS, "highlight": _highlight}
     parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
     parser.validateLink = lambda url: _LINK.fullmatch(url) is not None  # type: ignore[method-assign]  # as documented
+    parser.core.ruler.push("addresses", _link_addresses)
     parser.add_render_rule("image", _linked_image)
     parser.add_render_rule("link_open", _link_open)
     parser.add_render_rule("heading_open", _lowered_heading)
@@ -208,8 +213,33 @@ def _highlight(code: str, language: str, _attributes: str) -> str:
     return _highlighted(code.removesuffix("\n"), language)
 
 
+def _link_addresses(state: StateCore) -> None:
+    """Make links of the addresses in the text of a reply."""
+    for block in state.tokens:
+        if block.type == "inline" and block.children and "://" in block.content:
+            block.children = list(_with_links(block.children))
+
+
+def _with_links(tokens: Sequence[Token]) -> Iterator[Token]:
+    from markdown_it.common.normalize_url import normalizeLink
+    from markdown_it.token import Token
+
+    depth = 0
+    for token in tokens:
+        depth += {"link_open": 1, "link_close": -1}.get(token.type, 0)
+        if token.type != "text" or depth:
+            yield token
+            continue
+        for part, is_address in split_addresses(token.content):
+            if is_address:
+                yield Token("link_open", "a", 1, {"href": normalizeLink(part)})
+            yield Token("text", "", 0, content=part)
+            if is_address:
+                yield Token("link_close", "a", -1)
+
+
 def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:  # noqa: ANN401  the signature of a render rule
-    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    tokens[index].attrSet("rel", _FOREIGN)
     return renderer.renderToken(tokens, index, _options, _env)
 
 
@@ -229,13 +259,21 @@ def _linked_image(_renderer: RendererHTML, tokens: Sequence[Token], index: int, 
     """Return an image of a reply as a link, because loading it would tell its server who reads the page."""
     address = str(tokens[index].attrGet("src") or "")
     label = _text(tokens[index].content or address)
-    return f'<a href="{_text(address)}" rel="noopener noreferrer nofollow">{label}</a>'
+    return f'<a href="{_text(address)}" rel="{_FOREIGN}">{label}</a>'
 
 
 def _image(image: Image) -> str:
     if not _MEDIA_TYPE.fullmatch(image.media_type) or not _BASE64.fullmatch(image.data):
         return "<p>[an image that cannot be shown]</p>"
     return f'<img alt="image" src="data:{image.media_type};base64,{image.data}"/>'
+
+
+def _linked(text: str) -> str:
+    """Return text with its addresses as links."""
+    parts = ((_text(part), is_address) for part, is_address in split_addresses(clean(text)))
+    return "".join(
+        f'<a href="{part}" rel="{_FOREIGN}">{part}</a>' if is_address else part for part, is_address in parts
+    )
 
 
 def _text(text: str) -> str:

@@ -17,6 +17,7 @@ from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
 from qcode.providers.demo.scene import Scene, Script, call, failed, fenced, file_in, last_match, paragraphs, say
 from qcode.text.json import Json, parse_object
+from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -313,7 +314,7 @@ def _play_read(scene: Scene) -> Script:
     text = text_read(scene.last.result.content)
     lines = text.split("\n") if text else []
     first = next((line.strip() for line in lines if line.strip()), "only white space")
-    return say(f"I read {len(lines)} lines of `{path}`. The first line:\n\n{fenced(first)}\n")
+    return say(f"I read {count_text(len(lines), 'line')} of `{path}`. The first line:\n\n{fenced(first)}\n")
 
 
 def _play_edit(scene: Scene) -> Script:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.text.json import Json
+from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -251,7 +252,8 @@ def failed(step: DemoStep) -> Script:
 
 def fenced(text: str) -> str:
     lines = text.strip("\n").split("\n")
-    more = [f"... and {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else []
+    left_out = len(lines) - _SHOWN_LINES
+    more = [f"... and {count_text(left_out, 'more line')}"] if left_out > 0 else []
     fence = "````" if "```" in text else "```"
     return "\n".join([fence, *lines[:_SHOWN_LINES], *more, fence])
 

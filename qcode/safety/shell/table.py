@@ -52,6 +52,9 @@ _FORMATS: Mapping[Role, re.Pattern[str]] = {
     "name": re.compile(r"[A-Za-z0-9_,.:=+%@-]+"),
 }
 
+_ROLE_NAMES: Mapping[Role, str] = {"seconds": "number of seconds up to 10"}
+"""Words for a role in the reason that the user reads; the others are their own name."""
+
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
@@ -376,7 +379,7 @@ def _check(word: Word, role: Role) -> None:
     if pattern is None or (role == "number" and word.unknown == "number"):
         return
     if not word.is_known or word.has_glob or word.is_home or not pattern.fullmatch(word.text):
-        raise _UnknownUse(f"{word.text!r} is not a plain {role}")
+        raise _UnknownUse(f"{word.text!r} is not a plain {_ROLE_NAMES.get(role, role)}")
 
 
 @cache

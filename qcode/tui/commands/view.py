@@ -20,7 +20,7 @@ def _theme(context: CommandContext, name: str) -> None:
     from qcode.tui.screens.palette import ThemePicker
 
     context.screen.open_screen(
-        ThemePicker(context.screen.themes, context.screen.theme_name, context.screen.try_theme),
+        ThemePicker(context.screen.themes, context.screen.theme_choice(), context.screen.try_theme),
         lambda chosen: context.screen.use_theme(chosen) if chosen is not None else None,
     )
 

@@ -6,7 +6,7 @@ checks and stores the key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 from textual import events, on, work
@@ -102,20 +102,23 @@ class ConnectScreen(Screen[ConnectResult]):
         connecting: KeysService,
         clock: Callable[[], float],
         *,
-        themes: tuple[str, ...],
+        themes: Sequence[tuple[str, str]],
+        theme: str,
+        try_theme: Callable[[str], None],
         current_model: str = "",
         provider: str = "",
     ) -> None:
         super().__init__()
         self._connecting = connecting
         self._clock = clock
-        self._themes = themes
+        self._themes = tuple(themes)
+        self._theme = theme
+        self._try_theme = try_theme
         self._current_model = current_model
         self._initial_provider = provider
         self._choices = {choice.name: choice for choice in connecting.choices()}
         self._choice = ProviderChoice("")
         self._local: Mapping[str, str] | None = None
-        self._theme_before = ""
         self._lines: list[str] = []
         self._model = ""
         self._check: Worker[None] | None = None
@@ -134,7 +137,6 @@ class ConnectScreen(Screen[ConnectResult]):
         yield Static(id="connect-foot", markup=False)
 
     def on_mount(self) -> None:
-        self._theme_before = self.app.theme
         if self._initial_provider in self._choices:
             self._choose_provider(self._initial_provider)
         else:
@@ -164,9 +166,9 @@ class ConnectScreen(Screen[ConnectResult]):
             self.dismiss(ConnectResult(prompt=event.typed))
 
     @on(Finder.Moved)
-    def _try_theme(self, event: Finder.Moved) -> None:
+    def _preview_theme(self, event: Finder.Moved) -> None:
         if self.step == "theme" and self.is_current and event.row is not None:
-            self.app.theme = event.row.id
+            self._try_theme(event.row.id)
 
     @on(Input.Submitted)
     def _take_key(self, event: Input.Submitted) -> None:
@@ -297,10 +299,11 @@ class ConnectScreen(Screen[ConnectResult]):
             self._end("")
             return
         text = "The screen previews each theme. /theme switches later."
-        self._show("theme", text, [PickerRow(name, name) for name in self._themes], highlighted=self.app.theme)
+        self._show("theme", text, [PickerRow(name, name, note) for name, note in self._themes], highlighted=self._theme)
 
     def _end(self, theme: str) -> None:
-        self.app.theme = theme or self._theme_before
+        if self.step == "theme":
+            self._try_theme(theme or self._theme)
         self._connecting.finish(self._model)
         self.dismiss(ConnectResult(self._model, theme, tuple(self._lines)))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 
+from qcode.text.addresses import split_addresses
 from qcode.tui.transcript.chunks import STEP, Chunk, GrowingLines, GrowingParagraph
 from qcode.tui.transcript.code import CodeBlock
 from qcode.tui.transcript.line import PLAIN, Ink, Line, Span, ink, over, prefix, tidy, wrap
@@ -327,7 +328,6 @@ def _records(table: Table, width: int) -> list[Line]:
 
 _INLINE_SLOTS = {"strong_open": "strong", "em_open": "emphasis", "s_open": "strike", "link_open": "link"}
 _HTML_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`|]*[^\s<>\"'`|.,:;!?)\]}*_]")
 
 
 def inline_spans(tokens: Sequence[Token], base: Ink) -> list[Span]:
@@ -369,16 +369,13 @@ def is_web(target: str) -> bool:
 def _add_text(spans: list[Span], text: str, paint: Ink) -> None:
     if "<" in text:
         text = _HTML_BREAK.sub("\n", text)
-    if "://" not in text or "link" in paint.slots:
+    if "link" in paint.slots:
         if text:
             spans.append((text, paint))
         return
-    position = 0
-    for match in _ADDRESS.finditer(text):
-        spans.append((text[position : match.start()], paint))
-        spans.append((match.group(), ink(*paint.slots, "link", href=match.group())))
-        position = match.end()
-    spans.append((text[position:], paint))
+    for part, is_address in split_addresses(text):
+        if part:
+            spans.append((part, ink(*paint.slots, "link", href=part) if is_address else paint))
 
 
 def _target(label: str, target: str, base: Ink) -> list[Span]:

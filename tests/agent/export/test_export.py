@@ -134,6 +134,19 @@ def test_only_web_and_mail_links_of_a_reply_are_links() -> None:
     assert "[bad](javascript:alert(1))" in words(tree)
 
 
+def test_addresses_in_prompts_and_replies_are_links() -> None:
+    prompt = "see https://a.example/x_y?q=1&r=2, (http://b.example/z)."
+    said = [user(prompt), assistant(Text("Read https://c.example/ä_b. Not `https://d.example` <https://e.example>"))]
+    tree = parsed(written("html", *said))
+    assert [link for link in links(tree) if not link.startswith("#")] == [
+        "https://a.example/x_y?q=1&r=2",
+        "http://b.example/z",
+        "https://c.example/%C3%A4_b",
+        "https://e.example",
+    ]
+    assert "see https://a.example/x_y?q=1&r=2, (http://b.example/z)." in words(tree)
+
+
 def test_reply_markdown_is_rendered_below_the_page_headings_with_highlighted_code() -> None:
     tree = parsed(written("html", user("why?"), assistant(Text(MARKDOWN))))
     assert [words(one) for one in tree.iter("h1")] == ["<b>Title</b> & more"]
@@ -179,6 +192,11 @@ def test_page_loads_nothing_and_follows_the_color_scheme_of_the_reader() -> None
     assert "url(" not in page
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
+
+
+def test_printed_page_shows_the_contents_of_collapsed_cards() -> None:
+    printed = written("html", *SAID).partition("@media print {")[2]
+    assert "details::details-content { content-visibility: visible;" in printed
 
 
 def test_call_is_one_collapsed_card_with_its_result() -> None:

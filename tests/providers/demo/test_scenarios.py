@@ -153,6 +153,7 @@ def test_results_are_summarized() -> None:
     assert "28 more lines" in text
     assert "On branch main" in _after("run git status", "On branch main").text
     assert "I read 2 lines of `README.md`" in _after("read README.md", "     1\t# Title\n     2\ttext").text
+    assert "I read 1 line of `README.md`" in _after("read README.md", "     1\t# Title").text
 
 
 LISTING = "/work/project/\n  src/\n    a.py  12\n  AGENTS.md  30\n  Makefile  1,024\n  my notes.txt  3\n"

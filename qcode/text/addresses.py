@@ -1,0 +1,18 @@
+"""Web addresses that stand in text without being marked as links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`|]*[^\s<>\"'`|.,:;!?)\]}*_]")
+
+
+def split_addresses(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of `text` in order, each with whether it is an address; punctuation after one is not in it."""
+    position = 0
+    for match in _ADDRESS.finditer(text) if "://" in text else ():
+        yield text[position : match.start()], False
+        yield match.group(), True
+        position = match.end()
+    yield text[position:], False
