@@ -88,7 +88,8 @@ class SessionName:
 class AppView:
     """The view of the app.
 
-    `leave`, `copy`, `lend` (the terminal), `apply` (a setting), `try_theme` and `theme_choice` are functions of the app.
+    `leave`, `copy`, `lend` (the terminal), `apply` (a setting), `try_theme` and `theme_choice` are functions of the
+    app.
     """
 
     def __init__(
