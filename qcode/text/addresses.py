@@ -1,4 +1,4 @@
-"""Web addresses that stand in text without being marked as links."""
+"""Web addresses in text that no markup makes a link."""
 
 from __future__ import annotations
 

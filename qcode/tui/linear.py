@@ -465,7 +465,7 @@ class LineTerminal:
             sys.stdout.flush()
 
     def columns(self) -> int:
-        """Return the width of the terminal, 0 if the output is no terminal."""
+        """Return the width of the terminal, 0 if the output goes elsewhere."""
         with contextlib.suppress(OSError, ValueError):
             return os.get_terminal_size(sys.stdout.fileno()).columns
         return 0
