@@ -12,7 +12,6 @@ from collections.abc import Callable
 from math import ceil
 from typing import BinaryIO
 
-from qcode.agent.call_titles import call_in_words
 from qcode.agent.outcomes import fallback_text, hook_ended_text, hook_text, limit_wait_text, retry_text
 from qcode.protocol import events as ev
 from qcode.protocol.events import AgentEvent, LimitReached, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
@@ -105,16 +104,16 @@ class Progress:
                 self._size += len(text)
                 self.status = f"writing, {self._size:,} characters"
             case ev.ToolCallProgress(name=name, size=size):
-                self.status = f"preparing {call_in_words(name)}, {size:,} characters"
+                self.status = f"preparing {_call_in_words(name)}, {size:,} characters"
             case ev.CompactionStarted():
                 self.status = "compacting the conversation"
             case ev.Retry():
                 self._size = self._size if event.is_continuation else 0
                 self.status = retry_text(event)
             case ev.AgentEvent(event=ev.ToolStarted(call=call)):
-                self.status = f"a sub-agent is running {call_in_words(call.name)}"
+                self.status = f"a sub-agent is running {_call_in_words(call.name)}"
             case ev.ToolStarted(call=call):
-                self.status = f"running {call_in_words(call.name)}"
+                self.status = f"running {_call_in_words(call.name)}"
             case ev.Waiting(seconds=seconds, why=why, attempt=attempt):
                 self.status = f"{why}, {retry_countdown(attempt, ceil(seconds))}"
             case ev.LimitReached():
@@ -123,6 +122,12 @@ class Progress:
                 self.status = hook_text(event)
             case _:
                 pass
+
+
+def _call_in_words(name: str) -> str:
+    from qcode.agent.call_titles import call_in_words
+
+    return call_in_words(name)
 
 
 def verbose_message(event: TurnEvent) -> str:
