@@ -181,7 +181,7 @@ def _fish(commands: Mapping[str, _Words]) -> str:
     flags = {kind: names.replace("|", " ") for kind, names in _value_flags(commands).items()}
     lines = [
         f"""\
-# Print the subcommand before the cursor (`-`: the words are a prompt) and the last word that is neither a flag nor its value.
+# Print the subcommand before the cursor (`-`: a prompt) and the last word that is neither a flag nor its value.
 function __qcode_words
   set -l command ''
   set -l last ''
