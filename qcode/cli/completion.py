@@ -177,10 +177,10 @@ def _is_free(flag: Flag, is_folder: bool) -> bool:
     return flag.takes_value and not flag.choices and flag.typed.endswith(" DIR") == is_folder
 
 
-def _fish(commands: Mapping[str, _Words]) -> str:
+def _fish_functions(commands: Mapping[str, _Words]) -> str:
+    """Return the functions that the conditions of the completions use."""
     flags = {kind: names.replace("|", " ") for kind, names in _value_flags(commands).items()}
-    lines = [
-        f"""\
+    return f"""\
 # Print the subcommand before the cursor (`-`: a prompt) and the last word that is neither a flag nor its value.
 function __qcode_words
   set -l command ''
@@ -218,9 +218,14 @@ end
 function __qcode_after
   set -l words (__qcode_words)
   test "$words[1]" = "$argv[1]"; and test "$words[2]" = "$argv[2]"
-end
-complete -c qcode-cli -w qcode
-complete -c qcode -f -n '__qcode_command ""' -a '{" ".join(SUBCOMMANDS)}'"""
+end"""
+
+
+def _fish(commands: Mapping[str, _Words]) -> str:
+    lines = [
+        _fish_functions(commands),
+        "complete -c qcode-cli -w qcode",
+        f"complete -c qcode -f -n '__qcode_command \"\"' -a '{' '.join(SUBCOMMANDS)}'",
     ]
     for name, words in commands.items():
         lines += [
