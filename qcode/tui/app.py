@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on, work
-from textual.app import App, AutopilotCallbackType, ComposeResult
+from textual.app import AutopilotCallbackType, ComposeResult
 from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
@@ -30,17 +30,16 @@ from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
 from qcode.tui.status import Status, cost_total_text
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
-from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
+from qcode.tui.terminal.driver import TerminalTitle, survive_hangup
 from qcode.tui.terminal.textual_internals import (
     guard_widgets,
     is_closing,
     is_mounted,
-    refresh_ansi_colors,
     set_bindings,
     set_local_clipboard,
 )
-from qcode.tui.theme import AUTO, choose_theme, first_theme, load_themes
+from qcode.tui.terminal.themed_app import ThemedApp
+from qcode.tui.theme import AUTO
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.welcome import Welcome, farewell
 from qcode.values import dataclass
@@ -57,82 +56,6 @@ if TYPE_CHECKING:
     from qcode.tui.commands.command import Command
     from qcode.tui.prompt.attachments import AttachmentFinder
     from qcode.tui.turns import State
-
-
-class ThemedApp(TerminalApp, inherit_bindings=False):
-    """An app with qcode's themes.
-
-    `theme_wanted` is the theme that the user set, `user_themes` the folder of the user's theme files. `theme_names` and
-    `theme_problems` are empty until `add_themes` was called. `follows_background`: the theme is `auto` now.
-    """
-
-    def __init__(self, theme_wanted: str, user_themes: Path) -> None:
-        # Before `super().__init__`, which calls `get_driver_class`.
-        self.theme_wanted = theme_wanted
-        self.follows_background = theme_wanted == AUTO
-        self._background = ""
-        self._user_themes = user_themes
-        super().__init__()
-        self.theme_names: tuple[str, ...] = ()
-        self.theme_problems: tuple[str, ...] = ()
-        self._apply_first_theme()
-
-    def get_driver_class(self) -> type[Driver]:
-        driver = super().get_driver_class()
-        # Also for another theme: the user may switch to `auto` later.
-        return query_background(driver) if can_query_background(os.environ) else driver
-
-    @on(TerminalBackgroundChanged)
-    def _follow_background(self, event: TerminalBackgroundChanged) -> None:
-        """Follow the terminal if the theme is `auto`."""
-        self._background = "dark" if event.is_dark else "light"
-        if self.follows_background and not self.has_few_colors:
-            self.add_themes()
-            self.theme = choose_theme(self._background, self.theme_names, {})
-
-    def _apply_first_theme(self) -> None:
-        """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
-        few = self.has_few_colors
-        first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=few)
-        if first is None:
-            self.add_themes()
-            name = choose_theme(self.theme_wanted, self.theme_names, os.environ, has_few_colors=few)
-            first = self.available_themes[name]
-        else:
-            self.register_theme(first)
-        # Setting `self.theme` would parse the style sheet a second time before the first paint.
-        self.set_reactive(App.theme, first.name)
-        self.set_class(first.dark, "-dark-mode", update=False)
-        self.set_class(not first.dark, "-light-mode", update=False)
-        refresh_ansi_colors(self)
-        self.stylesheet.set_variables(self.get_css_variables())
-
-    @property
-    def theme_choice(self) -> str:
-        """The theme as the user names it: `auto` if it follows the terminal."""
-        return AUTO if self.follows_background else self.theme
-
-    def apply_theme(self, name: str) -> None:
-        """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
-        self.follows_background = name == AUTO
-        wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
-        self.theme = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
-
-    def all_theme_problems(self) -> tuple[str, ...]:
-        """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
-        if self.theme_wanted in (self.theme, AUTO):
-            return self.theme_problems
-        missing = f"Unknown theme {self.theme_wanted!r}; using {self.theme}. /theme lists the themes."
-        return (*self.theme_problems, missing)
-
-    def add_themes(self) -> None:
-        """Load all themes, once."""
-        if self.theme_names:
-            return
-        themes, self.theme_problems = load_themes(self._user_themes)
-        for theme in themes.values():
-            self.register_theme(theme)
-        self.theme_names = tuple(themes)
 
 
 _LEAVE_SECONDS = 3.0
@@ -237,14 +160,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.server_watch,
             self.session_name,
             welcome=self.welcome,
-            themes=self.theme_names,
             clock=clock,
             leave=self._begin_leaving,
             copy=self._copy,
             lend=self.suspend_terminal,
             apply=self._apply,
-            try_theme=self.apply_theme,
-            theme_choice=lambda: self.theme_choice,
         )
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys

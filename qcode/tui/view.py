@@ -40,9 +40,10 @@ from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import TerminalApp, TerminalTitle
+from qcode.tui.terminal.driver import TerminalTitle
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
-from qcode.tui.theme import AUTO, theme_note
+from qcode.tui.terminal.themed_app import ThemedApp
+from qcode.tui.theme import AUTO
 from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.replay import end_of, replay, show_earlier, show_resumed
 from qcode.tui.transcript.transcript import Transcript
@@ -88,13 +89,12 @@ class SessionName:
 class AppView:
     """The view of the app.
 
-    `leave`, `copy`, `lend` (the terminal), `apply` (a setting), `try_theme` and `theme_choice` are functions of the
-    app.
+    `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app.
     """
 
     def __init__(
         self,
-        app: TerminalApp,
+        app: ThemedApp,
         agent: Agent,
         widgets: Widgets,
         turns: Turns,
@@ -104,24 +104,18 @@ class AppView:
         session_name: SessionName,
         *,
         welcome: Welcome,
-        themes: tuple[str, ...],
         clock: Callable[[], float],
         leave: Callable[[], None],
         copy: Callable[[str], str],
         lend: Callable[[], AbstractContextManager[None]],
         apply: Callable[[Setting], bool],
-        try_theme: Callable[[str], None],
-        theme_choice: Callable[[], str],
     ) -> None:
-        self.try_theme = try_theme
-        self.theme_choice = theme_choice
-        self.theme_names: tuple[str, ...] = themes
         self.servers: ServerWatch = servers
         self.transcript: Transcript = widgets.transcript
         self.prompt: Prompt = widgets.prompt
         self.attachments = attachments
         self.turns: Turns = turns
-        self._app = app
+        self.app = app
         self._widgets = widgets
         self._welcome = welcome
         self._first_model = agent.conversation.model
@@ -155,17 +149,12 @@ class AppView:
 
     @property
     def is_writing(self) -> bool:
-        return self._app.focused is self._widgets.prompt
+        return self.app.focused is self._widgets.prompt
 
     @property
     def is_asking_about_draft(self) -> bool:
         """Whether a question is open about a call that the user may edit."""
         return self._widgets.approval.draft is not None and not self._widgets.approval.is_telling
-
-    @property
-    def themes(self) -> tuple[tuple[str, str], ...]:
-        known = ((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
-        return ((AUTO, "follows the terminal"), *known)
 
     def leave(self) -> None:
         """Leave the app. Ask first if that stops background jobs."""
@@ -182,8 +171,8 @@ class AppView:
 
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
-        if is_mounted(self._app) and not is_closing(self._app):
-            self._app.call_later(self.jobs.change, job)
+        if is_mounted(self.app) and not is_closing(self.app):
+            self.app.call_later(self.jobs.change, job)
 
     def ask_aside(self, question: str) -> None:
         """Ask an aside in its panel; an earlier one is cancelled."""
@@ -236,10 +225,10 @@ class AppView:
             panel.show(title, text)
 
     def open_screen(self, screen: Screen[Result], then: Callable[[Result | None], None]) -> None:
-        self._app.push_screen(screen, then)
+        self.app.push_screen(screen, then)
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.run_worker(self.failures.guard(work), group="command")
+        self.app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:
         self._session_id = self._agent.conversation.session_id
@@ -305,9 +294,9 @@ class AppView:
         screen = ConnectScreen(
             self._agent.keys,
             self._clock,
-            themes=self.themes,
-            theme=self.theme_choice(),
-            try_theme=self.try_theme,
+            themes=self.app.themes,
+            theme=self.app.theme_choice,
+            try_theme=self.app.apply_theme,
             current_model=self._agent.conversation.model,
             provider=provider,
         )
@@ -330,11 +319,11 @@ class AppView:
 
     def use_theme(self, name: str) -> None:
         """Apply a theme and keep it for the next start; `auto` follows the terminal."""
-        if name == AUTO or name in self.theme_names:
-            self.try_theme(name)
+        if name == AUTO or name in self.app.theme_names:
+            self.app.apply_theme(name)
             self._agent.settings.choices.keep_theme(name)
             return
-        self.say("warning", unknown(f"theme {name!r}", name, self.theme_names, "/theme lists them."))
+        self.say("warning", unknown(f"theme {name!r}", name, self.app.theme_names, "/theme lists them."))
 
     def show_trust(self) -> None:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
@@ -358,7 +347,7 @@ class AppView:
 
     def suspend(self) -> None:
         if driver.has_job_control():
-            self._app.action_suspend_process()
+            self.app.action_suspend_process()
         else:
             self.hint("no shell to return to")
 
@@ -367,8 +356,8 @@ class AppView:
 
     def open_link(self, address: str) -> None:
         """Open `address` in a browser; copy it if the user could not see a browser."""
-        if driver.has_browser(os.environ, sys.platform) and not self._app.is_headless:
-            self._app.open_url(address)
+        if driver.has_browser(os.environ, sys.platform) and not self.app.is_headless:
+            self.app.open_url(address)
             self.hint(f"opening {shorten(address, 60)}")
         else:
             self.hint(f"copied {shorten(address, 40)} {self._copy(address)}")
@@ -384,7 +373,7 @@ class AppView:
             self.hint("no earlier messages" if step < 0 else "end of the transcript")
 
     def redraw(self) -> None:
-        self._app.redraw()
+        self.app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
         """Scroll the transcript; page keys scroll an open panel instead."""

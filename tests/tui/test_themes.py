@@ -189,7 +189,7 @@ def test_invalid_theme_file_is_skipped_named_and_reported(tmp_path: Path) -> Non
 
     async def test(run: Running) -> None:
         assert "colors.primary = 'bluish' is not a color" in run.text.replace("\n", " ")
-        assert "bad" not in run.app.view.theme_names
+        assert "bad" not in run.app.theme_names
 
     drive(test, config_dir=tmp_path)
 

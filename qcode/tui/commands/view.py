@@ -19,8 +19,9 @@ def _theme(context: CommandContext, name: str) -> None:
         return
     from qcode.tui.screens.palette import ThemePicker
 
+    app = context.screen.app
     context.screen.open_screen(
-        ThemePicker(context.screen.themes, context.screen.theme_choice(), context.screen.try_theme),
+        ThemePicker(app.themes, app.theme_choice, app.apply_theme),
         lambda chosen: context.screen.use_theme(chosen) if chosen is not None else None,
     )
 
@@ -33,7 +34,7 @@ VIEW: tuple[Command, ...] = (
         _theme,
         ("theme",),
         "[name]",
-        lambda context: (AUTO, *context.screen.theme_names),
+        lambda context: (AUTO, *context.screen.app.theme_names),
         opens_picker=True,
         needs_screen=True,
     ),
@@ -192,9 +193,9 @@ def _vim(context: CommandContext, _argument: str) -> None:
 def _open_settings(context: CommandContext, wanted: str) -> None:
     from qcode.tui.screens.settings import SettingsScreen
 
-    app = context.screen
-    screen = SettingsScreen(context.agent.settings, app.theme_names, app.apply_setting, wanted=wanted)
-    app.open_screen(screen, lambda _: None)
+    view = context.screen
+    screen = SettingsScreen(context.agent.settings, view.app.theme_names, view.apply_setting, wanted=wanted)
+    view.open_screen(screen, lambda _: None)
 
 
 def _setting_choices(context: CommandContext) -> Sequence[str]:

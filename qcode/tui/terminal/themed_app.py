@@ -1,0 +1,97 @@
+"""An app that applies qcode's themes and follows the background of the terminal."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from textual import on
+from textual.app import App
+from textual.driver import Driver
+
+from qcode.tui.terminal.driver import TerminalApp
+from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
+from qcode.tui.terminal.textual_internals import refresh_ansi_colors
+from qcode.tui.theme import AUTO, choose_theme, first_theme, load_themes, theme_note
+
+
+class ThemedApp(TerminalApp, inherit_bindings=False):
+    """An app with qcode's themes.
+
+    `theme_wanted` is the theme that the user set, `user_themes` the folder of the user's theme files. `theme_names` and
+    `theme_problems` are empty until `add_themes` was called. `follows_background`: the theme is `auto` now.
+    """
+
+    def __init__(self, theme_wanted: str, user_themes: Path) -> None:
+        # Before `super().__init__`, which calls `get_driver_class`.
+        self.theme_wanted = theme_wanted
+        self.follows_background = theme_wanted == AUTO
+        self._background = ""
+        self._user_themes = user_themes
+        super().__init__()
+        self.theme_names: tuple[str, ...] = ()
+        self.theme_problems: tuple[str, ...] = ()
+        self._apply_first_theme()
+
+    def get_driver_class(self) -> type[Driver]:
+        driver = super().get_driver_class()
+        # Also for another theme: the user may switch to `auto` later.
+        return query_background(driver) if can_query_background(os.environ) else driver
+
+    @on(TerminalBackgroundChanged)
+    def _follow_background(self, event: TerminalBackgroundChanged) -> None:
+        """Follow the terminal if the theme is `auto`."""
+        self._background = "dark" if event.is_dark else "light"
+        if self.follows_background and not self.has_few_colors:
+            self.add_themes()
+            self.theme = choose_theme(self._background, self.theme_names, {})
+
+    def _apply_first_theme(self) -> None:
+        """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
+        few = self.has_few_colors
+        first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=few)
+        if first is None:
+            self.add_themes()
+            name = choose_theme(self.theme_wanted, self.theme_names, os.environ, has_few_colors=few)
+            first = self.available_themes[name]
+        else:
+            self.register_theme(first)
+        # Setting `self.theme` would parse the style sheet a second time before the first paint.
+        self.set_reactive(App.theme, first.name)
+        self.set_class(first.dark, "-dark-mode", update=False)
+        self.set_class(not first.dark, "-light-mode", update=False)
+        refresh_ansi_colors(self)
+        self.stylesheet.set_variables(self.get_css_variables())
+
+    @property
+    def theme_choice(self) -> str:
+        """The theme as the user names it: `auto` if it follows the terminal."""
+        return AUTO if self.follows_background else self.theme
+
+    @property
+    def themes(self) -> tuple[tuple[str, str], ...]:
+        """The themes to choose from, with a note each."""
+        known = ((name, theme_note(self.available_themes[name])) for name in self.theme_names)
+        return ((AUTO, "follows the terminal"), *known)
+
+    def apply_theme(self, name: str) -> None:
+        """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
+        self.follows_background = name == AUTO
+        wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
+        self.theme = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
+
+    def all_theme_problems(self) -> tuple[str, ...]:
+        """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
+        if self.theme_wanted in (self.theme, AUTO):
+            return self.theme_problems
+        missing = f"Unknown theme {self.theme_wanted!r}; using {self.theme}. /theme lists the themes."
+        return (*self.theme_problems, missing)
+
+    def add_themes(self) -> None:
+        """Load all themes, once."""
+        if self.theme_names:
+            return
+        themes, self.theme_problems = load_themes(self._user_themes)
+        for theme in themes.values():
+            self.register_theme(theme)
+        self.theme_names = tuple(themes)
