@@ -365,7 +365,7 @@ def guess(meant: Sequence[str]) -> str:
 
 
 def nearest_hint(name: str, names: Iterable[str], shown: str = "{}") -> str:
-    """Return `the nearest is X` about a `name` that is none of `names`, a fixed set with at least one."""
+    """Return `the nearest is X` about a `name` outside `names`, a fixed set with at least one."""
     return f"the nearest is {shown.format(max(names, key=lambda known: likeness(name, known)))}"
 
 
