@@ -60,9 +60,11 @@ class _Parser(argparse.ArgumentParser):
             return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
         if unknown in REFUSED:
             return f"{unknown} is not supported: {REFUSED[unknown]}"
-        from qcode.text.match import suggestion
+        from qcode.text.match import guess, similar
 
-        hint = suggestion(unknown, [name for flag in FLAGS if flag.key not in _UNSAFE for name in flag.names])
+        unsafe = {name for flag in FLAGS if flag.key in _UNSAFE for name in flag.names}
+        close = similar(unknown, [name for flag in FLAGS for name in flag.names], 1)
+        hint = guess([name for name in close if name not in unsafe])
         return f"unknown flag {unknown}" + (f"; {hint}" if hint else "")
 
 
