@@ -30,7 +30,7 @@ from qcode.headless.lines import (
     signal_arguments,
     structured_answer,
 )
-from qcode.headless.stderr import Meter, Progress, StderrWriter, verbose_message, warning_message
+from qcode.headless.stderr import Meter, Progress, StderrWriter, can_erase, verbose_message, warning_message
 from qcode.protocol.approvals import (
     LIMIT_ID,
     NO_OPTIONS,
@@ -114,7 +114,6 @@ class RunOutput:
     turn: TurnOptions
     clock: Callable[[], float]
     is_stdout_tty: bool
-    is_stderr_tty: bool
 
     @classmethod
     def of(
@@ -126,8 +125,7 @@ class RunOutput:
         clock: Callable[[], float] = time.monotonic,
     ) -> RunOutput:
         """Return the output to two streams, in the format of the agent's options."""
-        is_terminal = stderr.isatty()
-        writer = StderrWriter(stderr, is_terminal=is_terminal)
+        writer = StderrWriter(stderr, has_live_line=can_erase(stderr))
         return cls(
             agent,
             agent.context.options.output_format,
@@ -136,7 +134,6 @@ class RunOutput:
             turn,
             clock,
             stdout.isatty(),
-            is_terminal,
         )
 
     @property
@@ -444,7 +441,7 @@ class Run:
         return (*known, *ours)
 
     async def _tick(self) -> None:
-        while self._output.is_stderr_tty:
+        while self._output.stderr.has_live_line:
             await self._stderr.show_status(f"{self._progress.status} ({duration_text(self._meter.elapsed)})")
             await asyncio.sleep(1)
 
