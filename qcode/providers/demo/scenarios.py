@@ -314,10 +314,7 @@ def _play_read(scene: Scene) -> Script:
     text = text_read(scene.last.result.content)
     lines = text.split("\n") if text else []
     first = next((line.strip() for line in lines if line.strip()), "only white space")
-    return say(f"I read {count_text(len(lines), 'line')} of `{path}`. The first line:
-
-{shortened(first)}
-")
+    return say(f"I read {count_text(len(lines), 'line')} of `{path}`. The first line:\n\n{shortened(first)}\n")
 
 
 def _play_edit(scene: Scene) -> Script:

@@ -256,8 +256,7 @@ def shortened(text: str) -> str:
     lines = text.strip("\n").split("\n")
     left_out = len(lines) - _SHOWN_LINES
     more = [f"... and {count_text(left_out, 'more line')}"] if left_out > 0 else []
-    return fenced("
-".join([*lines[:_SHOWN_LINES], *more]))
+    return fenced("\n".join([*lines[:_SHOWN_LINES], *more]))
 
 
 def file_in(wish: str, otherwise: str) -> str:
