@@ -24,7 +24,12 @@ def repo(tmp_path: Path) -> Path:
     (home / "repo/link").symlink_to(home)
     (home / ".bashrc").touch()
     (home / "repo/farm/plain").touch()
-    links = {"rc": home / ".bashrc", "my rc": home / ".bashrc", "hooks": "../.git/hooks", "up": home}
+    links: dict[str, str | Path] = {
+        "rc": home / ".bashrc",
+        "my rc": home / ".bashrc",
+        "hooks": "../.git/hooks",
+        "up": home,
+    }
     for name, target in links.items():
         (home / "repo/farm" / name).symlink_to(target)
     (home / "repo/farm/twin").hardlink_to(home / ".bashrc")
