@@ -62,7 +62,7 @@ from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.status import mode_label
 from qcode.tui.terminal.driver import BELL
-from qcode.tui.transcript.replay import replay, show_resumed
+from qcode.tui.transcript.replay import is_told, replay, show_resumed
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import Welcome
 
@@ -254,7 +254,8 @@ class LinearApp:
         if self.agent.conversation.mode == "bypass":
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
         for notice in self._notices:
-            self.view.add_notice(notice.level, notice.text)
+            if not is_told(self.agent.conversation, notice.text):
+                self.view.add_notice(notice.level, notice.text)
         if self.agent.conversation.messages:
             replay(self.agent.conversation.stored, self.view, self._clock)
             show_resumed(self.agent.conversation, self.view)

@@ -24,6 +24,7 @@ from qcode.tui.transcript.replay import (
     MAX_MESSAGES_AT_ONCE,
     UNFINISHED,
     end_of,
+    is_told,
     replay,
     show_earlier,
     show_resumed,
@@ -231,10 +232,14 @@ def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
     assert not any(UNFINISHED in row for row in replayed_rows(talked, is_resumed=True))
     assert any("── resumed from 20" in row for row in replayed_rows(talked, is_resumed=True))
+    interrupted = "2 calls were interrupted: the outcome is unknown, nothing was run again"
+    assert not is_told(talked.conversation, interrupted)
     session = talked.conversation.session
     session.append(user("and then"))
     rows = replayed_rows(talked, is_resumed=True)
     assert UNFINISHED in " ".join(row.strip() for row in rows)
+    assert is_told(talked.conversation, interrupted)
+    assert not is_told(talked.conversation, "1 part was skipped in this session: unreadable or misplaced")
     talked.conversation.release()
 
 

@@ -206,7 +206,7 @@ def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> 
                 case Reasoning(text=text) if text.strip():
                     yield _quoted(text)
                 case ToolCall() if has_tools:
-                    yield from _markdown_call(turn.view(block))
+                    yield from _markdown_call(turn.view(step, block))
                     yield from _markdown_agent(step.agents.get(block.call_id, ()))
                 case _:
                     pass

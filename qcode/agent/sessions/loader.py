@@ -44,6 +44,8 @@ INTERRUPTED = (
 NEVER_RUN = "not run: qcode ended before this call was started."
 INTERRUPTED_REPLY = "Interrupted."
 LOST = "(A message of this conversation could not be loaded.)"
+_TEXT_KEPT = "qcode ended while the last reply was written; the text so far is kept"
+_OUTCOME_UNKNOWN = "interrupted: the outcome is unknown, nothing was run again"
 UNFINISHED = "restoring files was interrupted, so some may not be restored: /undo finishes it, /redo reverts it"
 
 
@@ -211,15 +213,20 @@ class _SessionReader:
         if notice:
             yield notice
         if is_recovered:
-            yield "qcode ended while the last reply was written; the text so far is kept"
+            yield _TEXT_KEPT
         if self.skipped:
             yield f"{_count(self.skipped, 'part')} skipped in this session: unreadable or misplaced"
         if self.newer:
             yield f"{_count(self.newer, 'record')} skipped, written by a newer version of qcode"
         if unknown_outcomes:
-            yield f"{_count(unknown_outcomes, 'call')} interrupted: the outcome is unknown, nothing was run again"
+            yield f"{_count(unknown_outcomes, 'call')} {_OUTCOME_UNKNOWN}"
         if self.history.unfinished is not None:
             yield UNFINISHED
+
+
+def is_about_broken_turn(notice: str) -> bool:
+    """Whether a notice of a loaded conversation only says what a turn left that did not finish."""
+    return notice == _TEXT_KEPT or notice.endswith(_OUTCOME_UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def _step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[
                 case Reasoning(text=text) if text.strip():
                     yield f'<details class="thinking"><summary>Thinking</summary>{_markdown(text)}</details>'
                 case ToolCall() if has_tools:
-                    yield _card(turn.view(block), _agent(step.agents.get(block.call_id, ())))
+                    yield _card(turn.view(step, block), _agent(step.agents.get(block.call_id, ())))
                 case _:
                     pass
     for note in (step.recovery, step.entry.note):

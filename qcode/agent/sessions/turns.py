@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import takewhile
 
 from qcode.agent.call_titles import is_in_title, main_argument
 from qcode.agent.context.attachments import Attachment, split_attached
@@ -109,15 +110,14 @@ class SessionTurn:
     def models(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(step.model for step in self.steps if step.entry.attempts and step.model))
 
-    @property
-    def results(self) -> dict[str, ToolResult]:
-        """The results of its calls, by call id."""
-        blocks = (block for step in self.steps for block in step.entry.message.blocks)
-        return {block.call_id: block for block in blocks if isinstance(block, ToolResult)}
-
-    def view(self, call: ToolCall) -> CallView:
-        shown = next((step.shown[call.call_id] for step in self.steps if call.call_id in step.shown), None)
-        return view_of(call, self.results.get(call.call_id), shown)
+    def view(self, step: SessionStep, call: ToolCall) -> CallView:
+        """Return a call of `step` as the user saw it. Some servers use the id of a call again in a later reply."""
+        number = next(number for number, other in enumerate(self.steps) if other is step)
+        messages = [later.entry.message for later in self.steps[number + 1 :]]
+        answers = takewhile(lambda message: message.role == "user", messages)
+        results = (block for message in answers for block in message.blocks if isinstance(block, ToolResult))
+        result = next((result for result in results if result.call_id == call.call_id), None)
+        return view_of(call, result, step.shown.get(call.call_id))
 
     @property
     def facts(self) -> tuple[str, ...]:

@@ -159,9 +159,12 @@ def _open(context: CommandContext, session_id: str) -> None:
     except ValueError as refusal:
         context.view.say("warning", str(refusal))
         return
+    from qcode.tui.transcript.replay import is_told
+
     context.screen.show_conversation()
     for notice in notices:
-        context.view.say("warning", notice)
+        if not is_told(context.agent.conversation, notice):
+            context.view.say("warning", notice)
 
 
 def _fork(context: CommandContext, _argument: str) -> None:

@@ -141,8 +141,7 @@ class Painter:
                 changed.setdefault(y, [])
         wanted = {y: _overlay(before[y], spans, width, output.colors) for y, spans in sorted(changed.items())}
         if scroll is not None:
-            for y, blank in output.clear({y: row for y, row in wanted.items() if rows[y] is None}).items():
-                rows[y] = blank
+            output.clear({y: row for y, row in wanted.items() if rows[y] is None})
         for y, row in wanted.items():
             output.row(y, row, rows[y])
             rows[y] = row
@@ -384,7 +383,8 @@ def _span_differences(span: _Span, shown: _Span, colors: ColorSystem) -> list[tu
     differing = [
         at
         for at, (text, other, look, before) in enumerate(cells)
-        if text != other or (look != before and (text != " " or _blank_look(look) != _blank_look(before)))
+        if text != other
+        or (look is not before and look != before and (text != " " or _blank_look(look) != _blank_look(before)))
     ]
     ranges: list[list[int]] = []
     for at in differing:
@@ -417,6 +417,8 @@ class _Output:
         self._pieces: list[str] = [] if look is not None else [RESET]
         self._look = look or PLAIN
         self._row = self._column = -1
+        self._cleared: Look | None = None
+        """The style of the new rows, if they were cleared together."""
 
     def scroll(self, scroll: _Scroll) -> None:
         """Move rows with the scroll region, by the sequences that every terminal has."""
@@ -424,19 +426,22 @@ class _Output:
         move = f"\x1b[{bottom}H" + "\n" * scroll.shift if scroll.shift > 0 else f"\x1b[{top}H" + "\x1bM" * -scroll.shift
         self._pieces.append(f"\x1b[{top};{bottom}r{move}\x1b[r")
 
-    def clear(self, rows: Mapping[int, _Row]) -> dict[int, _Row]:
-        """Clear `rows` together if that is shorter, as for code on another background than its margins; return them."""
+    def clear(self, rows: Mapping[int, _Row]) -> None:
+        """Clear `rows` together if that is shorter, as for code on another background than its margins."""
         runs = [[run for span in row.values() for run in span.runs(self.colors)] for row in rows.values()]
         fills = {_blank_look(row[0][1]) for row in runs}
         fill = next(iter(fills), PLAIN)
         others = sum(any(_blank_look(look) != fill for _, look, _ in row[:-1]) for row in runs)
         if len(fills) != 1 or others < MIN_CLEARED or not self._can_erase(fill):
-            return {}
+            return
         for y in rows:
-            self._move(y, 0)
-            self._use(_over_blank(self._look, fill))
-            self._pieces.append("\x1b[K")
-        return {y: {0: _Span(0, self._width, (), [(" " * self._width, fill, self._width)])} for y in rows}
+            self._clear_row(y, fill)
+        self._cleared = fill
+
+    def _clear_row(self, y: int, fill: Look) -> None:
+        self._move(y, 0)
+        self._use(_over_blank(self._look, fill))
+        self._pieces.append("\x1b[K")
 
     def row(self, y: int, row: _Row, shown: _Row | None) -> None:
         """Write the cells of `row` that differ from what the terminal shows there."""
@@ -452,13 +457,14 @@ class _Output:
 
         Example: a row of 120 cells with the text `done` is `CSI K`, a blank, and `done`.
         """
-        self._move(y, 0)
-        fill = _blank_look(runs[-1][1])
-        if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):
-            self._write(runs)
-            return
-        self._use(_over_blank(self._look, fill))
-        self._pieces.append("\x1b[K")
+        fill = self._cleared
+        if fill is None:
+            fill = _blank_look(runs[-1][1])
+            if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):
+                self._move(y, 0)
+                self._write(runs)
+                return
+            self._clear_row(y, fill)
         column = 0
         for index, (text, look, cells) in enumerate(runs):
             is_like_fill = _blank_look(look) == fill

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.sessions.history import StoredMessage, Thought
+from qcode.agent.sessions.loader import is_about_broken_turn
 from qcode.agent.sessions.replay import ReplayedPrompt, has_unfinished_turn, replayed
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import UsageUpdated
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
     from qcode.tui.transcript.transcript import Transcript
 
-UNFINISHED = "The last turn did not finish: qcode ended while it ran. Send a message to continue."
+UNFINISHED = (
+    "The last turn did not finish: qcode ended while it ran. No call was run again. Send a message to continue."
+)
 
 
 MAX_MESSAGES_AT_ONCE = 400
@@ -100,6 +103,11 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
         transcript.add_mark(f"resumed from {when:%Y-%m-%d %H:%M}")
     if has_unfinished_turn(stored):
         transcript.add_notice("warning", UNFINISHED)
+
+
+def is_told(conversation: Conversation, notice: str) -> bool:
+    """Whether `show_resumed` says what a notice of the loaded session says."""
+    return is_about_broken_turn(notice) and has_unfinished_turn(conversation.stored)
 
 
 def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:

@@ -231,6 +231,17 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
         assert shown == {"state": "done", "summary": "+1 -1 lines [redacted]", "diff": DIFF, "seconds": 2.0}
 
 
+def test_result_belongs_to_the_reply_of_its_call_if_the_server_uses_an_id_again() -> None:
+    said = [user("look")]
+    for path in ("a.py", "b.py"):
+        said += [
+            assistant(ToolCall("call_0", "read", json.dumps({"path": path}))),
+            Message("user", (ToolResult("call_0", "read", f"contents of {path}"),)),
+        ]
+    cards = [words(card) for card in parsed(written("html", *said, assistant(Text("Done.")))).iter("details")]
+    assert [card.partition("contents of ")[2] for card in cards] == ["a.py", "b.py"]
+
+
 def test_denied_call_is_marked() -> None:
     history = history_of(SAID)
     for summary in ("", "denied"):
