@@ -47,9 +47,9 @@ It contains:
 
 Do you trust this folder?
 
-  1  trust        from now on: its files are used, and your rules and modes apply
+  1  trust        from now on: its files are used, your rules and modes apply
   2  once         the same, for this run only
-  3  restricted   its files are ignored; the model may read here, everything else needs approval
+  3  restricted   its files are ignored; all but reading here needs approval
   q  quit
 
 """
@@ -65,7 +65,7 @@ Do you trust it as it is now?
 
   1  trust        from now on, as shown
   2  once         the same, for this run only
-  3  restricted   its files are ignored; the model may read here, everything else needs approval
+  3  restricted   its files are ignored; all but reading here needs approval
   q  quit
 
 """
