@@ -1,7 +1,7 @@
 """The cost of 50 skills, 20 hooks and 5 tool servers: until the first paint, and until the first request.
 
-The folder of the one-shots is not trusted, so the servers are configured and do not start: the time that a program of
-somebody else takes to start is not measured here.
+The folder of the one-shots is not trusted, so the servers are configured and do not start: the start of a program that
+is not qcode's is not measured.
 """
 
 from __future__ import annotations
