@@ -130,8 +130,8 @@ class TypedNames:
 
     def steer(self, text: str, give: Callable[[tuple[Block, ...]], None]) -> None:
         """Call `give` with the resources that a steering message mentions, once they and earlier messages are read."""
-        before = self._steering[-1][1] if self._steering else None
-        if before is None and not self._mentions_any(text):
+        before = {task for _, task in self._steering}  # all of them, since each may be withdrawn
+        if not before and not self._mentions_any(text):
             give(())
             return
         task = asyncio.get_running_loop().create_task(self._steer(text, give, before))
@@ -140,11 +140,11 @@ class TypedNames:
         task.add_done_callback(lambda _: self._steering.remove(entry) if entry in self._steering else None)
 
     async def _steer(
-        self, text: str, give: Callable[[tuple[Block, ...]], None], before: asyncio.Task[None] | None
+        self, text: str, give: Callable[[tuple[Block, ...]], None], before: set[asyncio.Task[None]]
     ) -> None:
         blocks = tuple(await self._resources(text, ()))
-        if before is not None:
-            await asyncio.wait({before})
+        if before:
+            await asyncio.wait(before)
         give(blocks)
 
     def unsteer(self, text: str) -> bool:
