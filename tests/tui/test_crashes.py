@@ -38,6 +38,8 @@ from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, Step, UntilAnswered, call, ended, reply
 
+pytestmark = pytest.mark.frames
+
 
 class BrokeError(Exception):
     """The error that is thrown into a worker."""

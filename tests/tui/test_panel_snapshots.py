@@ -76,6 +76,7 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
     assert shown.endswith("80% nearly full") is (size[0] >= 80)
 
 
+@pytest.mark.frames
 @pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
 def test_background_jobs(
     snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], tmp_path: Path
