@@ -29,7 +29,6 @@ settings.register_profile("qcode", settings.get_profile("broad"), max_examples=2
 settings.load_profile("qcode")
 
 MAX_WORKERS = 8
-DEFAULT_MARKS = "not perf and not broad"
 TESTS = Path(__file__).parent
 
 # Hundreds of programs start below, and each test file is rewritten before it runs, so compiled files are kept, even if
@@ -63,14 +62,6 @@ def pytest_collection(session: pytest.Session) -> None:
         name = path.relative_to(TESTS.parent).with_suffix("").as_posix().replace("/", ".")
         with suppress(Exception, pytest.skip.Exception):  # collecting reports it
             importlib.import_module(name)
-
-
-def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: object) -> list[pytest.Item] | None:
-    """Make no test of a function that the default `-m` leaves out: that is a third of all tests."""
-    if collector.config.option.markexpr != DEFAULT_MARKS:
-        return None
-    marks = (*getattr(obj, "pytestmark", ()), *collector.iter_markers())
-    return [] if any(mark.name in ("perf", "broad") for mark in marks) else None
 
 
 def pytest_collection_finish() -> None:

@@ -105,6 +105,8 @@ class Stage:
             terminal.wait_for("test-model")
             terminal.press("go\r")
             terminal.wait_for(Answering(terminal, "All done."))
+            # The hook of the end runs after the text is shown, and leaving would stop it.
+            terminal.wait_for(lambda _: not self.log.exists() or '"Stop"' in self.log.read_text())
             terminal.press("\x04")
             terminal.wait_for_end()
 

@@ -55,7 +55,6 @@ _LOADED_LATE = (
     "httpx2",
     "anyio._backends._asyncio",
     "keyring.backends.fail",
-    "openai",
 )
 """Other modules that runs load. `tests/arch/test_start_up.py` checks the modules of a real start."""
 

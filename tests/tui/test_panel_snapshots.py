@@ -25,7 +25,7 @@ from tests.tui.test_todos import listed
 
 LOOKS = [
     pytest.param({}, (80, 24), id="dark"),
-    pytest.param({"theme": "light"}, (80, 24), id="light"),
+    pytest.param({"theme": "light"}, (80, 24), id="light", marks=pytest.mark.broad),
     pytest.param({}, (40, 24), id="narrow"),
 ]
 ALL_LOOKS = [*LOOKS, pytest.param({}, (120, 40), id="wide")]
