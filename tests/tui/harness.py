@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from textual.pilot import Pilot
 
 from qcode.tui.app import AppOptions, QcodeApp
+from qcode.tui.terminal.textual_internals import NOT_SHOWN
 from qcode.tui.welcome import Welcome
 from tests.tui.scripted import FixedClock, ScriptedConversation
 from tests.tui.stage import WELCOME, Services, StagedAgent, StagedApp, run_context
@@ -110,16 +111,19 @@ async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
 
 @asynccontextmanager
 async def running(
-    conversation: Conversation, *, size: tuple[int, int] = (80, 24), **given: Any
+    conversation: Conversation, *, size: tuple[int, int] = (80, 24), may_hide: bool = False, **given: Any
 ) -> AsyncIterator[Running]:
-    """Start the app and wait until it handles keys. Its last state is painted, so an error of painting shows."""
+    """Start the app and wait until it handles keys. Its last state is painted: a widget that cannot be is a failure.
+
+    `may_hide`: the test breaks a widget.
+    """
     clock = FixedClock()
     app = make_app(conversation, clock, **given)
     async with app.run_test(size=size) as pilot:
         await at_work(app, pilot)
         yield Running(app, pilot, cast("ScriptedConversation", conversation), clock)
         if app.screen_stack:
-            rows_of(app)
+            assert may_hide or NOT_SHOWN not in rows_of(app), rows_of(app)
 
 
 def drive(

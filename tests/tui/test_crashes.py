@@ -307,7 +307,7 @@ def _while_working(break_it: Callable[[Running], Awaitable[None]], *steps: Step)
         await break_it(run)
         await _works(run, gate)
 
-    drive(test, ScriptedConversation([*steps, gate, *TURN]))
+    drive(test, ScriptedConversation([*steps, gate, *TURN]), may_hide=True)
 
 
 def test_widget_that_cannot_be_painted_says_so_in_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
