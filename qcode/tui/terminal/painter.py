@@ -32,8 +32,6 @@ MIN_ERASED = 5
 """Blanks at the end of a change that are erased instead of written."""
 MIN_SKIPPED = 11
 """The same within a change, where the cursor has to move behind them."""
-MIN_CLEARED = 2
-"""New rows with another background than their margin that are cleared together first."""
 
 _SURE_RANGES = (
     " ~\u00a0\u00ac\u00ae\u02ff\u0370\u0377\u037a\u037f\u0384\u0482\u048a\u052f\u2010\u2015\u2018\u2027"
@@ -54,8 +52,7 @@ class Look(NamedTuple):
 
 
 PLAIN = Look()
-RESET = "\x1b[m"
-"""Ends every style. A program that uses the terminal after a frame needs it."""
+RESET = "\x1b[m"  # ends every style, as a program that uses the terminal after a frame needs it
 
 Part: TypeAlias = tuple[int, int, Strip]
 """A part of a frame: row, column and contents."""
@@ -129,9 +126,8 @@ class Painter:
         before = self._rows if self.knows(width, height) else [None] * height
         look, self._rows, self._look = self._look, [], None  # unknown after an error
         changed = _changed(before, parts)
-        output = _Output(
-            width, COLOR_SYSTEMS[console.color_system or "truecolor"], look=look, erases_color=self._erases_color
-        )
+        colors = COLOR_SYSTEMS[console.color_system or "truecolor"]
+        output = _Output(width, colors, look=look, erases_color=self._erases_color)
         scroll = _find_scroll(before, changed)
         rows = list(before)
         if scroll is not None:
@@ -417,8 +413,7 @@ class _Output:
         self._pieces: list[str] = [] if look is not None else [RESET]
         self._look = look or PLAIN
         self._row = self._column = -1
-        self._cleared: Look | None = None
-        """The style of the new rows, if they were cleared together."""
+        self._cleared: Look | None = None  # the style of the new rows, if they were cleared together
 
     def scroll(self, scroll: _Scroll) -> None:
         """Move rows with the scroll region, by the sequences that every terminal has."""
@@ -432,7 +427,7 @@ class _Output:
         fills = {_blank_look(row[0][1]) for row in runs}
         fill = next(iter(fills), PLAIN)
         others = sum(any(_blank_look(look) != fill for _, look, _ in row[:-1]) for row in runs)
-        if len(fills) != 1 or others < MIN_CLEARED or not self._can_erase(fill):
+        if len(fills) != 1 or others < 2 or not self._can_erase(fill):
             return
         for y in rows:
             self._clear_row(y, fill)
