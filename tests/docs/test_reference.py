@@ -20,6 +20,7 @@ from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
 from scripts import reference
 from tests.docs.blocks import PAGES, ROOT, PageRunner, blocks_of
+from tests.e2e.test_killed import SEEDS
 
 FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -132,6 +133,10 @@ def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
         assert figure in proofs["performance.md"]
     for figure in re.findall(r"\d{2,3},\d{3}", readme):
         assert figure in proofs["guide/safety.md"]
+    kills = re.search(r"(\d+) random moments", readme)
+    assert kills is not None
+    assert f"{kills[1]} random moments" in (ROOT / "docs/guide/sessions.md").read_text(encoding="utf-8")
+    assert int(kills[1]) == 2 * len(SEEDS)
     protocols = {spec.protocol for spec in PROVIDERS.values()} - {"demo"}
     assert (len(protocols), len(PROVIDERS) - 1) == (5, 22), "README: five wire protocols, 22 known providers"
 
