@@ -65,8 +65,10 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
     match approval:
         case ToolApproval(rule=rule):
             lasting = [PermissionOption("session", "allow_always", f"Always in this session: {rule}", Allow("session"))]
-            kept = [PermissionOption("folder", "allow_always", f"Always in this folder: {rule}", Allow("folder"))]
-            return [once, *(lasting if rule else ()), *(kept if rule and approval.is_keepable else ()), deny]
+            folder_option = [
+                PermissionOption("folder", "allow_always", f"Always in this folder: {rule}", Allow("folder"))
+            ]
+            return [once, *(lasting if rule else ()), *(folder_option if rule and approval.is_keepable else ()), deny]
         case PlanApproval():
             return [
                 PermissionOption("default", "allow_once", "Yes, ask before edits", AcceptPlan("default")),

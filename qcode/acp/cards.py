@@ -92,16 +92,16 @@ def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> li
     ]
     known = {change.path for change in whole}
     content += [entry for entry in hunks(diff, folder) if entry["path"] not in known]
-    kept: list[Json] = []
+    diffs: list[Json] = []
     size = 0
     for entry in content:
         size += len(json.dumps(entry, ensure_ascii=False))
         if size > _MAX_CHANGES:
-            left = len(content) - len(kept)
-            kept.append(text_content(f"[{left} more changes are too large to be shown here]"))
+            left = len(content) - len(diffs)
+            diffs.append(text_content(f"[{left} more changes are too large to be shown here]"))
             break
-        kept.append(entry)
-    return kept
+        diffs.append(entry)
+    return diffs
 
 
 def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
@@ -199,8 +199,8 @@ class Card:
         self.output.append(text)
         self.output_size += len(text)
         if self.output_size > 4 * _MAX_TAIL:
-            kept = "".join(self.output)[-2 * _MAX_TAIL :]
-            self.output, self.output_size = [kept], len(kept)
+            tail = "".join(self.output)[-2 * _MAX_TAIL :]
+            self.output, self.output_size = [tail], len(tail)
 
 
 class Cards:
@@ -322,8 +322,8 @@ def finished(
         arguments = parse_object(call.arguments) or {}
         update["locations"] = locations_of(call.name, arguments, folder, outcome.changes)
     elif not has_terminal:
-        shown = outcome.shown if outcome.shown is not None else outcome.content
-        update["content"] = output_content(shown)
+        text = outcome.shown if outcome.shown is not None else outcome.content
+        update["content"] = output_content(text)
     return update
 
 

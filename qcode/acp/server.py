@@ -186,16 +186,16 @@ class Server:
         return Answer(session.opened(), session.announce)
 
     async def _reopen(self, params: JsonObject) -> EditorSession:
-        wanted = _text(params, "sessionId")
+        session_id = _text(params, "sessionId")
         folder, _ = _folders(params)
-        known = self._sessions.get(wanted)
+        known = self._sessions.get(session_id)
         if known is None:
-            return await self._open(params, wanted)
+            return await self._open(params, session_id)
         if known.folder != folder:
             raise WireError(NOT_FOUND, "this session belongs to another folder")
         return known
 
-    async def _open(self, params: JsonObject, wanted: str | None) -> EditorSession:
+    async def _open(self, params: JsonObject, session_id: str | None) -> EditorSession:
         folder, added = _folders(params)
         servers = params.get("mcpServers")
         if servers is not None and not isinstance(servers, list):
@@ -204,12 +204,12 @@ class Server:
             self._options,
             cwd=folder,
             add_dir=(*self._options.add_dir, *added),
-            resume=wanted,
+            resume=session_id,
         )
         # One at a time: two requests for one session must not race for its lock.
         async with self._opening:
-            if wanted is not None and wanted in self._sessions:
-                return self._sessions[wanted]
+            if session_id is not None and session_id in self._sessions:
+                return self._sessions[session_id]
             loop = asyncio.get_running_loop()
             opening = asyncio.ensure_future(asyncio.to_thread(self._started, options, servers or [], loop))
             try:
@@ -232,10 +232,10 @@ class Server:
         files = object_in(self._capabilities.get("fs"))
         if files.get("readTextFile") is True and files.get("writeTextFile") is True:
             agent.use_buffers(EditorFiles(self.wire, loop, agent.conversation.session_id))
-        shown = object_in(self._capabilities.get("session"))
+        capabilities = object_in(self._capabilities.get("session"))
         features = ClientFeatures(
-            has_notices=isinstance(shown.get("notices"), dict),
-            has_compaction=isinstance(shown.get("compaction"), dict),
+            has_notices=isinstance(capabilities.get("notices"), dict),
+            has_compaction=isinstance(capabilities.get("compaction"), dict),
             has_terminals=object_in(self._capabilities.get("_meta")).get("terminal_output") is True,
         )
         forms = object_in(self._capabilities.get("elicitation")).get("form")
@@ -282,12 +282,12 @@ class Server:
         return Answer({})
 
     async def _delete(self, params: JsonObject) -> Answer:
-        wanted = _text(params, "sessionId")
-        session = self._sessions.pop(wanted, None)
+        session_id = _text(params, "sessionId")
+        session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.close()
         try:
-            await asyncio.to_thread(_delete, wanted)
+            await asyncio.to_thread(_delete, session_id)
         except QcodeError as error:
             text = one_line(str(error), 1_000)
             raise WireError(INTERNAL_ERROR, text, {"details": text}) from None
@@ -364,12 +364,12 @@ def _folder(value: Json, name: str) -> Path:
     return path
 
 
-def _check_known(state_dir: Path, root: Path, wanted: str) -> None:
+def _check_known(state_dir: Path, root: Path, session_id: str) -> None:
     """Raise `SessionNotFound` unless the project has a session of exactly this id."""
     from qcode.agent.sessions.store import SessionStore
 
-    if wanted not in SessionStore(state_dir, root).ids():
-        raise SessionNotFound(f'no session "{one_line(wanted, 80)}" in this folder')
+    if session_id not in SessionStore(state_dir, root).ids():
+        raise SessionNotFound(f'no session "{one_line(session_id, 80)}" in this folder')
 
 
 def _read_cursor(cursor: Json) -> tuple[int, str] | None:
@@ -410,8 +410,8 @@ def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
     return page
 
 
-def _delete(wanted: str) -> None:
+def _delete(session_id: str) -> None:
     from qcode.agent.sessions.store import delete_stored
     from qcode.config.paths import ConfigPaths
 
-    delete_stored(ConfigPaths.from_env(os.environ).state_dir, wanted)
+    delete_stored(ConfigPaths.from_env(os.environ).state_dir, session_id)

@@ -242,7 +242,7 @@ class EditorSession:
 
     async def _ask_about(self, approval: ServerApproval) -> Decision | approvals.CancelTurn | None:
         """Return the decision about a tool server; None if the prompt was cancelled meanwhile."""
-        shown: JsonObject = {
+        card: JsonObject = {
             "toolCallId": f"server-{approval.id[:16]}",
             "title": approval.question,
             "kind": "other",
@@ -251,7 +251,7 @@ class EditorSession:
             "rawInput": {"server": approval.server},
         }
         options, client = approvals.options_of(approval), self._client.wire.ask
-        asking = asyncio.ensure_future(approvals.ask_permission(self.session_id, shown, options, client))
+        asking = asyncio.ensure_future(approvals.ask_permission(self.session_id, card, options, client))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         await asyncio.wait([asking])

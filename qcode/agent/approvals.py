@@ -503,17 +503,17 @@ def _drop_output(output: str) -> None:
 
 def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:
     """Return the approval of a call; for a `ToolApproval` the caller adds what may be granted with it."""
-    shown = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
+    detail = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
     if repeats:
         name = visible(call.name)
         again = f"Run it again {preview.how}".rstrip()
         question = f"The same {name} call has returned the same result {repeats} times in a row. {again}?"
-        return RepeatedCall(call, question, shown or visible_lines(preview.refusal))
+        return RepeatedCall(call, question, detail or visible_lines(preview.refusal))
     if preview.is_plan:
-        return PlanApproval(call, preview.question, shown)
+        return PlanApproval(call, preview.question, detail)
     if is_question:
-        return Question(call, preview.question, shown, preview.choices)
-    return ToolApproval(call, preview.question, shown)
+        return Question(call, preview.question, detail, preview.choices)
+    return ToolApproval(call, preview.question, detail)
 
 
 def draft_of(spec: ToolSpec, arguments: JsonObject) -> Draft:

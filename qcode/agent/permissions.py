@@ -196,8 +196,8 @@ class Permissions:
         """Return every rule in force, those that deny first, then those that ask."""
         rows: list[RuleInForce] = []
         for effect in _EFFECTS:
-            written, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
-            for place, rule in enumerate(written):
+            rules, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
+            for place, rule in enumerate(rules):
                 origin = origins[place] if place < len(origins) else "settings"
                 rows.append(RuleInForce(effect, rule.text, origin))
             rows += [self._row(own) for own in self._own if own.effect == effect]
@@ -230,19 +230,19 @@ class Permissions:
 
     def keep(self, number: int) -> None:
         """Keep a rule of the session for this folder; raise `ValueError` if it cannot be kept."""
-        own, kept = self._rule_of(number), self._origins.kept
+        own, stored = self._rule_of(number), self._origins.kept
         if own.scope == "folder":
             raise ValueError(f"{own.text} is already saved for this folder")
         if own.is_sandboxed:
             raise ValueError(f"{own.text} in the sandbox applies to this session only")
-        if kept is None:
+        if stored is None:
             raise ValueError("rules cannot be saved in this run")
         if not self.is_trusted:
             raise ValueError("rules are saved only for trusted folders; type /trust to trust this one")
         try:
-            kept.add(_kept_rule(own))
+            stored.add(_kept_rule(own))
         except OSError as error:
-            raise ValueError(f"cannot write {kept.path}: {error.strerror}") from None
+            raise ValueError(f"cannot write {stored.path}: {error.strerror}") from None
         self._own[self._own.index(own)] = replace(own, scope="folder")
 
     def check(self, kind: TriedKind, value: str) -> Verdict:
@@ -256,13 +256,9 @@ class Permissions:
         return own
 
     def _add_rule(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _UserRule:
-        wanted = (effect, text, is_sandboxed)
+        key = (effect, text, is_sandboxed)
         own = next(
-            (
-                candidate
-                for candidate in self._own
-                if (candidate.effect, candidate.text, candidate.is_sandboxed) == wanted
-            ),
+            (candidate for candidate in self._own if (candidate.effect, candidate.text, candidate.is_sandboxed) == key),
             None,
         )
         if own is None:
@@ -351,9 +347,9 @@ class KeptRules:
 
     def remove(self, rule: KeptRule) -> None:
         """Forget a rule; an unknown one is ignored. Raise `OSError` if the file cannot be written."""
-        kept = self.read()
-        left = [kept_rule for kept_rule in kept if not _is_same(kept_rule, rule)]
-        if len(left) < len(kept):
+        rules = self.read()
+        left = [kept_rule for kept_rule in rules if not _is_same(kept_rule, rule)]
+        if len(left) < len(rules):
             self._write(left)
 
     def _write(self, rules: list[KeptRule]) -> None:
@@ -522,14 +518,14 @@ _RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 def configured_rules(settings: Settings) -> Rules:
     """Return the rules of the configuration; raise `ConfigError` with file and line for an invalid one."""
     permissions = settings.permissions
-    written = {effect: getattr(permissions, effect) for effect in _RULE_EFFECTS}
+    rules = {effect: getattr(permissions, effect) for effect in _RULE_EFFECTS}
     try:
-        return read_rules(**written)
+        return read_rules(**rules)
     except ValueError:
         pass
     for effect in _RULE_EFFECTS:
         origins = settings.item_origins.get(f"permissions.{effect}", ())
-        for rule, origin in zip(written[effect], origins, strict=False):
+        for rule, origin in zip(rules[effect], origins, strict=False):
             try:
                 read_rules(**{effect: (rule,)})
             except ValueError as error:

@@ -139,8 +139,8 @@ class Toolbox:
             *self._one_way,
         )
         if self.servers is not None:
-            taken = {spec.name for spec in specs}
-            specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in taken))
+            used_names = {spec.name for spec in specs}
+            specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in used_names))
         return (*filter(self.is_offered, specs), *(tool.spec for tool in self._own))
 
     async def preloaded(self, skills: Sequence[str]) -> tuple[list[Text], list[str]]:
@@ -194,8 +194,8 @@ class Toolbox:
         added = await asyncio.to_thread(lambda: self.instructions_for(self.targets(name, arguments)))
         if not added:
             return outcome
-        shown = outcome.content if outcome.shown is None else outcome.shown
-        return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=shown)
+        display = outcome.content if outcome.shown is None else outcome.shown
+        return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=display)
 
     def with_instructions(self, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return attached blocks, followed by the instructions of the folders of attached files."""

@@ -254,9 +254,9 @@ def wanted_format(argv: Sequence[str]) -> OutputFormat:
     found: OutputFormat = "text"
     for flag, value in zip(before, [*before[1:], ""], strict=True):
         name, _, joined = flag.partition("=")
-        wanted = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
-        wanted = value if flag in ("-o", "--output-format") else wanted
-        found = next((known for known in get_args(OutputFormat) if known == wanted), found)
+        format = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
+        format = value if flag in ("-o", "--output-format") else format
+        found = next((known for known in get_args(OutputFormat) if known == format), found)
     return found
 
 

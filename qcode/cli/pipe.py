@@ -60,8 +60,8 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with _report_errors(options.output_format, options):
         release()
-        begun = _begin_lines(options) if options.input_format == "stream-json" else begin(options)
-    return asyncio.run(_run(begun))
+        opened = _begin_lines(options) if options.input_format == "stream-json" else begin(options)
+    return asyncio.run(_run(opened))
 
 
 def _begin_lines(options: Options) -> _OpenedRun:
@@ -98,29 +98,29 @@ def _begin_lines(options: Options) -> _OpenedRun:
 
     hooks, complaints = link.hooks(host.hooks)
     notices.extend(complaints)
-    begun = begin(host.applied_to(options), notices.append, prepared, hooks)
-    return replace(begun, read=read, host=host, link=link, notices=tuple(notices))
+    opened = begin(host.applied_to(options), notices.append, prepared, hooks)
+    return replace(opened, read=read, host=host, link=link, notices=tuple(notices))
 
 
-def report_usage(error: CommandLineError, wanted: OutputFormat) -> None:
+def report_usage(error: CommandLineError, output_format: OutputFormat) -> None:
     """Write the result of an invalid command line."""
-    put(result_without_turn(error.info, _facts(None), wanted))
+    put(result_without_turn(error.info, _facts(None), output_format))
 
 
 @contextmanager
-def _report_errors(wanted: OutputFormat, options: Options) -> Iterator[None]:
+def _report_errors(output_format: OutputFormat, options: Options) -> Iterator[None]:
     """Write a result if the body fails, and raise the failure again for the line on stderr."""
     try:
         yield
     except KeyboardInterrupt:
-        put(result_without_turn(None, _facts(options), wanted))
+        put(result_without_turn(None, _facts(options), output_format))
         raise
     except QcodeError as failure:
-        put(result_without_turn(failure.info, _facts(options), wanted))
+        put(result_without_turn(failure.info, _facts(options), output_format))
         raise
     except Exception as fault:
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")
-        put(result_without_turn(error, _facts(options), wanted))
+        put(result_without_turn(error, _facts(options), output_format))
         raise
 
 
@@ -258,36 +258,36 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
     return prompt, attached
 
 
-async def _run(begun: _OpenedRun) -> int:
+async def _run(opened: _OpenedRun) -> int:
     try:
-        code = await _run_replay(begun)
+        code = await _run_replay(opened)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _leave_soon(code)
-        elif code == ExitCode.LIMIT_REACHED and begun.agent.context.options.timeout is not None:
+        elif code == ExitCode.LIMIT_REACHED and opened.agent.context.options.timeout is not None:
             _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     finally:
-        await begun.agent.close()
+        await opened.agent.close()
 
 
-async def _run_replay(begun: _OpenedRun) -> int:
-    agent, turn, stdout, stderr = begun.agent, begun.turn, sys.stdout.buffer, sys.stderr.buffer
+async def _run_replay(opened: _OpenedRun) -> int:
+    agent, turn, stdout, stderr = opened.agent, opened.turn, sys.stdout.buffer, sys.stderr.buffer
     if agent.context.options.input_format == "text":
-        return await run_headless(agent, begun.prompt, stdout=stdout, stderr=stderr, turn=turn)
+        return await run_headless(agent, opened.prompt, stdout=stdout, stderr=stderr, turn=turn)
     stream = standard_input()
     descriptor = os.open(os.devnull, os.O_RDONLY) if stream is None else stream.fileno()
-    if begun.host is not None and begun.link is not None:
+    if opened.host is not None and opened.link is not None:
         from qcode.headless.host.session import run_host
 
         streams = {"stdout": stdout, "stderr": stderr}
         code = await run_host(
-            agent, begun.host, begun.link, descriptor, **streams, begun=begun.read, notices=begun.notices
+            agent, opened.host, opened.link, descriptor, **streams, first_bytes=opened.read, notices=opened.notices
         )
         _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     from qcode.headless.exchange import run_exchange
 
-    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, begun=begun.read)
+    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, first_bytes=opened.read)
 
 
 def _leave_soon(code: int, timeout_s: float = EXIT_TIMEOUT_S) -> None:

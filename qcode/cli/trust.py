@@ -192,16 +192,16 @@ def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequenc
 
 def _text(folder: Path, root: Path, status: TrustStatus) -> str:
     """Return the question; empty if there is nothing to ask."""
-    shown = visible(str(root))
+    label = visible(str(root))
     if status.kind == "changed":
-        return _CHANGE.format(folder=shown, changes=indented(status.differences()))
+        return _CHANGE.format(folder=label, changes=indented(status.differences()))
     found = list(files_in_use(folder, root, status))
     if not found:
         return ""
     width = max(20, *(len(name) for name, _ in found))
     listing = "\n".join(f"  {name:<{width}} {what}" for name, what in found)
     heading = _UNPINNED if status.kind == "unpinned" else _UNKNOWN
-    return _QUESTION.format(heading=heading, folder=shown, listing=listing)
+    return _QUESTION.format(heading=heading, folder=label, listing=listing)
 
 
 def _answer(text: str) -> str:

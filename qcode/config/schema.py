@@ -65,8 +65,8 @@ class Key:
 
     @property
     def name(self) -> str:
-        shown = [_PLACEHOLDERS[self.path[at - 1]] if part == "*" else part for at, part in enumerate(self.path)]
-        return ".".join(shown)
+        labels = [_PLACEHOLDERS[self.path[at - 1]] if part == "*" else part for at, part in enumerate(self.path)]
+        return ".".join(labels)
 
     @property
     def kind(self) -> ValueKind:

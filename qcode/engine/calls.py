@@ -367,9 +367,9 @@ class CallRound:
         """The tool with which the model can append to an existing file, named in the split guidance."""
         return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
-    def _reject(self, index: int, text: str, shown: str | None = None) -> list[Effect]:
-        """Reject a call with `text` as its result; `shown` is what the user reads instead."""
-        return self._settle(index, ToolOutcome(text, is_error=True, summary="not run", shown=shown), "rejected")
+    def _reject(self, index: int, text: str, display: str | None = None) -> list[Effect]:
+        """Reject a call with `text` as its result; `display` is what the user reads instead."""
+        return self._settle(index, ToolOutcome(text, is_error=True, summary="not run", shown=display), "rejected")
 
     def close(self) -> None:
         """Count a reply whose calls could not run, once it `is_over`."""

@@ -41,27 +41,27 @@ def without_signals(messages: Sequence[Message], one_way: frozenset[str]) -> Seq
     """
     if not one_way:
         return messages
-    kept: list[Message] = []
+    remaining: list[Message] = []
     recorded: set[tuple[str, str]] = set()
     for index, message in enumerate(messages):
         if message.role == "assistant":
             answers = messages[index + 1].blocks if index + 1 < len(messages) else ()
             results = (block for block in answers if isinstance(block, ToolResult) and not block.is_error)
             recorded = {(result.call_id, result.name) for result in results if result.name in one_way}
-        kept.append(_without_signals(message, recorded) if recorded else message)
-    return kept
+        remaining.append(_without_signals(message, recorded) if recorded else message)
+    return remaining
 
 
 def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Message:
-    kept: list[Block] = []
+    result: list[Block] = []
     for block in message.blocks:
         if not isinstance(block, (ToolCall, ToolResult)) or (block.call_id, block.name) not in recorded:
-            kept.append(block)
+            result.append(block)
             continue
         # Some hosts reject reasoning that precedes nothing.
-        while isinstance(block, ToolCall) and kept and isinstance(kept[-1], Reasoning):
-            kept.pop()
-    return message if len(kept) == len(message.blocks) else replace(message, blocks=tuple(kept))
+        while isinstance(block, ToolCall) and result and isinstance(result[-1], Reasoning):
+            result.pop()
+    return message if len(result) == len(message.blocks) else replace(message, blocks=tuple(result))
 
 
 class PreparedHistory:
@@ -117,24 +117,24 @@ def _is_plain_answer(message: Message) -> bool:
 
 def sendable_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Return the blocks of an assistant message that can be sent: no blank text unless signed, no duplicate call."""
-    kept: list[Block] = []
+    result: list[Block] = []
     ids: set[str] = set()
     for block in blocks:
         match block:
             case Text() if block.text.strip() or block.opaque is not None:
-                kept.append(block)
+                result.append(block)
             case ToolCall() if block.call_id not in ids:
                 ids.add(block.call_id)
-                kept.append(block)
+                result.append(block)
             case Reasoning():
-                kept.append(block)
+                result.append(block)
             case _:
                 pass
-    return tuple(kept)
+    return tuple(result)
 
 
 def _sendable(messages: Iterable[Message]) -> list[Message]:
-    kept: list[Message] = []
+    result: list[Message] = []
     for message in messages:
         if message.role == "assistant":
             blocks = sendable_blocks(message.blocks)
@@ -143,8 +143,8 @@ def _sendable(messages: Iterable[Message]) -> list[Message]:
             blocks = tuple(block for block in message.blocks if _is_a_persons(block))
             is_empty = not blocks
         if not is_empty:
-            kept.append(message if len(blocks) == len(message.blocks) else Message(message.role, blocks))
-    return kept
+            result.append(message if len(blocks) == len(message.blocks) else Message(message.role, blocks))
+    return result
 
 
 def _is_a_persons(block: Block) -> bool:

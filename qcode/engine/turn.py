@@ -594,6 +594,6 @@ class Steering:
 
     def take(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
         """Empty the queue into one message, after the blocks in `before`; return it with its events."""
-        taken, self._waiting = self._waiting, []
-        message = Message("user", (*before, *(block for queued in taken for block in queued.blocks)))
-        return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in taken]
+        messages, self._waiting = self._waiting, []
+        message = Message("user", (*before, *(block for queued in messages for block in queued.blocks)))
+        return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in messages]

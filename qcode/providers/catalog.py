@@ -166,9 +166,9 @@ def _find_relayed(provider: str, model: str) -> ModelFacts | None:
 def _nearest_anywhere(name: str, known_as: Mapping[str, str]) -> tuple[str, ...]:
     from difflib import SequenceMatcher
 
-    wanted = name.strip().lower()
-    found = {f"{known}/{match}": match for host, known in known_as.items() for match in nearest(host, wanted)}
-    ranked = sorted(found, key=lambda full: (-SequenceMatcher(None, wanted, found[full]).ratio(), full))
+    query = name.strip().lower()
+    found = {f"{known}/{match}": match for host, known in known_as.items() for match in nearest(host, query)}
+    ranked = sorted(found, key=lambda full: (-SequenceMatcher(None, query, found[full]).ratio(), full))
     return tuple(ranked[:3])
 
 

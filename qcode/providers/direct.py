@@ -85,10 +85,10 @@ _FAILURES = (ConnectFailed, ConnectionBroken, BadHeader, ErrorResponse)
 class DirectAnswer:
     """A response with an unread body; `begun` is the part of the body that arrived with the head."""
 
-    def __init__(self, reader: AnswerReader, begun: bytes, wire: Wire) -> None:
+    def __init__(self, reader: AnswerReader, first_bytes: bytes, wire: Wire) -> None:
         self.reader = reader
         self.wire = wire
-        self._read_head = begun
+        self._read_head = first_bytes
 
     @property
     def leaves_wire_free(self) -> bool:
@@ -163,12 +163,12 @@ class DirectClient:
         The host may close a kept connection just as it is used again. If it closes without sending a byte, the request
         is sent once more over a new connection.
         """
-        kept = self._idle_wire()
-        if kept is not None:
+        idle = self._idle_wire()
+        if idle is not None:
             try:
-                return await _send(kept, request)
+                return await _send(idle, request)
             except ConnectionBroken:
-                if kept.has_spoken:
+                if idle.has_spoken:
                     raise
         return await _send(await self._connect(url), request)
 

@@ -216,8 +216,8 @@ class PathJudge:
             if point != home and protected_paths.is_within(point, home)
         ]
         # A folder of qcode that the session may read, such as the user's own skill, is not hidden with the others.
-        shown = (folder for folder in self._locked if protected_paths.is_within_any(folder, self._own))
-        if not protected_paths.is_within_any(point, shown):
+        folders = (folder for folder in self._locked if protected_paths.is_within_any(folder, self._own))
+        if not protected_paths.is_within_any(point, folders):
             found.append(protected_paths.in_own(point, self._own))
         return (place for place in found if place is not None)
 

@@ -477,7 +477,7 @@ class Policy:
         )
 
     def _judge_other(
-        self, kind: str, name: str, shown: str, covers: Callable[[Rule, bool], bool] | None = None
+        self, kind: str, name: str, label: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
         """Return the verdict of the rules. `covers` tests one; its flag is set for rules that restrict."""
         covered = covers or (lambda rule, _: rule.matches_name(name))
@@ -497,7 +497,7 @@ class Policy:
         if allowed is not None:
             return ruled(allowed, "allow")
         proposed = f"{kind}({name})"
-        why = f"{shown} has not been allowed yet" if kind == "fetch" else f"{shown} is not known to be read-only"
+        why = f"{label} has not been allowed yet" if kind == "fetch" else f"{label} is not known to be read-only"
         return Verdict("ask", why, kind, proposed if is_rule(proposed) else "")
 
     def _judge_text(self, value: object, name: str, judge: Callable[[str], Verdict]) -> Verdict:

@@ -44,12 +44,12 @@ class Lines:
 
     @staticmethod
     def of(texts: Iterable[str]) -> Lines:
-        kept = tuple(texts)
+        lines = tuple(texts)
         starts, at = [], 1
-        for text in kept:
+        for text in lines:
             starts.append(at)
             at += len(text) + 1
-        return Lines(kept, "\n" + "\n".join(kept) + "\n", tuple(starts))
+        return Lines(lines, "\n" + "\n".join(lines) + "\n", tuple(starts))
 
     def having(self, words: str) -> Iterator[tuple[int, int]]:
         """Yield the number of each text that contains `words`, and the index of its first match."""
@@ -128,11 +128,11 @@ class FuzzySearch:
             rank = _rank(catalog.names.texts[at], catalog.lower.texts[at], words)
             if rank is not None:
                 ranked[at] = rank - _RECENT_BONUS
-        wanted = limit + len(ranked) + 1
+        size = limit + len(ranked) + 1
         for rank, hits in self._matches_by_rank(words):
-            if len(ranked) >= wanted:
+            if len(ranked) >= size:
                 break
-            for at in islice(hits, wanted):
+            for at in islice(hits, size):
                 ranked.setdefault(at, rank)
         if words.endswith("/"):
             # A user who typed a whole folder wants its contents, not the folder.
@@ -351,21 +351,21 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return next(iter(similar(name, names, 1)), "")
 
 
-def suggestion(name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}") -> str:
+def suggestion(name: str, names: Iterable[str], otherwise: str = "", label: str = "{}") -> str:
     """Return `did you mean X?` about a misspelt `name`; `otherwise` if none of `names` is similar.
 
-    `shown` is how X is typed, such as `/{}`.
+    `label` is how X is typed, such as `/{}`.
     """
     close = nearest(name, names)
-    return f"did you mean {shown.format(close)}?" if close else otherwise
+    return f"did you mean {label.format(close)}?" if close else otherwise
 
 
-def unknown(subject: str, name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}") -> str:
+def unknown(subject: str, name: str, names: Iterable[str], otherwise: str = "", label: str = "{}") -> str:
     """Return the sentences of the app about a name that does not exist: `Unknown theme 'drak'. Did you mean dark?`.
 
     The other parameters are those of `suggestion`.
     """
-    hint = suggestion(name, names, otherwise, shown)
+    hint = suggestion(name, names, otherwise, label)
     return f"Unknown {subject}." + (f" {hint[0].upper()}{hint[1:]}" if hint else "")
 
 

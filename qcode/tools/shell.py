@@ -187,9 +187,9 @@ def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
     """Yield a note on the masked files that an output names: `ls` shows them with size 0, `git status` as changed."""
     # Not `.env` in `process.env` or `.env.example`.
     found = (name for name in names if name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text))
-    shown = sorted(found)[:_MAX_MASKED_SHOWN]
-    if shown:
-        yield f"[secret files that read as empty in this sandbox: {visible(', '.join(shown))}]"
+    listed = sorted(found)[:_MAX_MASKED_SHOWN]
+    if listed:
+        yield f"[secret files that read as empty in this sandbox: {visible(', '.join(listed))}]"
 
 
 def _outcome(

@@ -149,8 +149,8 @@ class Fetch:
 
         address = await self._checked_address(target)
         parts = urlsplit(url)
-        shown = f"[{address}]" if ":" in address else address
-        where = f"{target.scheme}://{shown}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+        host = f"[{address}]" if ":" in address else address
+        where = f"{target.scheme}://{host}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
         is_usual = target.port == (443 if target.scheme == "https" else 80)
         sent = {
             "Host": target.host if is_usual else f"{target.host}:{target.port}",

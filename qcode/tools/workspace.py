@@ -174,18 +174,18 @@ class Workspace:
 
     def resolve(self, path: str, access: Access = "read") -> WorkspacePath:
         """Resolve `path` and its links to a place. Raise `Refused` if it may not be used."""
-        shown = printable(path)
+        label = printable(path)
         if not path.strip():
             raise Refused("the path is empty")
         if "\0" in path:
-            raise Refused(f"{shown} contains a NUL character")
+            raise Refused(f"{label} contains a NUL character")
         real = Path(os.path.realpath(self._anchored(path)))
         place = self._place(real)
         if place is None or (access == "write" and place.base in (self._scratch, *self._shown)):
-            raise Refused(f"{shown} is outside the workspace; only files below {self._folder_names()} can be used")
+            raise Refused(f"{label} is outside the workspace; only files below {self._folder_names()} can be used")
         if access == "write":
-            _refuse_write(place, shown, path)
-        self._check(path, access, real, shown)
+            _refuse_write(place, label, path)
+        self._check(path, access, real, label)
         return place
 
     @contextmanager
@@ -205,15 +205,15 @@ class Workspace:
         """Return the current real path of `path`."""
         return os.path.realpath(self._anchored(path)) if "\0" not in path else path
 
-    def _check(self, path: str, access: Access, real: Path, shown: str) -> None:
+    def _check(self, path: str, access: Access, real: Path, label: str) -> None:
         if self._judge is None:
             return
         verdict, granted = self._judge(path, access), _GRANTED.get()
         if verdict.verdict == "deny":
-            raise Refused(f"{shown} cannot be used: {verdict.reason}")
+            raise Refused(f"{label} cannot be used: {verdict.reason}")
         if verdict.verdict != "allow" and granted is not None and str(real) not in granted:
             raise Refused(
-                f"{shown} now leads to a different file than when it was judged ({verdict.reason}); call again to ask"
+                f"{label} now leads to a different file than when it was judged ({verdict.reason}); call again to ask"
             )
 
     def is_open(self, path: Path) -> bool:
@@ -384,11 +384,11 @@ class Workspace:
         return " or ".join(str(folder) for folder in (self.root, *self.added))
 
 
-def _refuse_write(place: WorkspacePath, shown: str, path: str) -> None:
+def _refuse_write(place: WorkspacePath, label: str, path: str) -> None:
     if not place.parts or path.endswith("/"):
-        raise Refused(f"{shown} names a folder; name a file")
+        raise Refused(f"{label} names a folder; name a file")
     if any(part.casefold().rstrip(". ") == ".git" for part in place.parts):
-        raise Refused(f"{shown} is inside .git, where only git writes")
+        raise Refused(f"{label} is inside .git, where only git writes")
 
 
 _MAX_KEPT_BYTES = 512 * 1024
@@ -427,23 +427,23 @@ class SeenFiles:
         sight = self._sights.pop(path, None)
         self._kept -= len(sight.packed or b"") if sight is not None else 0
 
-    def changed(self, path: Path, now: Loaded, shown: str) -> str:
+    def changed(self, path: Path, now: Loaded, label: str) -> str:
         """Return a message if a known file differs from what the model saw, empty if it does not."""
         sight = self._sights[path]
         if sight.snapshot.digest == now.snapshot.digest:
             return ""
         sizes = f"{sight.snapshot.size:,} bytes when it was read, {now.snapshot.size:,} now"
         return (
-            f"{shown} was changed since it was read ({sizes}): read it again, then change it. "
-            f"Nothing was changed{_difference(sight.packed, now.data, shown)}"
+            f"{label} was changed since it was read ({sizes}): read it again, then change it. "
+            f"Nothing was changed{_difference(sight.packed, now.data, label)}"
         )
 
 
-def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
+def _difference(packed: bytes | None, now: bytes, label: str) -> str:
     if packed is None or len(now) > _MAX_KEPT_BYTES:
         return ""
     try:
-        before, after = text_file.decode(zlib.decompress(packed), shown), text_file.decode(now, shown)
+        before, after = text_file.decode(zlib.decompress(packed), label), text_file.decode(now, label)
     except Refused:
         return ""
     from qcode.text.diff import unified_diff

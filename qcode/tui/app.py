@@ -112,8 +112,8 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     def apply_theme(self, name: str) -> None:
         """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
-        wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
-        self.theme = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
+        theme_name = self._background if name == AUTO and self._background and not self.has_few_colors else name
+        self.theme = choose_theme(theme_name, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
@@ -387,9 +387,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
         """Return the last queued prompt to the prompt; with an empty queue, recall the history."""
-        shown = self.turns.take_back() if self.is_ready else ""
-        if shown:
-            self.parts.prompt.replace_text(shown)
+        prompt = self.turns.take_back() if self.is_ready else ""
+        if prompt:
+            self.parts.prompt.replace_text(prompt)
         else:
             self.parts.prompt.walk_older()
 

@@ -117,8 +117,8 @@ class LinearCommandView:
     def copy_reply(self) -> None:
         self.say("info", "The reply is above; select it in the terminal to copy it.")
 
-    def send(self, text: str, shown: str, options: TurnOptions) -> None:
-        self._app.waiting = (text, replace(options, shown=shown))
+    def send(self, text: str, typed: str, options: TurnOptions) -> None:
+        self._app.waiting = (text, replace(options, shown=typed))
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
         self._app.following.append(Failures(self._app.agent.report_crash, self.say).guard(work))
@@ -171,7 +171,7 @@ class LinearApp:
         self._ended_jobs: list[Job] = []
         agent.toolbox.jobs.watcher = self._watch_job
         offered = tuple(command for command in commands if not command.needs_screen)
-        model_use = ModelUse(agent, say=self._commands.say, shown=lambda: None)
+        model_use = ModelUse(agent, say=self._commands.say, on_change=lambda: None)
         self.context = CommandContext(agent, offered, model_use, self._commands)
         self._questions: list[TurnApproval] = []
         self._is_cancelling = False
@@ -385,14 +385,14 @@ class LinearApp:
         from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
 
         try:
-            written = await asyncio.to_thread(edit_text, draft.text, editor_command(os.environ), draft.file_name)
+            edited = await asyncio.to_thread(edit_text, draft.text, editor_command(os.environ), draft.file_name)
         except EditorError as problem:
             self.view.add_notice("warning", f"{problem}; the call is unchanged")
             return None
-        if written == draft.text:
+        if edited == draft.text:
             self.view.add_notice("info", "The call is unchanged.")
             return None
-        return Revise(written)
+        return Revise(edited)
 
     async def _decide(self, form: Form, draft: Draft | None = None) -> Decision:
         option = await self._choose(form.options, draft)
@@ -412,8 +412,8 @@ class LinearApp:
         if option.decision is not None:
             return option.decision
         label = "Your answer: " if form.written is Answer else "Why not, or what to do instead? "
-        written = (await self._lines.ask(label) or "").strip()
-        return form.written(written) if written else Deny()
+        reason = (await self._lines.ask(label) or "").strip()
+        return form.written(reason) if reason else Deny()
 
 
 def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> int:

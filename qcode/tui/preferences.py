@@ -38,12 +38,12 @@ class ModelUse:
         agent: Agent,
         *,
         say: Callable[[Level, str], None],
-        shown: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._conversation = conversation = agent.conversation
         self._models = agent.models
         self._say = say
-        self._shown = shown
+        self._shown = on_change
         self._wanted: Effort | None = conversation.effort or agent.models.effort
         if conversation.thinks:
             conversation.effort = self._wanted

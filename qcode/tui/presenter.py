@@ -308,8 +308,8 @@ class Presenter:
         self._searches.clear()
         calls: Sequence[ToolCall] = event.message.calls if event.message is not None else ()
         self._calls = calls
-        kept = {call.call_id for call in calls}
-        self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in kept))
+        call_ids = {call.call_id for call in calls}
+        self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in call_ids))
         self._writing_cards.clear()
         for call in calls:
             self._card(call, "waiting")
@@ -559,8 +559,8 @@ def _agent_detail(event: TurnEvent) -> str:
             lines = (outcome.diff or outcome.content).strip("\n").split("\n")
             left_out = len(lines) - _MAX_AGENT_OUTPUT_LINES
             more = [f"  … {count_text(left_out, 'more line')}"] if left_out > 0 else []
-            shown = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
-            return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *shown, *more, "", ""])
+            detail = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
+            return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *detail, *more, "", ""])
         case Notice(text=text):
             return f"! {text}\n\n"
         case _:

@@ -83,8 +83,8 @@ class Turns:
         self._is_cancelling = False
         self._sent = submission.shown
         self._announce("working")
-        shown = submission.shown if submission.shown != submission.text else ""
-        options = replace(submission.options, shown=shown)
+        typed = submission.shown if submission.shown != submission.text else ""
+        options = replace(submission.options, shown=typed)
         events = self._conversation.submit(submission.text, submission.images, options)
         self._spawn(self._run(events))
 
@@ -157,8 +157,8 @@ class Turns:
 
     def take_steering(self, text: str) -> None:
         """Show a queued prompt as part of the turn."""
-        taken = self._widgets.queued.take(text)
-        self._widgets.transcript.add_user(taken.shown if taken is not None else text)
+        prompt = self._widgets.queued.take(text)
+        self._widgets.transcript.add_user(prompt.shown if prompt is not None else text)
 
     async def _run(self, events: AsyncIterator[TurnEvent]) -> None:
         outcome = Outcome.ERROR

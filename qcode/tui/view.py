@@ -135,7 +135,7 @@ class AppView:
         self.has_chosen_theme = False
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
-        self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
+        self.model_use: ModelUse = ModelUse(agent, say=self.say, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
@@ -406,8 +406,8 @@ class AppView:
             case "end":
                 transcript.scroll_end(animate=False)
 
-    def send(self, text: str, shown: str, options: TurnOptions) -> None:
-        self.turns.submit(Submission(text, shown, options=options))
+    def send(self, text: str, typed: str, options: TurnOptions) -> None:
+        self.turns.submit(Submission(text, typed, options=options))
 
     def fold(self) -> None:
         """Fold or unfold the transcript; if a question does not fit, open all of it."""
@@ -443,9 +443,9 @@ class AppView:
             self.run_later(self._external.edit())
 
     async def _revise(self, approval_id: str, draft: Draft) -> None:
-        written = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
-        if written is not None and written != draft.text:
-            self._widgets.approval.revise(approval_id, written)
+        edited = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
+        if edited is not None and edited != draft.text:
+            self._widgets.approval.revise(approval_id, edited)
 
     def edit_file(self, path: str) -> None:
         self.run_later(self._external.edit_file(path))

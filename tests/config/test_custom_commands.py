@@ -21,7 +21,7 @@ class CommandFolders:
         return path
 
     def load(self, *, is_trusted: bool = True, taken: tuple[str, ...] = ()) -> CustomCommands:
-        return load_custom_commands(self.own, self.project, is_trusted=is_trusted, taken=taken)
+        return load_custom_commands(self.own, self.project, is_trusted=is_trusted, used_names=taken)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_project_command_needs_trust_and_never_replaces_a_user_command(folders: 
 
 def test_built_in_command_keeps_its_name(folders: CommandFolders) -> None:
     folders.write("help.toml", 'prompt = "x"')
-    found = folders.load(taken=("help",))
+    found = folders.load(used_names=("help",))
     assert found.commands == ()
     assert "/help is ignored, a built-in command already has this name" in found.problems[0]
 

@@ -99,9 +99,9 @@ class EditCommands:
         if verdict.verdict == "deny" or (verdict.verdict == "ask" and not self._answers.get(key, False)):
             if key not in self._is_warned and key not in self._answers:
                 self._is_warned.add(key)
-                shown = one_line(visible(command.line), 120)
+                label = one_line(visible(command.line), 120)
                 fix = "" if verdict.verdict == "deny" else "; to allow it, add a rule to permissions.allow"
-                self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{fix}: {shown}")
+                self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{fix}: {label}")
             return None
         level = verdict.confinement if verdict.is_allowed else None
         outcome = await scope.run(line, level, LIMITS_S[step], step == "test")

@@ -119,8 +119,8 @@ class AfterEdit:
         final = [await self._formatted(edit, scope, notes) for edit in edits]
         if notes:
             outcome = _with_formatted(outcome, final, notes, self._workspace)
-        begun = [self._begin(edit, scope) for edit in final[:MAX_FILES]]
-        tasks = [check.task for check in begun if check is not None]
+        started = [self._begin(edit, scope) for edit in final[:MAX_FILES]]
+        tasks = [check.task for check in started if check is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=WAIT_S)
         return self._with_findings(outcome, {edit.path for edit in final})
@@ -163,7 +163,7 @@ class AfterEdit:
         load = scope.workspace.load  # in a thread: it may ask an editor, whose answer comes over this event loop
         try:
             place = scope.workspace.resolve(edit.path)
-            written = await asyncio.to_thread(load, place)
+            formatted = await asyncio.to_thread(load, place)
         except Refused:
             return edit
         run = await self._commands.run("format", edit.path, scope)
@@ -177,13 +177,13 @@ class AfterEdit:
         except Refused as refused:
             notes.append(f"After the formatter ran, the file cannot be read: {refused}")
             return edit
-        if now.data == written.data:
+        if now.data == formatted.data:
             return edit
         # As for an edit of the model: it has seen this version, and undo restores the one before. A comparison of the
         # whole tree, as for other commands, would slow down every edit.
-        with scope.workspace.recorder.changing(place.path, written, now.data):
+        with scope.workspace.recorder.changing(place.path, formatted, now.data):
             scope.workspace.remember(place, now)
-        notes.append(_format_note(run, place.shown, written.data, now.data))
+        notes.append(_format_note(run, place.shown, formatted.data, now.data))
         return EditedFile(edit.path, edit.before, now.data)
 
     # Checks
@@ -210,14 +210,14 @@ class AfterEdit:
             return None
 
     async def _check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[Finding]:
-        shown = self._workspace.show(path)
+        label = self._workspace.show(path)
         problems, run = await asyncio.gather(
             self._problems(path, before, after), self._commands.run("check", str(path), scope)
         )
-        found = [Finding(shown, problems)] if problems else []
+        found = [Finding(label, problems)] if problems else []
         if run is not None and run.failure:
             output = bounded_text(clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT, lambda: self._workspace.scratch)
-            found.append(Finding(shown, output=output))
+            found.append(Finding(label, output=output))
         return found
 
     async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
@@ -268,8 +268,10 @@ class AfterEdit:
 
     def _may_check(self) -> bool:
         """Whether checkers run here: in a sandbox, or without one if the user said so. The first call detects it."""
-        wanted = self._settings.diagnostics
-        return wanted is True or (wanted == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None)
+        setting = self._settings.diagnostics
+        return setting is True or (
+            setting == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None
+        )
 
     def _launch(self, argv: Sequence[str]) -> tuple[Launch, bool]:
         """Return how to start a checker, and whether it sees other processes. Blocks on the disk."""
@@ -351,10 +353,10 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-def _format_note(run: CommandRun, shown: str, before: bytes, after: bytes) -> str:
-    note = f"The formatter changed {shown} after this edit (`{run.line}`)"
+def _format_note(run: CommandRun, label: str, before: bytes, after: bytes) -> str:
+    note = f"The formatter changed {label} after this edit (`{run.line}`)"
     try:
-        old, new = (text_file.decode(data, shown).text.split("\n") for data in (before, after))
+        old, new = (text_file.decode(data, label).text.split("\n") for data in (before, after))
     except Refused:
         return f"{note}; read it again before you change it."
     rows = list(unified_diff(old, new, "as written", "now", context=1))

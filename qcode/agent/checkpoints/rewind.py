@@ -189,7 +189,7 @@ class Rewinder:
         return self._plan("undo", self._history.head, [step], None)
 
     def _part_step(self, file: FileOfTurn, hunk: int | None) -> FileStep:
-        shown = self._shown(file.path)
+        label = self._shown(file.path)
         try:
             current = look(file.path)
             if hunk is None and _is_same(current, file.after):
@@ -198,11 +198,11 @@ class Rewinder:
                 return FileStep(file.path, current, file.before, changes=file.changes if file.is_last else ())
             if current is None or current.is_link:
                 raise ConflictError("it was deleted or replaced after this turn")
-            content = content_without(file, hunk, self._blobs, shown)
+            content = content_without(file, hunk, self._blobs, label)
             if not self._blobs.put(content):
                 raise ConflictError("the result could not be saved (is the disk full?)")
         except (ConflictError, NotRestorable, Refused) as conflict:
-            raise NothingToDo(f"{shown} was not changed: {str(conflict).removeprefix(f'{shown} ')}.") from None
+            raise NothingToDo(f"{label} was not changed: {str(conflict).removeprefix(f'{label} ')}.") from None
         return FileStep(file.path, current, FileState(digest_of(content), len(content), current.mode))
 
     def _left_by_parts(self) -> dict[str, FileState | None]:
@@ -262,8 +262,8 @@ class Rewinder:
         if planned.why == "redo":
             changes = history.redoable[-1].changes
         else:
-            taken = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
-            changes = tuple(at for step in taken for at in step.changes)
+            steps = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
+            changes = tuple(at for step in steps for at in step.changes)
         move = Move(history.moves, planned.why, history.head, planned.after, files, changes)
         if planned.finishes is None:
             self._session.move(move)
@@ -280,9 +280,9 @@ class Rewinder:
         finishes: Move | None = None,
     ) -> RewindPlan:
         self._plans += 1
-        shown = tuple(self._file_plan(step) for step in steps if not _is_done(step))
+        files = tuple(self._file_plan(step) for step in steps if not _is_done(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
-        plan = RewindPlan(self._plans, _summary(why, messages, shown, finishes), shown, messages)
+        plan = RewindPlan(self._plans, _summary(why, messages, files, finishes), files, messages)
         self._planned = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, self._state())
         return plan
 
@@ -554,31 +554,31 @@ def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -
     return tuple(diff for diff in found if diff is not None)
 
 
-def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> FileDiff | None:
+def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> FileDiff | None:
     try:
         now = look(path)
     except NotRestorable as refused:
-        return FileDiff(shown, "", str(refused))
+        return FileDiff(label, "", str(refused))
     if _is_same_file(now, before):
         return None
     if now is not None and before is not None and now.is_same(before):
-        return FileDiff(shown, "", f"mode changed from {before.mode:o} to {now.mode:o}")
+        return FileDiff(label, "", f"mode changed from {before.mode:o} to {now.mode:o}")
     if (now is not None and now.is_link) or (before is not None and before.is_link):
-        return FileDiff(shown, "", "a symbolic link was made, changed or removed")
+        return FileDiff(label, "", "a symbolic link was made, changed or removed")
     old = None if before is None else blobs.get(before.digest)
     if before is not None and old is None:
-        return FileDiff(shown, "", "changed; its earlier content was not saved")
+        return FileDiff(label, "", "changed; its earlier content was not saved")
     try:
         new = Path(path).read_bytes() if now is not None else None
-        left = text_file.decode(old, shown) if old is not None else None
-        right = text_file.decode(new if new is not None else b"", shown)
+        left = text_file.decode(old, label) if old is not None else None
+        right = text_file.decode(new if new is not None else b"", label)
     except (Refused, OSError):
-        return FileDiff(shown, "", "changed; it is not a text file")
-    diff = text_file.diff_of(shown, left, right)
+        return FileDiff(label, "", "changed; it is not a text file")
+    diff = text_file.diff_of(label, left, right)
     if now is None:
-        return FileDiff(shown, diff, "deleted")
+        return FileDiff(label, diff, "deleted")
     return FileDiff(
-        shown,
+        label,
         diff,
         "" if diff else "a new empty file" if before is None else ("only its encoding or permissions changed"),
     )

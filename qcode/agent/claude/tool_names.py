@@ -91,11 +91,11 @@ def _todos_inward(values: JsonObject) -> JsonObject:
     values = _with_item_values(values, "todos", "status", _reversed(_STATES))
     items = values.get("todos")
     if isinstance(items, list):
-        kept = [
+        todos = [
             {name: value for name, value in item.items() if name != "activeForm"} if isinstance(item, dict) else item
             for item in items
         ]
-        values = {**values, "todos": kept}
+        values = {**values, "todos": todos}
     return _renamed_items(values, "todos", _reversed(_TODO))
 
 

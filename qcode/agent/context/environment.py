@@ -128,13 +128,13 @@ def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float)
     try:
         git = _Git(root, env, timeout, folder)
         git.check()
-        kept = git.run("ls-files", "-z", "--stage")
+        tracked = git.run("ls-files", "-z", "--stage")
         gone = frozenset(git.run("ls-files", "-z", "--deleted").split(b"\0"))
         new = git.run("ls-files", "-z", "--others", "--exclude-standard")
     except _Unknown:
         return None
     names: dict[bytes, None] = {}
-    for line in kept.split(b"\0"):
+    for line in tracked.split(b"\0"):
         stage, _, name = line.partition(b"\t")
         if name and name not in gone:
             names[name + b"/" if stage.startswith(b"160000") else name] = None

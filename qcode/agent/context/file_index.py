@@ -79,7 +79,7 @@ class FileIndex:
         self._is_closed.set()
 
     def _list(self, changed: Callable[[], None]) -> None:
-        begun = self._clock()
+        start = self._clock()
         names: list[str] = []
         size = _FIRST_PART
         try:
@@ -95,7 +95,7 @@ class FileIndex:
         finally:
             with self._lock:
                 self._is_listed, self._listed_at = True, self._clock()
-                self._took = self._listed_at - begun
+                self._took = self._listed_at - start
                 self._thread = None
         changed()
 

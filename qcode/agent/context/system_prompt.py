@@ -206,8 +206,8 @@ class PendingAttachments:
         """Return the blocks to put before `text`: the held ones, its images, and the files it mentions."""
         mentioned, complaints = self._mentioned(text, foreign)
         self.complaints += complaints
-        kept, self._attached = self._attached, ()
-        return (*kept, *attached, *mentioned)
+        pending, self._attached = self._attached, ()
+        return (*pending, *attached, *mentioned)
 
     def steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return the blocks before a steering message, which can be withdrawn until the turn takes it."""
@@ -228,5 +228,5 @@ class PendingAttachments:
     def turn_over(self) -> None:
         """Hold the blocks of steering messages that the turn did not take for the next turn."""
         self.complaints.clear()
-        self._attached = (*(block for _, kept in self._steered for block in kept), *self._attached)
+        self._attached = (*(block for _, blocks in self._steered for block in blocks), *self._attached)
         self._steered.clear()

@@ -87,11 +87,11 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> Answer:
 
 def _blocked(form: EventForm, found: Answer | None, message: str) -> Answer:
     """Return the answer of a command with exit code 2: it blocks, even beside JSON that allows."""
-    kept = found if found is not None and not found.failure else Answer()
+    answer = found if found is not None and not found.failure else Answer()
     if not form.blocks:
-        return replace(kept, messages=(*kept.messages, *((message,) if message else ())))
-    reason = message or kept.reason
-    return replace(kept, decision="deny", reason=reason, input=None)
+        return replace(answer, messages=(*answer.messages, *((message,) if message else ())))
+    reason = message or answer.reason
+    return replace(answer, decision="deny", reason=reason, input=None)
 
 
 def answer_of_object(event: str, values: Mapping[str, Any]) -> Answer:

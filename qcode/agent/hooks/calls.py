@@ -103,10 +103,10 @@ class CallHooks:
         return self._with_answer(event, outcome, answer, contexts)
 
     def _with_answer(self, event: str, outcome: ToolOutcome, answer: Answer, contexts: tuple[str, ...]) -> ToolOutcome:
-        content, shown = outcome.content, outcome.shown
+        content, display = outcome.content, outcome.shown
         if answer.output is not None:
             output = answer.output if isinstance(answer.output, str) else json.dumps(answer.output, ensure_ascii=False)
-            shown = content if shown is None else shown
+            display = content if display is None else display
             content = f"[replaced by a hook]\n{self._scope.bounded(output)}"
         added = [self._scope.marked("PreToolUse", text) for text in contexts]
         added += [self._scope.marked(event, text) for text in answer.context]
@@ -114,8 +114,8 @@ class CallHooks:
             added.append(self._scope.marked(event, answer.reason or "The hook objects to this result."))
         if not added and content is outcome.content:
             return outcome
-        shown = outcome.content if shown is None else shown
-        return replace(outcome, content="\n".join([content, *added]), shown=shown)
+        display = outcome.content if display is None else display
+        return replace(outcome, content="\n".join([content, *added]), shown=display)
 
     def _response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
         safety = self._toolbox.spec(name).safety

@@ -166,8 +166,8 @@ def _claude_rows(root: Path) -> list[tuple[str, str]]:
         for event, _, hook in claude_hooks(found):
             args = hook.get("args")
             words = [hook.get("command") or hook.get("type") or "?", *(args if isinstance(args, list) else ())]
-            shown = visible(one_line(" ".join(map(str, words)), 400))
-            rows.append((f"hook {visible(event)}", f"runs {shown} if hooks.claude is on ({name})"))
+            command = visible(one_line(" ".join(map(str, words)), 400))
+            rows.append((f"hook {visible(event)}", f"runs {command} if hooks.claude is on ({name})"))
     return rows
 
 
@@ -183,6 +183,6 @@ def _own_rows(root: Path) -> list[tuple[str, str]]:
         for hook in entries if isinstance(entries, list) else ():
             if isinstance(hook, dict):
                 argv = hook.get("argv")
-                shown = hook.get("command") or " ".join(map(str, argv if isinstance(argv, list) else ()))
-                rows.append((f"hook {visible(event)}", f"runs {visible(one_line(str(shown), 400))}"))
+                command = hook.get("command") or " ".join(map(str, argv if isinstance(argv, list) else ()))
+                rows.append((f"hook {visible(event)}", f"runs {visible(one_line(str(command), 400))}"))
     return rows

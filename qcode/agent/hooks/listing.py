@@ -31,8 +31,8 @@ def hook_lines(
         facts += [] if runs is None else [_run_summary(runs[index])]
         lines.append(f"  {' · '.join(facts)}")
     for hook in unused:
-        shown = visible(one_line(hook.shown, _MAX_SHOWN))
-        lines.append(f"not run: {hook.event}: {shown} ({hook.where}): {hook.why}")
+        command = visible(one_line(hook.shown, _MAX_SHOWN))
+        lines.append(f"not run: {hook.event}: {command} ({hook.where}): {hook.why}")
     return lines
 
 

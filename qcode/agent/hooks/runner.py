@@ -141,8 +141,8 @@ class HookRunner:
     async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> Answer:
         handler = self.handlers[index]
         began = time.monotonic()
-        shown = shown_command(handler)
-        slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, shown), emit))
+        command = shown_command(handler)
+        slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
         try:
             async with self._free_place():
                 timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
@@ -154,7 +154,7 @@ class HookRunner:
             ran = replace(ran, answer=failed("updatedInput is not possible for one file of a patch"))
         self._note(index, ran)
         answer = judged_answer(handler, ran.answer)
-        await emit(_hook_ended(handler, shown, hook_input, ran, answer))
+        await emit(_hook_ended(handler, command, hook_input, ran, answer))
         return answer
 
     def _free_place(self) -> asyncio.Semaphore:
@@ -215,10 +215,12 @@ async def _report_slow(event: HookStarted, emit: Emit) -> None:
     await emit(event)
 
 
-def _hook_ended(handler: Handler, shown: str, hook_input: HookInput, ran: _HandlerResult, answer: Answer) -> HookEnded:
+def _hook_ended(
+    handler: Handler, command: str, hook_input: HookInput, ran: _HandlerResult, answer: Answer
+) -> HookEnded:
     return HookEnded(
         handler.event,
-        shown,
+        command,
         hook_input.tool_use_id or "",
         ran.code,
         ran.seconds,

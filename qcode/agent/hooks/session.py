@@ -128,8 +128,8 @@ class SessionHooks:
 
     def take_kept_events(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""
-        kept, self._kept = self._kept, []
-        return kept
+        events, self._kept = self._kept, []
+        return events
 
     # The session
 

@@ -160,10 +160,10 @@ class _Collected:
             self.problems.append(f"{file}: {error}; its hooks do not run")
             return
         for event, group, hook in claude_hooks(groups):
-            shown = str(hook.get("command") or hook.get("type") or "?")
+            command = str(hook.get("command") or hook.get("type") or "?")
             why = _why_unused(event, group, hook)
             if why:
-                self.unused.append(UnusedHook(event, shown, str(file), why))
+                self.unused.append(UnusedHook(event, command, str(file), why))
             else:
                 self._add(_claude_handler(event, str(group.get("matcher") or ""), hook, str(file), origin))
 
@@ -205,10 +205,10 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: st
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < 86_400
     timeout_s = float(timeout) if is_number and timeout is not None else form.timeout_s
     on_failure: OnFailure = "block" if hook.get("onFailure") == "block" else form.on_failure
-    shown = " ".join(argv) if argv else line
+    command_line = " ".join(argv) if argv else line
     command = Command(argv=argv) if argv else Command(line)
     condition = _condition(hook.get("if"))
-    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, where, shown, condition)
+    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, where, command_line, condition)
 
 
 def _condition(rule: object) -> tuple[str, ...]:

@@ -49,13 +49,13 @@ class FoundSession:
 
 def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
     """Return the sessions of the project `root`, or with None of all folders, the most recently written one first."""
-    wanted = root.resolve() if root is not None else None
+    project = root.resolve() if root is not None else None
     files: dict[Path, str] = {}
     for path, folder in _files(env):
-        if wanted is None or _may_belong(path, folder, wanted):
+        if project is None or _may_belong(path, folder, project):
             files.setdefault(path, folder)
     found = [session for path in files if (session := _try_file(path)) is not None and session.head.messages]
-    chosen = [session for session in found if wanted is None or _is_from(session, wanted)]
+    chosen = [session for session in found if project is None or _is_from(session, project)]
     return sorted(chosen, key=lambda session: (-session.written, str(session.path)))
 
 

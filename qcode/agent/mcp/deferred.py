@@ -74,8 +74,8 @@ def fixed_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]
         line = f"{server} ({count_text(len(names), 'tool')}): {', '.join(names)}"
         size = estimate_text(line)
         if size > left:
-            shown = line[: left * 3].rpartition(", ")[0]
-            line = f"{shown}, ..." if shown else f"{server} ({count_text(len(names), 'tool')})"
+            name_list = line[: left * 3].rpartition(", ")[0]
+            line = f"{name_list}, ..." if name_list else f"{server} ({count_text(len(names), 'tool')})"
         left = max(0, left - estimate_text(line))
         lines.append(line)
     return replace(_FIND, description=_FIND.description + "\n".join(lines)), _USE
@@ -83,12 +83,12 @@ def fixed_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]
 
 def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Return the tools with words of the query in name or description, the best first; a name counts three times."""
-    wanted = set(_WORD.findall(query.lower()))
+    words = set(_WORD.findall(query.lower()))
 
     def score(spec: ToolSpec) -> int:
         name, about = spec.name.lower(), spec.description.lower()
         exact = 10 if query.strip().lower() in (name, name.partition("__")[2]) else 0
-        return exact + sum(3 * (word in name) + (word in about) for word in wanted)
+        return exact + sum(3 * (word in name) + (word in about) for word in words)
 
     found = sorted(((-score(spec), spec.name, spec) for spec in specs), key=lambda row: row[:2])
     return [spec for rank, _, spec in found if rank][:MAX_HITS]

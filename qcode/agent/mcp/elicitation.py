@@ -102,9 +102,9 @@ class Field:
         return value
 
     def _choice(self, typed: str) -> str:
-        wanted = typed.strip().lower()
+        answer = typed.strip().lower()
         for value, title in self.choices:
-            if wanted in (value.lower(), title.lower()):
+            if answer in (value.lower(), title.lower()):
                 return value
         raise ValueError("choose one of the answers")
 
@@ -251,8 +251,8 @@ def _shown_choices(field: Field) -> tuple[Choice, ...]:
     elif field.choices:
         rows = [Choice(visible(single_spaced(title, _MAX_LABEL))) for _, title in field.choices]
     if field.default is not None:
-        shown = visible(single_spaced(field.shown(field.default), _MAX_LABEL))
-        rows = [Choice(shown, "the default"), *(row for row in rows if row.label != shown)]
+        default = visible(single_spaced(field.shown(field.default), _MAX_LABEL))
+        rows = [Choice(default, "the default"), *(row for row in rows if row.label != default)]
     rows += [] if field.is_required else [Choice(LEAVE_OUT)]
     return (*rows, Choice(DECLINE, "tell the server that you do not answer"))
 

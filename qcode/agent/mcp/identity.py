@@ -187,8 +187,8 @@ class _FileCollector:
         if not is_any and not self._is_inside(path):
             return
         real = Path(os.path.realpath(path))
-        shown = command if str(real) == command else f"{command} ({real})"
-        self.found[f"program {shown}"] = _read(real, has_text=self._is_inside(path))
+        label = command if str(real) == command else f"{command} ({real})"
+        self.found[f"program {label}"] = _read(real, has_text=self._is_inside(path))
         self._add_interpreter(path)
 
     def add_argument(self, argument: str, *, has_data: bool = False) -> None:

@@ -159,8 +159,8 @@ def pin_of(tool: CheckedTool) -> Pin:
     """Return the pin of a tool."""
     import json
 
-    shown = json.dumps(tool.spec.parameters, indent=1, sort_keys=True, ensure_ascii=False)
-    return Pin(tool.hash, f"{tool.spec.description}\n{shown}")
+    schema = json.dumps(tool.spec.parameters, indent=1, sort_keys=True, ensure_ascii=False)
+    return Pin(tool.hash, f"{tool.spec.description}\n{schema}")
 
 
 def changes_of(known: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[ToolChange, ...]:

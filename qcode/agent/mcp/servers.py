@@ -233,28 +233,36 @@ class Servers:
         Return the names that were added, those that were removed, and those that the configuration has and that stay.
         A server with the same configuration keeps running. A server of `--mcp-config` is replaced.
         """
-        taken = {
+        used_names = {
             name
             for name, server in self._servers.items()
             if not server.spec.is_of_client and server.spec.scope != OF_TEXT
         }
-        wanted = {spec.name: spec for spec in specs if spec.name not in taken}
-        gone = [server for name, server in self._servers.items() if name not in taken and is_stale(server.spec, wanted)]
+        requested = {spec.name: spec for spec in specs if spec.name not in used_names}
+        gone = [
+            server
+            for name, server in self._servers.items()
+            if name not in used_names and is_stale(server.spec, requested)
+        ]
         for server in gone:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
                 self._ending.add(task)
                 task.add_done_callback(self._ending.discard)
                 task.cancel()
-        added = [spec for name, spec in wanted.items() if name not in self._servers]
+        added = [spec for name, spec in requested.items() if name not in self._servers]
         for spec in added:
             self._all_started.clear()
             self._servers[spec.name] = server = _Server(spec, "starting")
             if self._is_started:
                 self._begin(server)
         self._changed()
-        removed = tuple(server.spec.name for server in gone if server.spec.name not in wanted)
-        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in taken)
+        removed = tuple(server.spec.name for server in gone if server.spec.name not in requested)
+        return (
+            tuple(spec.name for spec in added),
+            removed,
+            tuple(spec.name for spec in specs if spec.name in used_names),
+        )
 
     def use_folders(self, roots: tuple[Path, ...]) -> None:
         """Check the files of servers below these folders, where the model can change them, from the next start on."""
@@ -318,8 +326,8 @@ class Servers:
         names: dict[str, list[str]] = {}
         for server, tool in waiting:
             names.setdefault(server.spec.name, []).append(split_name(tool.spec.name)[1])
-        kept = [tool.spec for server, tool in offered if server.spec.config.always]
-        return (*kept[:MAX_TOOLS], *fixed_specs(names))
+        always = [tool.spec for server, tool in offered if server.spec.config.always]
+        return (*always[:MAX_TOOLS], *fixed_specs(names))
 
     def _defers(self, specs: Sequence[ToolSpec], window: int | None) -> bool:
         if isinstance(self._defer, bool):
@@ -342,9 +350,9 @@ class Servers:
     def preview(self, name: str, arguments: JsonObject) -> Preview:
         server, tool = split_name(name)
         found = self._find(name)
-        shown = shown_name(found[1].tool) if found is not None else tool
+        label = shown_name(found[1].tool) if found is not None else tool
         detail = visible_json(arguments) if arguments else ""
-        return Preview(f"Run the tool {visible(shown)} of the server {visible(server)}?", detail)
+        return Preview(f"Run the tool {visible(label)} of the server {visible(server)}?", detail)
 
     async def run(
         self,

@@ -272,7 +272,7 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
         lambda: methods.parse_server_result(method, version, {**raw, key: []})
     ):
         return ()  # the page itself is not valid, which fails the list
-    kept, rejected = [], []
+    valid, rejected = [], []
     for entry in entries:
         page = {**raw, key: [entry]}
         problem = _problem(lambda page=page: methods.parse_server_result(method, version, page))  # type: ignore[misc]
@@ -282,8 +282,8 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
             named = text_in(entry.get("name")) or text_in(entry.get("uri")) if isinstance(entry, dict) else ""
             rejected.append((named, problem))
         else:
-            kept.append(entry)
-    raw[key] = kept
+            valid.append(entry)
+    raw[key] = valid
     return tuple(rejected)
 
 

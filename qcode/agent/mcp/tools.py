@@ -72,15 +72,17 @@ class CheckedTool:
     problem: str = ""
 
 
-def offered(server: str, listed: Sequence[ListedTool], wanted: Collection[str] = ()) -> tuple[CheckedTool, ...]:
-    """Return the tools of a server, sorted by name. A non-empty `wanted` lists the only tools to offer.
+def offered(server: str, listed: Sequence[ListedTool], configured: Collection[str] = ()) -> tuple[CheckedTool, ...]:
+    """Return the tools of a server, sorted by name. A non-empty `configured` lists the only tools to offer.
 
     Two tools that would get the same name are both rejected, because a call would be ambiguous.
     """
-    taken = [listed_tool for listed_tool in listed if not wanted or "*" in wanted or listed_tool.name in wanted]
-    names = Counter(tool_name(server, tool.name) for tool in taken)
+    selected = [
+        listed_tool for listed_tool in listed if not configured or "*" in configured or listed_tool.name in configured
+    ]
+    names = Counter(tool_name(server, tool.name) for tool in selected)
     made = []
-    for listed_tool in taken:
+    for listed_tool in selected:
         name = tool_name(server, listed_tool.name)
         schema, problem = _parameters(listed_tool.schema)
         problem = listed_tool.problem or problem
@@ -152,10 +154,10 @@ def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
     odd = next((name for name in properties if _PROPERTY.fullmatch(name) is None), None)
     if odd is not None:
         return empty, f"it has a parameter with a name that models do not accept: {shown_name(ascii(odd))}"
-    kept = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
-    shown = _shown({**empty, **kept, "type": "object", "properties": properties})
-    assert isinstance(shown, dict)
-    return shown, ""
+    allowed = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
+    cleaned = _shown({**empty, **allowed, "type": "object", "properties": properties})
+    assert isinstance(cleaned, dict)
+    return cleaned, ""
 
 
 def _shown(value: Json, *, is_names: bool = False) -> Json:

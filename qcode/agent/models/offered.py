@@ -170,9 +170,9 @@ def _in_catalog(spec: ProviderSpec) -> list[str]:
     from qcode.providers import catalog
     from qcode.providers.catalog import canonical_provider
 
-    wanted = canonical_provider(spec.name)
+    provider = canonical_provider(spec.name)
     full = (name.partition("/") for name, _ in catalog.models())
-    names = sorted((name for host, _, name in full if host == wanted), key=newest_first, reverse=True)
+    names = sorted((name for host, _, name in full if host == provider), key=newest_first, reverse=True)
     if spec.name in _OPENAIS:
         return [name for name in names if catalog.resolve(name, _OPENAIS) == f"{spec.name}/{name}"]
     return names

@@ -156,9 +156,14 @@ def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> Js
     return entry
 
 
-def _shown_json(shown: ShownResult) -> JsonObject:
-    found: JsonObject = {"state": shown.state, "summary": shown.summary, "diff": shown.diff, "seconds": shown.seconds}
-    found["problems"] = shown.problems
+def _shown_json(result: ShownResult) -> JsonObject:
+    found: JsonObject = {
+        "state": result.state,
+        "summary": result.summary,
+        "diff": result.diff,
+        "seconds": result.seconds,
+    }
+    found["problems"] = result.problems
     return {name: value for name, value in found.items() if value or name == "state"}
 
 
@@ -184,9 +189,9 @@ def _markdown(turns: Sequence[SessionTurn], about: ExportHeading, *, has_tools: 
         speaker = ""
         for step in turn.steps:
             parts = list(_markdown_step(turn, step, has_tools=has_tools))
-            wanted = "You" if step.entry.message.role == "user" else "Assistant"
-            if parts and wanted != speaker:
-                speaker = wanted
+            author = "You" if step.entry.message.role == "user" else "Assistant"
+            if parts and author != speaker:
+                speaker = author
                 yield f"### {speaker}\n"
             yield from parts
         if turn.facts:

@@ -316,9 +316,9 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.shown += items
 
-    def show_result(self, call_id: str, shown: ShownResult) -> None:
+    def show_result(self, call_id: str, result: ShownResult) -> None:
         if (last := self.stored.get(self._latest)) is not None:
-            last.shown_results[call_id] = shown
+            last.shown_results[call_id] = result
 
     def intend_inner(self, call_id: str, inner_call: str, ran: str) -> bool:
         """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""

@@ -165,7 +165,7 @@ class _SessionReader:
     def _show(self, record: JsonObject) -> None:
         items = record.get("items")
         found = map(shown_from, items if isinstance(items, list) else ())
-        self.history.show([shown for shown in found if shown is not None])
+        self.history.show([item for item in found if item is not None])
 
     def _agent(self, record: JsonObject) -> None:
         call_id = text(record, "call_id")
@@ -311,10 +311,10 @@ class _Builder:
         if prompt_entry is None or call.call_id not in prompt_entry.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        begun = _begun_calls_text(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
+        inner = _begun_calls_text(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
         ran = prompt_entry.revised.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(ran)}." if ran is not None else ""
-        return ToolResult(call.call_id, call.name, INTERRUPTED + edited + begun, is_error=True)
+        return ToolResult(call.call_id, call.name, INTERRUPTED + edited + inner, is_error=True)
 
 
 def _begun_calls_text(inner: AgentWork) -> str:

@@ -208,8 +208,8 @@ class SessionStore:
         count = 0
         for session_id in self.ids():
             with suppress(OSError, SessionError):
-                written = datetime.fromtimestamp(self._path(session_id).stat().st_mtime, UTC)
-                if written < older_than and session_id not in keep:
+                modified = datetime.fromtimestamp(self._path(session_id).stat().st_mtime, UTC)
+                if modified < older_than and session_id not in keep:
                     self.delete(session_id)
                     count += 1
         return count

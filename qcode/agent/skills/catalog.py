@@ -84,8 +84,8 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
         left_out.append(handle)
     rows = [_row(handle, text, is_project=is_project[handle]) for handle, text in texts.items()]
     text = "\n".join([_INTRODUCTION, *rows])
-    kept = tuple(sorted(set(shortened) - set(left_out)))
-    return Catalog(text, estimate_text(text), kept, tuple(sorted(left_out)))
+    shorter = tuple(sorted(set(shortened) - set(left_out)))
+    return Catalog(text, estimate_text(text), shorter, tuple(sorted(left_out)))
 
 
 def _row(handle: str, description: str, *, is_project: bool) -> str:

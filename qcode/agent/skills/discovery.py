@@ -120,17 +120,17 @@ class SkillCache:
         self._before = files if isinstance(files, dict) else {}
         self._now: dict[str, Json] = {}
 
-    def read(self, file: Path, shown: str, folder: SkillFolder) -> Skill:
+    def read(self, file: Path, label: str, folder: SkillFolder) -> Skill:
         """Return the skill of a file; raise `FrontMatterError`."""
         is_from_project = folder.inside is not None
-        identity = _identity(file, shown)
+        identity = _identity(file, label)
         row = self._before.get(str(file))
         if isinstance(row, dict) and identity and row.get("identity") == identity:
             skill = _skill_of(row)
             if skill is not None and skill.place == folder.shown and skill.is_from_project == is_from_project:
                 self._now[str(file)] = row
                 return skill
-        skill = read_skill(file, shown, folder.shown, is_from_project=is_from_project)
+        skill = read_skill(file, label, folder.shown, is_from_project=is_from_project)
         if identity:
             self._now[str(file)] = {"identity": identity, **_row_of(skill)}
         return skill
@@ -142,7 +142,7 @@ class SkillCache:
                 state_file.save_json(self._path, {"version": __version__, "files": self._now})
 
 
-def _identity(file: Path, shown: str) -> list[Json]:
+def _identity(file: Path, label: str) -> list[Json]:
     """Return what changes with the content of a file; empty if it may change again without a trace."""
     try:
         state = file.stat()
@@ -150,7 +150,7 @@ def _identity(file: Path, shown: str) -> list[Json]:
         return []
     if not has_settled(state, time.time_ns()):
         return []
-    return [shown, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+    return [label, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
 
 
 def _row_of(skill: Skill) -> JsonObject:
@@ -195,8 +195,8 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
                 problems.append(f"{folder.shown}: there are more than {MAX_SKILLS} skills; the rest are not read")
                 return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
             try:
-                shown = f"{folder.shown}/{str(file)[len(str(folder.path)) :].lstrip('/')}"
-                skill = cache.read(file, shown, folder)
+                label = f"{folder.shown}/{str(file)[len(str(folder.path)) :].lstrip('/')}"
+                skill = cache.read(file, label, folder)
             except FrontMatterError as problem:
                 problems.append(str(problem))
                 continue

@@ -131,8 +131,8 @@ class Skills:
 
     def kind_of(self, skill: Skill) -> str:
         """Return the kind of sub-agent that a skill asks for: one of those there are, by default the general one."""
-        wanted = _KINDS.get(skill.agent.lower(), skill.agent)
-        return next((kind for kind in self._kinds if kind.lower() == wanted.lower()), GENERAL)
+        name = _KINDS.get(skill.agent.lower(), skill.agent)
+        return next((kind for kind in self._kinds if kind.lower() == name.lower()), GENERAL)
 
     def forks(self, skill: Skill) -> bool:
         """Return whether a skill runs as a sub-agent here."""

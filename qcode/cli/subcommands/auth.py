@@ -95,9 +95,9 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
     if name in specs:
         return specs[name]
     # An unknown name may be a key in the wrong place.
-    shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
-    hint = suggestion(name if shown else "", specs, f"known are {', '.join(sorted(specs))}")
-    raise UsageError(f"unknown provider{shown}; {hint}")
+    quoted = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
+    hint = suggestion(name if quoted else "", specs, f"known are {', '.join(sorted(specs))}")
+    raise UsageError(f"unknown provider{quoted}; {hint}")
 
 
 def _ask_provider(context: AuthContext, command: str) -> str:

@@ -103,9 +103,9 @@ def _key_lines(topic: str, *, is_table_wanted: bool) -> Iterator[str]:
     """Yield the meaning of a config key, or of each key of a table if wanted."""
     from qcode.config.schema import KEYS
 
-    wanted = topic.strip("[]")
+    name = topic.strip("[]")
     for key in KEYS:
-        if key.name == wanted or (is_table_wanted and key.name.startswith(f"{wanted}.")):
+        if key.name == name or (is_table_wanted and key.name.startswith(f"{name}.")):
             default = "" if key.default in (None, ()) else f" (default: {_shown(key.default)})"
             yield f"{key.name}: {key.kind.words}{default}"
             yield f"    {key.meta.meaning}"

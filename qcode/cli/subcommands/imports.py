@@ -43,11 +43,11 @@ def run_import(rest: Sequence[str]) -> int:
     project = Target(folder / CONFIG_NAME, folder, home, context.root) if is_read else None
     places = Places(context.env, context.root, is_read)
     plans = {name: _plan(name, places, own, project) for name in words or PROGRAMS}
-    written = [] if "write" not in flags else [*own.write(), *(project.write() if project is not None else ())]
+    files = [] if "write" not in flags else [*own.write(), *(project.write() if project is not None else ())]
     if "json" in flags:
-        put(json.dumps(_as_json(plans, written), ensure_ascii=False, indent=2) + "\n")
+        put(json.dumps(_as_json(plans, files), ensure_ascii=False, indent=2) + "\n")
     else:
-        put("".join(f"{clean(line)}\n" for line in _lines(plans, context, written, is_written="write" in flags)))
+        put("".join(f"{clean(line)}\n" for line in _lines(plans, context, files, is_written="write" in flags)))
     denials = [row for rows in plans.values() for row in rows if row.found.is_unenforced]
     for row in denials:
         say(f"{row.found.where}: a denial is lost: {visible(row.found.name)}")
@@ -63,7 +63,7 @@ def _plan(program: str, places: Places, own: Target, project: Target | None) -> 
 
 
 def _lines(
-    plans: Mapping[str, Sequence[Row]], context: RunContext, written: Sequence[str], *, is_written: bool
+    plans: Mapping[str, Sequence[Row]], context: RunContext, files: Sequence[str], *, is_written: bool
 ) -> Iterator[str]:
     rows = [row for found in plans.values() for row in found]
     for program, found in plans.items():
@@ -84,11 +84,11 @@ def _lines(
         f"qcode has them (!), {lost} with lost parts (-)"
     )
     home = context.env.get("HOME", "")
-    for path in written:
+    for path in files:
         yield f"{'kept a copy:' if '.bak' in path else 'wrote'} {path.replace(f'{home}/', '~/', 1) if home else path}"
     if counts["new"] and not is_written:
         yield f"nothing was written; add --write to write {count_text(counts['new'], 'item')}"
-    if written and any(row.is_project and row.status == "new" for row in rows):
+    if files and any(row.is_project and row.status == "new" for row in rows):
         yield "files in .qcode have changed: qcode asks whether you trust them at the next start"
 
 
@@ -115,9 +115,9 @@ def _shown(change: Change) -> str:
     return f"{change.folder}/{change.name.replace(':', '/')}.md"
 
 
-def _as_json(plans: Mapping[str, Sequence[Row]], written: Sequence[str]) -> JsonObject:
+def _as_json(plans: Mapping[str, Sequence[Row]], files: Sequence[str]) -> JsonObject:
     rows: list[Any] = [_row(program, row) for program, found in plans.items() for row in found]
-    return {"items": rows, "written": list(written)}
+    return {"items": rows, "written": list(files)}
 
 
 def _row(program: str, row: Row) -> JsonObject:

@@ -64,19 +64,19 @@ def run_mcp(rest: Sequence[str]) -> int:
         case ["remove", name]:
             return _remove(name)
         case [] | ["list"]:
-            wanted = ""
-        case ["show" | "approve" | "login" | "logout", wanted]:
+            server_name = ""
+        case ["show" | "approve" | "login" | "logout", server_name]:
             pass
         case _:
             raise invalid_arguments(words, _USE)
     specs, pins, context = _servers(options)
-    if not wanted and "json" in flags:
+    if not server_name and "json" in flags:
         put(json.dumps([_row_json(spec, pins, context) for spec in specs]) + "\n")
         return 0
-    if not wanted:
+    if not server_name:
         put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
         return 0
-    spec = _find_spec(specs, wanted)
+    spec = _find_spec(specs, server_name)
     if words[0] in ("login", "logout"):
         return _change_login(words[0], spec, pins, context, flags)
     files = _files(spec, context)
@@ -240,12 +240,12 @@ def _login(spec: ServerSpec, context: ServerContext) -> str:
         return ""
 
 
-def _find_spec(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
+def _find_spec(specs: Sequence[ServerSpec], name: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
-    if wanted not in names:
-        hint = suggestion(wanted, names, "run qcode mcp list to see them")
-        raise UsageError(f'unknown tool server "{single_spaced(wanted)}"; {hint}')
-    return names[wanted]
+    if name not in names:
+        hint = suggestion(name, names, "run qcode mcp list to see them")
+        raise UsageError(f'unknown tool server "{single_spaced(name)}"; {hint}')
+    return names[name]
 
 
 def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], login: str) -> str:

@@ -133,11 +133,11 @@ def judge_of(context: RunContext) -> PermissionCheck:
 
     policy = permissions_of(context).policy
     has_mode = context.settings.origin("permissions.mode").kind != "default"
-    wanted = context.settings.tools.sandbox
+    setting = context.settings.tools.sandbox
     index = WorkspaceIndex(tuple(os.path.realpath(folder) for folder in (policy.root, *policy.added)))
 
     def support() -> SandboxSupport:
-        sandbox = find_sandbox() if wanted != "off" else None
+        sandbox = find_sandbox() if setting != "off" else None
         return SandboxSupport() if sandbox is None else sandbox.support
 
     return PermissionCheck(

@@ -65,14 +65,14 @@ def run_models(rest: Sequence[str]) -> int:
         case ["forget"]:
             return _print(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
         case [] | [_]:
-            wanted = words[0] if words else ""
+            query = words[0] if words else ""
             service = ModelsService(context)
-            rows = [row for row in _models(service.providers(with_unready=True)) if wanted in row[0]]
-            shown = rows if wanted or "all" in flags else [row for row in rows if row[2]]
+            rows = [row for row in _models(service.providers(with_unready=True)) if query in row[0]]
+            listed = rows if query or "all" in flags else [row for row in rows if row[2]]
             if "json" in flags:
-                put(json.dumps([_model_json(*row) for row in shown]) + "\n")
+                put(json.dumps([_model_json(*row) for row in listed]) + "\n")
                 return _end(problem, is_said=False)
-            _print_models(shown, len(rows) - len(shown), wanted, learned_lines(limits, wanted))
+            _print_models(listed, len(rows) - len(listed), query, learned_lines(limits, query))
             return _end(problem, is_said=False)
         case _:
             raise invalid_arguments(words, _MODELS)
@@ -85,13 +85,11 @@ def _models(providers: Sequence[OfferedProvider]) -> Iterator[tuple[str, ModelFa
             yield f"{provider.name}/{model.name}", model.facts, (provider.state or "ready") if provider.is_ready else ""
 
 
-def _print_models(
-    rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, wanted: str, learned: Sequence[str]
-) -> None:
+def _print_models(rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, query: str, learned: Sequence[str]) -> None:
     from qcode.providers.catalog import catalog_source
 
-    if wanted and not rows and not learned:
-        say(f'no model in the catalog matches "{wanted}"')
+    if query and not rows and not learned:
+        say(f'no model in the catalog matches "{query}"')
     table = [
         (name, state or "no key", _tokens(facts.context_window), _tokens(facts.max_output_tokens), *_dollars(facts))
         for name, facts, state in rows

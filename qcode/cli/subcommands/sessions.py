@@ -71,8 +71,8 @@ def run_sessions(rest: Sequence[str]) -> int:
 
 def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool) -> int:
     """Print all sessions, or those that contain all words."""
-    wanted = store.search(words) if words else None
-    found = [summary for summary in store.summaries() if wanted is None or summary.session_id in wanted]
+    matching = store.search(words) if words else None
+    found = [summary for summary in store.summaries() if matching is None or summary.session_id in matching]
     expiries = [summary.updated + timedelta(days=retention_days) if retention_days else None for summary in found]
     if is_json:
         rows = [_as_json(summary, expiry) for summary, expiry in zip(found, expiries, strict=True)]
@@ -106,8 +106,8 @@ def _as_json(summary: SessionSummary, expiry: datetime | None) -> JsonObject:
 def _row(summary: SessionSummary, expiry: datetime | None, now: datetime) -> tuple[str, ...]:
     updated = f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
     size = (count_text(summary.messages, "message"), bytes_text(summary.size))
-    kept = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
-    return (summary.session_id, updated, *size, *kept, single_spaced(summary.title))
+    time_left = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
+    return (summary.session_id, updated, *size, *time_left, single_spaced(summary.title))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -117,8 +117,8 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _show(store: SessionStore, wanted: str) -> int:
-    loaded = store.load(wanted)
+def _show(store: SessionStore, selection: str) -> int:
+    loaded = store.load(selection)
     for notice in loaded.notices:
         say(notice)
     put("".join(f"{message.role}: {_shown(message.text)}\n" for message in loaded.messages if message.text))
@@ -130,7 +130,7 @@ def _shown(text: str) -> str:
     return clean(text) if os.isatty(1) else text
 
 
-def _export(store: SessionStore, wanted: str, flags: Mapping[str, Any], settings: Settings) -> int:
+def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], settings: Settings) -> int:
     """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
     from qcode.agent.models.client import price_of
     from qcode.agent.sessions.export import ExportHeading, ExportRequest, exported, form_of, save_export
@@ -138,7 +138,7 @@ def _export(store: SessionStore, wanted: str, flags: Mapping[str, Any], settings
 
     path: Path | None = flags.get("output")
     form = flags.get("format") or form_of(str(path or ""))
-    loaded = store.load(wanted)
+    loaded = store.load(selection)
     for notice in loaded.notices:
         say(notice)
     title = loaded.title or first_words(entry.message for entry in loaded.all_entries())

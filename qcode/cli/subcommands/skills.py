@@ -69,12 +69,12 @@ def _check(folder: Path, operands: Sequence[str]) -> int:
     from qcode.agent.skills.skill import skill_file
     from qcode.agent.skills.strict import check_folder
 
-    wanted = folder / operands[0] if operands else folder
-    if wanted.is_file() and wanted.name.lower() == "skill.md":
-        wanted = wanted.parent
-    folders = [wanted]
-    if wanted.is_dir() and skill_file(wanted) is None:
-        folders = [file.parent for file in skill_files(SkillFolder(wanted, str(wanted)))] or [wanted]
+    target = folder / operands[0] if operands else folder
+    if target.is_file() and target.name.lower() == "skill.md":
+        target = target.parent
+    folders = [target]
+    if target.is_dir() and skill_file(target) is None:
+        folders = [file.parent for file in skill_files(SkillFolder(target, str(target)))] or [target]
     is_valid = True
     for path in folders:
         problems = check_folder(path)

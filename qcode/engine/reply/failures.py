@@ -327,9 +327,9 @@ def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: Provider
     if not attempt.request.is_prefill or error.kind is not ErrorKind.BAD_REQUEST:
         return []
     learned = state.learn(Learn("refuses_prefill"))
-    wanted, is_broken = attempt.request.max_tokens, attempt.is_broken
-    request = continuing_request(state.plan, state.model, state.base, wanted, is_broken=is_broken)
-    cap = state.fitted(request, wanted)
+    max_tokens, is_broken = attempt.request.max_tokens, attempt.is_broken
+    request = continuing_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
+    cap = state.fitted(request, max_tokens)
     if cap is None:
         return [learned, *end_without_room(state, request, attempt)]
     return [learned, *state.send_continuation(cap, "retries", is_broken=is_broken)]
@@ -369,11 +369,11 @@ def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: R
     return ask_for_room(state, KeepTruncated(shape.stop, shape.raw_stop, decision.why, note))
 
 
-def _keep_truncated(state: ReplyState, kept: KeepTruncated) -> list[Effect]:
+def _keep_truncated(state: ReplyState, decision: KeepTruncated) -> list[Effect]:
     if state.text.strip():
-        return state.finish("cut", kept.stop, kept.raw_stop, why=kept.why, note=kept.note)
-    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, kept.note)
-    return state.finish("failed", kept.stop, kept.raw_stop, why="error", error=error)
+        return state.finish("cut", decision.stop, decision.raw_stop, why=decision.why, note=decision.note)
+    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, decision.note)
+    return state.finish("failed", decision.stop, decision.raw_stop, why="error", error=error)
 
 
 def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> list[Effect]:

@@ -283,8 +283,8 @@ class Reply:
 
     def _continuation_cap(self, attempt: Attempt) -> int | None:
         state = self._state
-        wanted = state.caps.continuation
-        cap = state.fitted(self._continuing(attempt), wanted)
+        requested = state.caps.continuation
+        cap = state.fitted(self._continuing(attempt), requested)
         if cap is None or state.plan.output.max_total_completion_tokens is None:
             return cap
         left = state.caps.total_tokens - state.kept_tokens - state.tokens_of(attempt)

@@ -249,8 +249,8 @@ class ReplyState:
 
     def salvage(self, attempt: Attempt | None) -> list[Effect]:
         """Keep the longest text of a reply that is about to end; `attempt` is closed already."""
-        shown = attempt.shown_text if attempt else 0
-        if self.superseded is not None and len(self.superseded.text) >= shown:
+        shown_length = attempt.shown_text if attempt else 0
+        if self.superseded is not None and len(self.superseded.text) >= shown_length:
             if attempt is not None:
                 self.discard(attempt)
             return self.restore_superseded()
@@ -296,8 +296,8 @@ class ReplyState:
         calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next) for draft in drafts)
         self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next))
         # The searches of a discarded attempt disappear with its text.
-        kept = [found for index, found in self.searches if not self.records[index].is_discarded]
-        effects: list[Effect] = [Emit(found) for found in kept]
+        searches = [found for index, found in self.searches if not self.records[index].is_discarded]
+        effects: list[Effect] = [Emit(found) for found in searches]
         if self.was_cut:
             effects.append(Emit(ContinuationTerminated(why)))
         records = tuple(self.records)
@@ -335,9 +335,9 @@ def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
     """
     if not base:
         return list(drafts)
-    kept = [draft for draft in drafts if draft.kind != "reasoning" or draft.opaque is not None]
+    blocks = [draft for draft in drafts if draft.kind != "reasoning" or draft.opaque is not None]
     result = list(base)
-    for draft in kept:
+    for draft in blocks:
         if draft.kind == "text" and result[-1].kind == "text":
             result[-1] = _one_text(result[-1], draft)
         else:

@@ -50,16 +50,16 @@ async def run_host(
     *,
     stdout: BinaryIO,
     stderr: BinaryIO,
-    begun: bytes = b"",
+    first_bytes: bytes = b"",
     notices: tuple[str, ...] = (),
 ) -> int:
     """Answer the handshake and serve the host until the end of its input; return the exit code of the last turn.
 
-    `link` is bound to the connection. `begun` is the input that was read so far, handshake included; `notices` are
+    `link` is bound to the connection. `first_bytes` is the input that was read so far, handshake included; `notices` are
     lines for the user.
     """
     output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, is_terminal=False))
-    return await HostSession(output, handshake, link, notices).serve(descriptor, begun)
+    return await HostSession(output, handshake, link, notices).serve(descriptor, first_bytes)
 
 
 class _SilentWriter(StderrWriter):
@@ -360,9 +360,9 @@ class HostSession(Exchange):
         foreign: tuple[tuple[int, int], ...] = ()
         if prompt.startswith("/") and (found := self.agent.custom_commands().typed(prompt)) is not None:
             command, arguments = found
-            foreign, shown = command.foreign(arguments), prompt
+            foreign, display = command.foreign(arguments), prompt
             prompt = command.expand(arguments)
-            options = replace(options, model=command.model, output=command.output, foreign=foreign, shown=shown)
+            options = replace(options, model=command.model, output=command.output, foreign=foreign, shown=display)
         if "@" in prompt:
             from qcode.agent.context.attachments import mentions
 

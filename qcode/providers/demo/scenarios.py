@@ -166,11 +166,11 @@ def missing_part(current: str, names: Sequence[str]) -> str:
 
 
 def _layout(names: Sequence[str]) -> Iterator[str]:
-    shown = [name for name in names if name not in ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")]
-    yield from (f"- `{name}`" for name in shown[:_MAX_SHOWN])
-    if len(shown) > _MAX_SHOWN:
-        yield f"- and {len(shown) - _MAX_SHOWN} more"
-    if not shown:
+    listed = [name for name in names if name not in ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")]
+    yield from (f"- `{name}`" for name in listed[:_MAX_SHOWN])
+    if len(listed) > _MAX_SHOWN:
+        yield f"- and {len(listed) - _MAX_SHOWN} more"
+    if not listed:
         yield "- The folder is empty."
 
 
@@ -223,11 +223,11 @@ def play_init(scene: Scene) -> Script:
     if scene.steps[0].result.is_error:
         return failed(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
-    wanted = [name for name in (path, manifest_in(names)) if name in names]
+    to_read = [name for name in (path, manifest_in(names)) if name in names]
     read = [step for step in scene.steps if step.call.name == "read"]
-    if len(read) < len(wanted):
-        return call(scene, f"I will read `{wanted[len(read)]}`.", "read", path=wanted[len(read)])
-    texts = {name: text_read(step.result.content) for name, step in zip(wanted, read, strict=False)}
+    if len(read) < len(to_read):
+        return call(scene, f"I will read `{to_read[len(read)]}`.", "read", path=to_read[len(read)])
+    texts = {name: text_read(step.result.content) for name, step in zip(to_read, read, strict=False)}
     current = texts.get(path, "")
     if not current.strip():
         manifest = manifest_in(names)

@@ -135,12 +135,12 @@ def _request_text(message: Message) -> str:
 
 def _typed_text(text: str) -> str:
     """Return the paragraphs of `text` before the first one that qcode itself must have written."""
-    kept: list[str] = []
+    result: list[str] = []
     for paragraph in paragraphs(text):
         if _MACHINE.search(paragraph) or _HURRY.search(paragraph):
             break
-        kept.append(paragraph)
-    return "\n\n".join(kept)
+        result.append(paragraph)
+    return "\n\n".join(result)
 
 
 def _quoted(text: str) -> tuple[str, ...]:
@@ -174,14 +174,14 @@ def size_of(script: Script) -> int:
 def cut_at(script: Script, cap: int) -> Script:
     """Return the part of `script` that fits in `cap` tokens, exact to the character; empty blocks are dropped."""
     left = cap * CHARS_PER_TOKEN
-    kept: list[ScriptBlock] = []
+    result: list[ScriptBlock] = []
     for block in script:
         body = body_of(block)
         if left == 0 and body:
             break
-        kept.append(_cut_block(block, left) if len(body) > left else block)
+        result.append(_cut_block(block, left) if len(body) > left else block)
         left -= min(left, len(body))
-    return tuple(kept)
+    return tuple(result)
 
 
 def rest_of_text(script: Script, partial: str) -> Script | None:

@@ -255,8 +255,8 @@ async def as_event_stream(
             for changed in made.feed(event):
                 yield changed
     except ProviderError:
-        for held in made.break_off():
-            yield held
+        for late_event in made.break_off():
+            yield late_event
         raise
 
 

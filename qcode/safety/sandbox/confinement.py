@@ -206,8 +206,8 @@ def reader_confinement(
 
 def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) -> Confinement:
     folders = _folders(scope)
-    shown = (os.path.realpath(path) for path in scope.readable)
-    further = [path for path in shown if os.path.isdir(path) and not is_within_any(path, folders)]  # noqa: PTH112  # text
+    real_paths = (os.path.realpath(path) for path in scope.readable)
+    further = [path for path in real_paths if os.path.isdir(path) and not is_within_any(path, folders)]  # noqa: PTH112  # text
     readable = (*(path for path in view.readable if not is_within_any(path, folders)), *folders, *further)
     files = dict.fromkeys(path for path in masked if _is_file(path))
     hidden = [path for path in (*_secrets(scope), *view.hidden) if is_within_any(path, readable)]

@@ -123,8 +123,8 @@ class Guard:
         moved = self._move_away(path) if info is not None else ""
         if (info is not None and not moved) or not _write(path, remembered):
             return [f"{path} is a protected name. It changed and could not be restored: check it."]
-        kept = f" The new version is in {moved}." if moved else ""
-        return [f"{path} is a protected name, so it was restored.{kept}"]
+        note = f" The new version is in {moved}." if moved else ""
+        return [f"{path} is a protected name, so it was restored.{note}"]
 
     def _move_away(self, path: str) -> str:
         """Move a path to the private folder; return the new path, empty if it could not be moved."""

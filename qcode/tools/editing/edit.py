@@ -171,13 +171,13 @@ def created(place: WorkspacePath, content: str) -> PlannedChange:
     return creation(place, text_file.encode(document), document, f"Created {place.shown}.")
 
 
-def replaced(content: str, old_text: str, new_text: str, shown: str, *, replaces_all: bool) -> EditResult:
+def replaced(content: str, old_text: str, new_text: str, label: str, *, replaces_all: bool) -> EditResult:
     """Return `content` with the passage `old_text` replaced by `new_text`; an empty passage matches an empty file."""
     from qcode.tools.editing import match  # loads with the first edit, not at start
 
     if not old_text and not content:
         return match.EditResult(new_text, (1,))
-    return match.apply(content, old_text, new_text, shown, replaces_all=replaces_all)
+    return match.apply(content, old_text, new_text, label, replaces_all=replaces_all)
 
 
 def plain(value: str) -> str:
@@ -291,13 +291,13 @@ class MultiEdit(ChangeTool):
         return replacement(place, loaded, old, new, data, report)
 
 
-def _apply_edits(content: str, edits: list[Arguments], shown: str) -> tuple[str, list[str]]:
+def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str, list[str]]:
     """Return the text after all edits, and a line about each."""
     reports = []
     for number, arguments in enumerate(edits, start=1):
         old_text, new_text = plain(arguments.text("old_text")), plain(arguments.text("new_text"))
         try:
-            edited = replaced(content, old_text, new_text, shown, replaces_all=arguments.flag("replace_all"))
+            edited = replaced(content, old_text, new_text, label, replaces_all=arguments.flag("replace_all"))
         except Refused as refused:
             before = f" (of the text after edit {number - 1})" if number > 1 else ""
             raise Refused(f"Edit {number} of {len(edits)}{before}: {refused}\nNone of the edits was made.") from None

@@ -253,9 +253,9 @@ def fold_text(text: str) -> str:
 
 def _clusters(run: str, start: int) -> Iterator[tuple[int, str]]:
     """Yield each character with its combining marks, and its index."""
-    begun = 0
+    cluster_start = 0
     for index in range(1, len(run) + 1):
         # Longer clusters are cut, because sorting n marks takes n² steps (2 s for 20,000).
-        if index == len(run) or index - begun > _MAX_MARKS or not unicodedata.combining(run[index]):
-            yield start + begun, run[begun:index]
-            begun = index
+        if index == len(run) or index - cluster_start > _MAX_MARKS or not unicodedata.combining(run[index]):
+            yield start + cluster_start, run[cluster_start:index]
+            cluster_start = index

@@ -73,15 +73,15 @@ class ApplyPatch(ChangeTool):
         except PatchError as error:
             raise Refused(f"apply_patch: {error}. Nothing was changed") from None
         parts: list[_Part] = []
-        taken: set[WorkspacePath] = set()
+        paths: set[WorkspacePath] = set()
         for section in sections:
             part = _part(section, workspace)
             for step in part.steps:
-                if step.place in taken:
+                if step.place in paths:
                     raise Refused(
                         f"the patch has two sections for {step.place.shown}: make them one. Nothing was changed"
                     )
-                taken.add(step.place)
+                paths.add(step.place)
             parts.append(part)
         steps = tuple(step for part in parts for step in part.steps)
         diff = "".join(part.diff for part in parts)

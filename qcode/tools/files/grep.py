@@ -333,10 +333,10 @@ def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Quer
         for line in lines:
             if line.file in hidden:
                 continue
-            shown = workspace.show(query.start / line.file)
-            if not report.knows(shown) and not query.only and not workspace.is_open(query.start / line.file):
+            label = workspace.show(query.start / line.file)
+            if not report.knows(label) and not query.only and not workspace.is_open(query.start / line.file):
                 hidden.add(line.file)
-            elif not report.add(shown, line):
+            elif not report.add(label, line):
                 break
     if not hidden:
         return []
@@ -365,31 +365,31 @@ class _Report:
         self._matches = 0
         self._is_full = False
 
-    def knows(self, shown: str) -> bool:
-        return shown in self._counts
+    def knows(self, label: str) -> bool:
+        return label in self._counts
 
-    def add(self, shown: str, line: GrepLine) -> bool:
+    def add(self, label: str, line: GrepLine) -> bool:
         """Add a line; return False, without adding it, if the report is full."""
         is_match = line.at >= 0
         is_content = self._output == "content"
         is_beyond = is_content and is_match and self._matches >= MAX_MATCHES
-        is_new_beyond = not self.knows(shown) and len(self._counts) >= MAX_FILES
+        is_new_beyond = not self.knows(label) and len(self._counts) >= MAX_FILES
         if is_beyond or is_new_beyond or self._room <= 0:
             self._is_full = True
             return False
         self._matches += is_match
-        self._counts[shown] = self._counts.get(shown, 0) + is_match
+        self._counts[label] = self._counts.get(label, 0) + is_match
         if is_content:
             entry = f"{line.number}{':' if is_match else '-'}{_shorten_line(line)}"
             self._room -= len(entry)
-            self._lines += [*self._heading(shown, line.number), entry]
-            self._last = (shown, line.number)
+            self._lines += [*self._heading(label, line.number), entry]
+            self._last = (label, line.number)
         return True
 
-    def _heading(self, shown: str, number: int) -> list[str]:
+    def _heading(self, label: str, number: int) -> list[str]:
         file, last = self._last
-        if file != shown:
-            return ["", shown] if file else [shown]
+        if file != label:
+            return ["", label] if file else [label]
         return ["--"] if self._has_context and number != last + 1 else []
 
     def outcome(self, notes: list[str]) -> ToolOutcome:
@@ -401,7 +401,7 @@ class _Report:
         if self._output == "files":
             return ToolOutcome("\n".join([*self._counts, *notes]), summary=count_text(files, "file"))
         if self._output == "count":
-            lines = [f"{count:>6}\t{shown}" for shown, count in self._counts.items()]
+            lines = [f"{count:>6}\t{label}" for label, count in self._counts.items()]
         else:
             lines = self._lines
         matches = count_text(self._matches, "match", "matches")

@@ -76,7 +76,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
         place = folder_at(workspace, str(start))
         start = place.path
     found, is_whole = _matches(place.base, start, rest, stop)
-    shown = [workspace.show(path) for _, path in sorted(found, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]]
+    labels = [workspace.show(path) for _, path in sorted(found, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]]
     notes = []
     if len(found) > MAX_FILES:
         notes.append(f"[{len(found) - MAX_FILES:,} more files; narrow the pattern]")
@@ -86,7 +86,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
         deeper = _matches(place.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
-    return ToolOutcome("\n".join([*shown, *notes]), summary=count_text(len(found), "file"))
+    return ToolOutcome("\n".join([*labels, *notes]), summary=count_text(len(found), "file"))
 
 
 def folder_at(workspace: Workspace, path: str) -> WorkspacePath:
@@ -199,7 +199,7 @@ def _fill(
     listing: _Listing, folder: walk.Folder, depth: int, level: int, budget: list[int], *, shows_ignored: bool
 ) -> None:
     """Add the entries of a folder before those of its subfolders, so that the limit cuts the deepest entries."""
-    shown = []
+    labels = []
     for item in folder.items():
         if item.is_ignored and not shows_ignored:
             listing.ignored += 1
@@ -207,8 +207,8 @@ def _fill(
             listing.left_out += 1
         else:
             budget[0] -= 1
-            shown.append(item)
-    for item in shown:
+            labels.append(item)
+    for item in labels:
         indent = "  " * (level + 1)
         mark = "  [ignored]" if item.is_ignored else ""
         if item.folder is None:

@@ -56,15 +56,15 @@ def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int,
     size = 0
     for number, cell in enumerate(cells[first - 1 : first - 1 + limit], start=first):
         identity = f", id {cell['id']}" if isinstance(cell.get("id"), str) else ""
-        shown = f"[cell {number}: {cell.get('cell_type', 'unknown')}{identity}]\n{_joined(cell.get('source'))}"
+        text = f"[cell {number}: {cell.get('cell_type', 'unknown')}{identity}]\n{_joined(cell.get('source'))}"
         outputs = cell.get("outputs")
         for output in outputs if isinstance(outputs, list) else []:
             if isinstance(output, dict):
-                shown += f"\n{_output(output, images)}"
-        size += len(shown)
+                text += f"\n{_output(output, images)}"
+        size += len(text)
         if parts and size > MAX_CHARS:
             break
-        parts.append(shown[:MAX_CHARS])
+        parts.append(text[:MAX_CHARS])
     return "\n".join(parts), len(parts), tuple(images)
 
 
@@ -110,14 +110,14 @@ def source_of(cell: JsonObject) -> str:
     return _joined(cell.get("source"))
 
 
-def find_cell(cells: Sequence[JsonObject], wanted: str, shown: str) -> int:
-    """Return the index of the cell with the id or number (from 1) `wanted`. Raise `Refused` if there is none."""
+def find_cell(cells: Sequence[JsonObject], cell_id: str, label: str) -> int:
+    """Return the index of the cell with the id or number (from 1) `cell_id`. Raise `Refused` if there is none."""
     for index, cell in enumerate(cells):
-        if cell.get("id") == wanted:
+        if cell.get("id") == cell_id:
             return index
-    if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(cells):
-        return int(wanted) - 1
-    raise Refused(f"{shown} has no cell {wanted!r}; it has {len(cells)} cells. Nothing was changed")
+    if _NUMBER.fullmatch(cell_id) and 1 <= int(cell_id) <= len(cells):
+        return int(cell_id) - 1
+    raise Refused(f"{label} has no cell {cell_id!r}; it has {len(cells)} cells. Nothing was changed")
 
 
 def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
@@ -225,12 +225,12 @@ class NotebookEdit(ChangeTool):
         return replacement(place, loaded, old, new, data, f"{done} in {place.shown}.")
 
 
-def _changed(notebook: JsonObject, arguments: Arguments, mode: str, shown: str) -> tuple[list[JsonObject], str]:
+def _changed(notebook: JsonObject, arguments: Arguments, mode: str, label: str) -> tuple[list[JsonObject], str]:
     """Return the cells after the change, and a description of the change."""
     cells = cells_of(notebook)
-    wanted, source = arguments.text("cell"), plain(arguments.text("source"))
-    is_first = mode == "insert" and wanted == "0"
-    at = 0 if is_first else find_cell(cells, wanted, shown) + (mode == "insert")
+    cell_id, source = arguments.text("cell"), plain(arguments.text("source"))
+    is_first = mode == "insert" and cell_id == "0"
+    at = 0 if is_first else find_cell(cells, cell_id, label) + (mode == "insert")
     if mode == "delete":
         return [*cells[:at], *cells[at + 1 :]], f"Deleted cell {at + 1}"
     if mode == "insert":

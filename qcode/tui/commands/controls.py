@@ -102,14 +102,14 @@ def _memory(context: CommandContext, text: str) -> None:
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
         return
-    wanted, line = split_memory_line(text, memory.places())
-    if len(wanted) == 1:
-        _append(context, wanted[0].path, line)
+    place, line = split_memory_line(text, memory.places())
+    if len(place) == 1:
+        _append(context, place[0].path, line)
     elif context.app is not None:
         from qcode.tui.screens.inspection import PlacePicker
 
         context.screen.open_screen(
-            PlacePicker(wanted, line),
+            PlacePicker(place, line),
             lambda path: _append(context, path, line) if path is not None else None,
         )
     else:

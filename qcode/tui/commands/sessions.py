@@ -141,11 +141,11 @@ def _compact(context: CommandContext, focus: str) -> None:
         context.screen.turns.compact(focus)
 
 
-def _resume(context: CommandContext, wanted: str) -> None:
+def _resume(context: CommandContext, requested: str) -> None:
     if context.view.is_turn_running:
         context.view.say("warning", _RUNNING)
-    elif wanted:
-        _open(context, wanted)
+    elif requested:
+        _open(context, requested)
     else:
         from qcode.tui.screens.sessions import SessionPicker
 

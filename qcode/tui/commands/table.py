@@ -102,8 +102,8 @@ def run_by_key(context: CommandContext, command_id: str) -> None:
     act(context, by_id(command_id), "")
 
 
-def take(context: CommandContext, text: str, shown: str, images: tuple[Image, ...]) -> None:
-    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `shown` is the typed text."""
+def take(context: CommandContext, text: str, typed_text: str, images: tuple[Image, ...]) -> None:
+    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `typed_text` is the typed text."""
     app = context.screen
     app.close_help()
     typed = split_command(text)
@@ -112,13 +112,13 @@ def take(context: CommandContext, text: str, shown: str, images: tuple[Image, ..
             app.start_shell(line)
         return
     if typed is None:
-        app.turns.submit(Submission(text, shown, images))
+        app.turns.submit(Submission(text, typed_text, images))
         return
     name, argument = typed
     command = find(name.lower(), context.commands)
     if command is None:
         app.say("warning", unknown_command(name, context.commands))
-        app.prompt.put_back(shown)
+        app.prompt.put_back(typed_text)
     else:
         run_command(context, command, argument)
 

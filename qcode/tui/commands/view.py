@@ -159,8 +159,8 @@ def _config(context: CommandContext, argument: str) -> None:
     elif context.app is not None:
         _open_settings(context, name)
     else:
-        shown = [settings[name]] if name else list(settings.values())
-        lines = table_text([(setting.name, f"{setting.shown}  ({setting.origin})") for setting in shown])
+        listed = [settings[name]] if name else list(settings.values())
+        lines = table_text([(setting.name, f"{setting.shown}  ({setting.origin})") for setting in listed])
         how = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
         context.view.show_panel("Settings", f"{lines}\n{how}")
 
@@ -189,11 +189,11 @@ def _vim(context: CommandContext, _argument: str) -> None:
         context.view.say("info", "Vim mode on: Esc for normal mode, i to type." if is_on else "Vim mode off.")
 
 
-def _open_settings(context: CommandContext, wanted: str) -> None:
+def _open_settings(context: CommandContext, name: str) -> None:
     from qcode.tui.screens.settings import SettingsScreen
 
     app = context.screen
-    screen = SettingsScreen(context.agent.settings, app.theme_names, app.apply_setting, wanted=wanted)
+    screen = SettingsScreen(context.agent.settings, app.theme_names, app.apply_setting, name=name)
     app.open_screen(screen, lambda _: None)
 
 

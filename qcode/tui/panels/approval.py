@@ -227,9 +227,9 @@ class ApprovalPanel(Vertical, can_focus=True):
     @on(Input.Submitted)
     def _take_text(self, event: Input.Submitted) -> None:
         event.stop()
-        written = event.value.strip()
-        if written or self._form.written is Deny:
-            self._decide(self._form.written(written))
+        reason = event.value.strip()
+        if reason or self._form.written is Deny:
+            self._decide(self._form.written(reason))
 
     def _draft(self, event: events.Key) -> None:
         """Put what is typed into the prompt: the user takes this for it, so the rest of the words must not decide."""
@@ -301,8 +301,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         is_warning = BACK in self.options
         why = wrap([(self._form.why, ink("risk" if is_warning else "dim"))], width) if self._form.why else []
         options = self._option_lines(width, is_low=is_low)
-        taken = len(title) + len(why) + len(options) + int(self._reason.display) + 1
-        room = max(_MIN_ROWS, screen.height - taken - (1 if is_low else _KEPT_ROWS))
+        used_rows = len(title) + len(why) + len(options) + int(self._reason.display) + 1
+        room = max(_MIN_ROWS, screen.height - used_rows - (1 if is_low else _KEPT_ROWS))
         whole = self._shown.lines(width)
         rows = whole if len(whole) <= room else self._shown.fitting(width, room - 1)
         self.has_more = len(rows) < len(whole) or len(rows) > room

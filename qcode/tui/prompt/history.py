@@ -194,9 +194,9 @@ class HistorySearch(Static):
 
     def look_for(self, words: str, matches: tuple[str, ...]) -> None:
         """Show the newest of `matches`, or keep the current one if it still matches."""
-        shown = self.match
+        match = self.match
         self.words, self._matches = words, matches
-        self._place = matches.index(shown) if shown in matches else 0
+        self._place = matches.index(match) if match in matches else 0
         self._paint()
 
     def step(self, step: int) -> None:

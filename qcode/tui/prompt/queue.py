@@ -77,15 +77,15 @@ class Queue(Static):
             count = next(
                 (at for at, submission in enumerate(self._waiting) if not submission.is_steering), len(self._waiting)
             )
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        next_prompts, self._waiting = self._waiting[:count], self._waiting[count:]
         self._paint()
-        return _joined(taken)
+        return _joined(next_prompts)
 
     def take_all(self) -> tuple[Submission, ...]:
         """Empty the queue and return its content."""
-        taken, self._waiting = tuple(self._waiting), []
+        prompts, self._waiting = tuple(self._waiting), []
         self._paint()
-        return taken
+        return prompts
 
     def on_resize(self) -> None:
         self._paint()

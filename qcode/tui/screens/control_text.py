@@ -115,11 +115,11 @@ def change_rules(permissions: Permissions, what: str, text: str) -> str:
         rule = permissions.add(what, text)
         return f"{rule_line(rule)} applies to this session from the next call."
     effect, _, rest = text.partition(" ")
-    wanted = rest.strip() if effect in EFFECTS else text
+    new_rule = rest.strip() if effect in EFFECTS else text
     effects = (effect,) if effect in EFFECTS else EFFECTS
-    found = [present for present in permissions.rules() if present.text == wanted and present.effect in effects]
+    found = [present for present in permissions.rules() if present.text == new_rule and present.effect in effects]
     if not found:
-        raise ValueError(f"no active rule {wanted}; /permissions list shows the rules")
+        raise ValueError(f"no active rule {new_rule}; /permissions list shows the rules")
     # The settings may contain the same rule, but it cannot be changed from here.
     chosen = next((present for present in found if present.number), found[0])
     return undo(permissions, chosen) if what == "undo" else keep(permissions, chosen)

@@ -68,14 +68,14 @@ class SettingsScreen(ListScreen[None]):
         themes: Sequence[str],
         changed: Callable[[Setting], bool],
         *,
-        wanted: str = "",
+        name: str = "",
     ) -> None:
         self._configuring = configuring
         self._themes = tuple(themes)
         self._changed = changed
         self._editing = ""
         self._settings = {setting.name: setting for setting in configuring.settings()}
-        super().__init__("Settings", self._build_rows(), highlighted=wanted)
+        super().__init__("Settings", self._build_rows(), highlighted=name)
 
     def compose_more(self) -> ComposeResult:
         yield Field(id="setting-field", compact=True)

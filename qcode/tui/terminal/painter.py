@@ -139,16 +139,16 @@ class Painter:
             rows = _scrolled(before, scroll)
             for y in range(scroll.top, scroll.bottom + 1):
                 changed.setdefault(y, [])
-        wanted = {y: _overlay(before[y], spans, width, output.colors) for y, spans in sorted(changed.items())}
+        painted = {y: _overlay(before[y], spans, width, output.colors) for y, spans in sorted(changed.items())}
         if scroll is not None:
-            for y, blank in output.clear({y: row for y, row in wanted.items() if rows[y] is None}).items():
+            for y, blank in output.clear({y: row for y, row in painted.items() if rows[y] is None}).items():
                 rows[y] = blank
-        for y, row in wanted.items():
+        for y, row in painted.items():
             output.row(y, row, rows[y])
             rows[y] = row
         self._width, self._rows = width, rows
-        self._look, written = output.end()
-        return written
+        self._look, data = output.end()
+        return data
 
 
 def _changed(rows: Sequence[_Row | None], parts: Iterable[Part]) -> dict[int, list[_Span]]:
@@ -158,9 +158,9 @@ def _changed(rows: Sequence[_Row | None], parts: Iterable[Part]) -> dict[int, li
         if not 0 <= y < len(rows):
             continue
         row = rows[y]
-        shown = row.get(x) if row is not None else None
+        old_cell = row.get(x) if row is not None else None
         end, segments = x + strip.cell_length, list(strip)
-        if x < end and (shown is None or shown.end != end or shown.segments != segments):
+        if x < end and (old_cell is None or old_cell.end != end or old_cell.segments != segments):
             changed.setdefault(y, []).append(_Span(x, end, segments))
     return changed
 
@@ -189,12 +189,12 @@ def _cut_span(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
     """Return a part of a span, which counts as different from every other one. Half a wide character is a blank."""
     texts, looks = _cells(span.runs(colors))
     cut = slice(start - span.x, end - span.x)
-    kept = texts[cut]
-    if not kept[0]:
-        kept[0] = " "
+    part = texts[cut]
+    if not part[0]:
+        part[0] = " "
     if texts[cut.stop : cut.stop + 1] == [""]:
-        kept[-1] = " "
-    return _Span(start, end, (), _group_runs(kept, looks[cut]))
+        part[-1] = " "
+    return _Span(start, end, (), _group_runs(part, looks[cut]))
 
 
 def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[Run]:
@@ -323,13 +323,13 @@ def _scrolled(rows: Sequence[_Row | None], scroll: _Scroll) -> list[_Row | None]
 # Finding the cells that differ
 
 
-def _differences(row: _Row, shown: _Row, width: int, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
-    """Return what to write so that the terminal shows `row` instead of `shown`: columns and runs."""
+def _differences(row: _Row, old: _Row, width: int, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
+    """Return what to write so that the terminal shows `row` instead of `old`: columns and runs."""
     pairs: list[tuple[_Span, _Span]] = []
     for x, span in row.items():
-        other = shown.get(x)
+        other = old.get(x)
         if other is None or other.end != span.end:
-            pairs = [(_merge_row(row, width, colors), _merge_row(shown, width, colors))]
+            pairs = [(_merge_row(row, width, colors), _merge_row(old, width, colors))]
             break
         if span is not other and span.segments != other.segments:
             pairs.append((span, other))
@@ -337,7 +337,7 @@ def _differences(row: _Row, shown: _Row, width: int, colors: ColorSystem) -> lis
     if not changes:
         return []
     last, runs = changes[-1]
-    unsure = min(_first_unsure(row, colors), _first_unsure(shown, colors))
+    unsure = min(_first_unsure(row, colors), _first_unsure(old, colors))
     if last + sum(cells for _, _, cells in runs) <= unsure:
         return changes
     # No later character is certain to be in its column: write the rest of the row.
@@ -367,9 +367,9 @@ def _first_unsure(row: _Row, colors: ColorSystem) -> int:
     return MAX_COLUMN
 
 
-def _span_differences(span: _Span, shown: _Span, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
-    """Return the cells of `span` that differ from `shown`, which has the same columns."""
-    new, old = span.runs(colors), shown.runs(colors)
+def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
+    """Return the cells of `span` that differ from `old_span`, which has the same columns."""
+    new, old = span.runs(colors), old_span.runs(colors)
     first = last = 0
     column = span.x
     shorter = min(len(new), len(old))
@@ -438,12 +438,12 @@ class _Output:
             self._pieces.append("\x1b[K")
         return {y: {0: _Span(0, self._width, (), [(" " * self._width, fill, self._width)])} for y in rows}
 
-    def row(self, y: int, row: _Row, shown: _Row | None) -> None:
+    def row(self, y: int, row: _Row, old: _Row | None) -> None:
         """Write the cells of `row` that differ from what the terminal shows there."""
-        if shown is None:
+        if old is None:
             self._fresh_row(y, [run for span in row.values() for run in span.runs(self.colors)])
-        elif row is not shown:
-            for column, runs in _differences(row, shown, self._width, self.colors):
+        elif row is not old:
+            for column, runs in _differences(row, old, self._width, self.colors):
                 self._move(y, column)
                 self._write(runs)
 
@@ -502,10 +502,10 @@ class _Output:
     def _write(self, runs: Sequence[Run]) -> None:
         """Write `runs` at the cursor."""
         text, look, cells = runs[-1]
-        kept = text.rstrip(" ")
-        if kept and len(text) - len(kept) >= MIN_ERASED:
-            blanks = len(text) - len(kept)
-            runs = [*runs[:-1], (kept, look, cells - blanks), (" " * blanks, _blank_look(look), blanks)]
+        visible = text.rstrip(" ")
+        if visible and len(text) - len(visible) >= MIN_ERASED:
+            blanks = len(text) - len(visible)
+            runs = [*runs[:-1], (visible, look, cells - blanks), (" " * blanks, _blank_look(look), blanks)]
         last = len(runs) - 1
         for index, (text, look, cells) in enumerate(runs):
             if text[0] != " " or text.strip(" "):
@@ -574,8 +574,8 @@ def _over_blank(current: Look, blank: Look) -> Look:
     seen = _attributes(_blank_look(current).sgr)
     if blank.link or current.link or not seen.keys() | _attributes(blank.sgr).keys() <= {"bg"}:
         return blank
-    kept = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}
-    return Look(";".join([*kept.values(), *_attributes(blank.sgr).values()]))
+    attributes = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}
+    return Look(";".join([*attributes.values(), *_attributes(blank.sgr).values()]))
 
 
 @lru_cache(maxsize=4096)

@@ -66,8 +66,8 @@ def output_rows(text: str, width: int) -> list[Line]:
     rows: list[Line] = []
     pen = PLAIN_PEN
     for line in text.split("\n"):
-        before, _, shown = line.rstrip("\r").rpartition("\r")
-        rows += wrap(spread(painted(shown, ink("output"), pen_after(before, pen))), max(1, width), is_code=True)
+        before, _, visible = line.rstrip("\r").rpartition("\r")
+        rows += wrap(spread(painted(visible, ink("output"), pen_after(before, pen))), max(1, width), is_code=True)
         pen = pen_after(line, pen)
     return rows
 

@@ -153,10 +153,10 @@ class Pane(ScrollView):
         self.is_due = False
         if not self.is_attached or not self.size.area:
             return
-        begun = monotonic()
+        start = monotonic()
         self._show_changes()
         # One slow frame, such as a long reply at a new width, must not stop the text for seconds.
-        self._next_frame = begun + max(_FRAME, min((monotonic() - begun) / _MAX_SHARE, _MAX_PAUSE))
+        self._next_frame = start + max(_FRAME, min((monotonic() - start) / _MAX_SHARE, _MAX_PAUSE))
         self._run_ticker()
 
     def show(self, content: Content) -> None:

@@ -62,12 +62,12 @@ async def show_earlier(
     messages: Sequence[StoredMessage], transcript: Transcript, clock: Callable[[], float], *, max_continuations: int = 3
 ) -> None:
     """Add `messages` above those in `transcript`, unless it shows another conversation by then."""
-    shown = transcript.content
+    content = transcript.content
     earlier = transcript.blank()
     for number, _ in enumerate(_replay_steps(messages, earlier, clock, max_continuations), 1):
         if number % _ITEMS_A_SLICE == 0:
             await asyncio.sleep(0)
-            if transcript.content is not shown:
+            if transcript.content is not content:
                 return
     transcript.insert_earlier(earlier)
 

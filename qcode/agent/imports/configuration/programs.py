@@ -153,8 +153,8 @@ def _unread(places: Places, folder: Path, pattern: str, why: str, denies: str = 
         except ConfigError:
             text = ""
         is_lost = bool(denies) and denies in text
-        shown = shown_path(file, places.home)
-        yield ForeignSetting("file", single_spaced(file.name, 80), shown, why=why, is_unenforced=is_lost)
+        label = shown_path(file, places.home)
+        yield ForeignSetting("file", single_spaced(file.name, 80), label, why=why, is_unenforced=is_lost)
 
 
 _COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it is to apply here"

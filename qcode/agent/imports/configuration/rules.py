@@ -91,19 +91,19 @@ def opencode_rules(file: SettingsFile) -> None:
         open_at = max((at for at, pattern in enumerate(patterns) if pattern == "*"), default=-1)
         for at, (pattern, effect) in enumerate(patterns.items()):
             path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
-            shown = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
+            label = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
             if effect not in ("allow", "ask", "deny"):
-                file.add(ForeignSetting("rule", shown, file.where(*path), why="is neither allow nor ask nor deny"))
+                file.add(ForeignSetting("rule", label, file.where(*path), why="is neither allow nor ask nor deny"))
             elif effect == "ask" and pattern == "*":
                 why = "not needed: qcode asks, except for commands and files that are only read"
-                file.add(ForeignSetting("rule", f"ask {shown}", file.where(*path), why=why))
+                file.add(ForeignSetting("rule", f"ask {label}", file.where(*path), why=why))
             elif effect == "allow" and (at < open_at or (pattern == "*" and name == "Bash")):
                 why = "a later rule decides" if at < open_at else "a rule for every command is not taken over"
-                file.add(ForeignSetting("rule", f"allow {shown}", file.where(*path), why=why))
+                file.add(ForeignSetting("rule", f"allow {label}", file.where(*path), why=why))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
                 rule = (name or tool) + ("" if pattern == "*" else f"({body})")
-                _add(file, effect, shown, rule, "project", path)
+                _add(file, effect, label, rule, "project", path)
 
 
 def _with_claude_tool(text: str) -> str:

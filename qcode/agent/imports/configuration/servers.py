@@ -98,12 +98,14 @@ class _Server:
         self._add_named("headers", headers)
 
     def _add_named(self, key: str, named: Mapping[str, str]) -> None:
-        kept = {}
+        literal = {}
         for name, value in named.items():
             text = self.fill(value)
             is_secret = may_be_secret(name) or Redactor().redact(text) != text
-            kept[name] = self._reference(name if key == "env" else "", name) if is_secret and _literal(text) else text
-        self.values |= {key: kept} if kept else {}
+            literal[name] = (
+                self._reference(name if key == "env" else "", name) if is_secret and _literal(text) else text
+            )
+        self.values |= {key: literal} if literal else {}
 
     def _without_secret(self, word: str, before: str) -> str:
         """Return an argument of a command with a reference in the place of a secret."""
@@ -261,6 +263,6 @@ def _convert_server(
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
     unfit = [rule.rule for rule in rules if not is_rule(rule.rule)]
     server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in unfit]
-    kept = tuple(rule for rule in rules if rule.rule not in unfit)
-    changes: tuple[Change, ...] = (AddServer(name, server.values), *kept)
+    fitting = tuple(rule for rule in rules if rule.rule not in unfit)
+    changes: tuple[Change, ...] = (AddServer(name, server.values), *fitting)
     return ForeignSetting("server", name, where, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))

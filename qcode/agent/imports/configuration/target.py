@@ -118,25 +118,25 @@ class Target:
 
     def write(self) -> list[str]:
         """Write the plan; return the paths that were written, and that of the copy. Raise `ConfigError`."""
-        written = []
+        paths = []
         try:
             if self._text != (self._before or ""):
                 if self._before is not None:
-                    kept = _free(self.file)
-                    state_file.replace(kept, self._before.encode("utf-8"), mode=self.file.stat().st_mode & 0o777)
-                    written.append(str(kept))
+                    copy = _free(self.file)
+                    state_file.replace(copy, self._before.encode("utf-8"), mode=self.file.stat().st_mode & 0o777)
+                    paths.append(str(copy))
                 self.file.parent.mkdir(parents=True, exist_ok=True)
                 replace_text(self.file, self._text)
-                written.append(str(self.file))
+                paths.append(str(self.file))
             for path, text in self._files.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("x", encoding="utf-8") as stream:
                     stream.write(text)
-                written.append(str(path))
+                paths.append(str(path))
         except OSError as error:
             where = Path(error.filename) if isinstance(error.filename, str) else self.file
             raise ConfigError(f"cannot write the file: {error.strerror}", file=where) from None
-        return written
+        return paths
 
 
 def _is_inside(path: Path, root: Path) -> bool:

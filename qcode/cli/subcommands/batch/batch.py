@@ -73,7 +73,7 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
         try:
             stream = files.enter_context(path.open("ab"))
             _lock(stream, path)
-            kept, lines = _finished_tasks(path)
+            finished, lines = _finished_tasks(path)
             if lines is not None:
                 # The lock is on the old file. It is held until the new one, without the removed lines, is locked.
                 state_file.replace(path, lines, mode=path.stat().st_mode & 0o777)
@@ -81,7 +81,7 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
                 _lock(stream, path)
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}") from None
-        yield stream, kept
+        yield stream, finished
 
 
 def _lock(stream: BinaryIO, path: Path) -> None:
@@ -97,7 +97,7 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
     Raise `InputError` if the file holds anything but results: it may be a file of the user, and stays as it is.
     """
     found: dict[str, JsonObject] = {}
-    data, kept = path.read_bytes(), list[bytes]()
+    data, finished = path.read_bytes(), list[bytes]()
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             continue  # torn, when a run was killed
@@ -109,8 +109,8 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
             raise InputError(f"{path}:{number} is not a result of qcode batch; name another file with --out")
         if row.get("exit_code") not in _AGAIN:
             found[str(row["id"])] = row
-            kept.append(line)
-    lines = b"".join(kept)
+            finished.append(line)
+    lines = b"".join(finished)
     return found, None if lines == data else lines
 
 

@@ -174,10 +174,10 @@ class VimKeys:
             self._painted = region
             self._area.notify_style_update()
             self._area.refresh()
-        shown = f"{self._vim.mode.upper()} {self._vim.pending}".rstrip()
-        if shown != self._shown:
-            self._shown = shown
-            self._changed(shown)
+        label = f"{self._vim.mode.upper()} {self._vim.pending}".rstrip()
+        if label != self._shown:
+            self._shown = label
+            self._changed(label)
 
 
 def _offset(text: str, location: Location) -> int:

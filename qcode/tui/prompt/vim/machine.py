@@ -335,9 +335,9 @@ class Vim(MovingCursor):
             count = (command.count or 1) - 1
             last = motions.lines_below(text, self.cursor, count) if count else self.cursor
             return (None if last is None else operators.lines_region(text, self.cursor, last)), None
-        wanted = self.wanted
+        column = self.wanted
         motion = self.motion(command)
-        self.wanted = wanted
+        self.wanted = column
         if motion is None:
             return None, None
         start = self.cursor if motion.start is None else motion.start
