@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from qcode.acp import cards
-from qcode.acp.cards import Card
+from qcode.acp.cards import CallCard
 from qcode.acp.wire import WireError
 from qcode.protocol.approvals import (
     OWN_QUESTION,
@@ -93,7 +93,7 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
 
 
 async def ask(
-    approval: CallApproval, card: Card, session_id: str, folder: str, client: AskClient, *, has_forms: bool
+    approval: CallApproval, card: CallCard, session_id: str, folder: str, client: AskClient, *, has_forms: bool
 ) -> Decision | CancelTurn:
     """Ask the client and return the decision. There is no time limit."""
     if isinstance(approval, Question):
@@ -129,7 +129,7 @@ async def ask_permission(
             return Deny("the editor's answer was not valid")
 
 
-def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
+def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObject:
     """Return the call as the request shows it: the whole command or the diff."""
     call = approval.call
     arguments = parse_object(call.arguments) or {}
@@ -138,7 +138,7 @@ def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
         content = cards.change_content(approval.changes, approval.detail, folder)
     elif approval.detail:
         fence = "" if isinstance(approval, PlanApproval | Question) else "```"
-        content = [_shown(approval.detail, fence)]
+        content = [_detail_block(approval.detail, fence)]
     title, why = approval.question, ""
     if isinstance(approval, Question) and approval.server:
         title = f"{_question_source(approval)} {title}"
@@ -160,7 +160,7 @@ def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
     }
 
 
-def _shown(detail: str, fence: str) -> JsonObject:
+def _detail_block(detail: str, fence: str) -> JsonObject:
     while fence and fence in detail:
         fence += "`"
     return {"type": "content", "content": {"type": "text", "text": f"{fence}\n{detail}\n{fence}" if fence else detail}}
@@ -172,7 +172,9 @@ def _question_source(question: Question) -> str:
     return f"The tool server {shown_line(question.server, 40)} asks:" if question.server else ""
 
 
-async def _ask_with_form(question: Question, card: Card, session_id: str, client: AskClient) -> Decision | CancelTurn:
+async def _ask_with_form(
+    question: Question, card: CallCard, session_id: str, client: AskClient
+) -> Decision | CancelTurn:
     labels = [choice.label for choice in question.choices]
     other: JsonObject = {"type": "string", "title": "Other answer" if labels else "Answer"}
     properties: JsonObject = {"other": other}

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qcode.acp.wire import Wire, WireError
+from qcode.acp.wire import EditorWire, WireError
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.settings import McpServer
 from qcode.text.clean import one_line, visible
@@ -25,7 +25,7 @@ MAX_SERVERS = 50
 class EditorFiles:
     """The files of an editor that can read and write them, as `tools.buffers.BufferSource` describes."""
 
-    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, session_id: str) -> None:
+    def __init__(self, wire: EditorWire, loop: asyncio.AbstractEventLoop, session_id: str) -> None:
         self._wire = wire
         self._loop = loop
         self._session_id = session_id

@@ -44,7 +44,7 @@ class CommandOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
+class CompactCommand:
     """The command is a turn that compacts the conversation."""
 
     focus: str
@@ -58,7 +58,7 @@ class Submit:
     options: TurnOptions = NO_OPTIONS
 
 
-Outcome: TypeAlias = CommandOutput | Compact | Submit
+Outcome: TypeAlias = CommandOutput | CompactCommand | Submit
 
 
 class SessionCommands:
@@ -122,7 +122,7 @@ class SessionCommands:
         agent = self._agent
         match name:
             case "compact":
-                return Compact(argument)
+                return CompactCommand(argument)
             case "context":
                 from qcode.agent.reports import context_text
 

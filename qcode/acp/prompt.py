@@ -51,7 +51,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class PdfDocument:
     """A PDF that was sent along."""
 
     uri: str
@@ -64,7 +64,7 @@ class PromptBlocks:
 
     parts: tuple[str | Link, ...]
     resources: tuple[Resource, ...] = ()
-    documents: tuple[Document, ...] = ()
+    documents: tuple[PdfDocument, ...] = ()
     images: tuple[Image, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -88,7 +88,7 @@ def read_prompt(blocks: Json) -> PromptBlocks:
         raise invalid(f"the prompt must be a list of at most {MAX_BLOCKS:,} blocks")
     parts: list[str | Link] = []
     resources: list[Resource] = []
-    documents: list[Document] = []
+    documents: list[PdfDocument] = []
     images: list[Image] = []
     notes: list[str] = []
     for block in map(object_in, blocks):
@@ -122,12 +122,12 @@ def read_prompt(blocks: Json) -> PromptBlocks:
     return PromptBlocks(tuple(parts), tuple(resources), tuple(documents), tuple(images), tuple(notes))
 
 
-def _document(uri: str, data: str) -> Document | None:
+def _document(uri: str, data: str) -> PdfDocument | None:
     """Return a PDF, None if the data is something else."""
     if not data.lstrip().startswith(_PDF):
         return None
     try:
-        return Document(uri, base64.b64decode("".join(data.split()), validate=True))
+        return PdfDocument(uri, base64.b64decode("".join(data.split()), validate=True))
     except (binascii.Error, ValueError):
         return None
 

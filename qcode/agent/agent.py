@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qcode.agent.offered_tools import OfferedTool
     from qcode.agent.permissions import Permissions
     from qcode.agent.programs.own_tools import FunctionTool
-    from qcode.agent.programs.turns import Prompt, Result, TurnFields, Turns, TurnStream
+    from qcode.agent.programs.turns import AgentTurns, Prompt, Result, TurnFields, TurnStream
     from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
     from qcode.agent.skills.library import Skills
@@ -196,10 +196,10 @@ class Agent:
         return self._turns.stream(prompt, output, turn, append_only=append_only)
 
     @cached_property
-    def _turns(self) -> Turns:
-        from qcode.agent.programs.turns import Turns
+    def _turns(self) -> AgentTurns:
+        from qcode.agent.programs.turns import AgentTurns
 
-        return Turns(self.conversation, self.toolbox, self.context.folder, self.approve)
+        return AgentTurns(self.conversation, self.toolbox, self.context.folder, self.approve)
 
     def cancel(self) -> None:
         """Cancel the running turn; the text so far is kept."""

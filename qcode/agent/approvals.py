@@ -406,7 +406,7 @@ class PendingCalls:
             return False
         return not policy.judge(self._toolbox.spec(resolved.name), resolved.arguments).is_allowed
 
-    def take(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
+    def pop(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
         """Return the judged form of a call that may run; each is taken once."""
         return self._resolved.pop(call.call_id, ResolvedCall(call.name, arguments))
 

@@ -223,7 +223,7 @@ class Conversation:
         self._use(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
-        blocks = self._toolbox.with_instructions(self._waiting.taken(prompt, attached, options.foreign))
+        blocks = self._toolbox.with_instructions(self._waiting.take_blocks(prompt, attached, options.foreign))
         message = Message("user", (*context, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
@@ -344,9 +344,9 @@ class Conversation:
 
     def unsteer(self, text: str) -> bool:
         """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
-        is_back = self._driver is not None and self._driver.withdraw(text) is not None
+        is_back = self._driver is not None and self._driver.withdraw_steering(text) is not None
         if is_back:
-            self._waiting.withdraw(text)
+            self._waiting.defer(text)
         return is_back
 
     def cancel(self, limit: Limit | None = None) -> None:
@@ -483,7 +483,7 @@ class Conversation:
         return await self._calls.judge(self.policy, request)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        resolved = self._calls.take(call, arguments)
+        resolved = self._calls.pop(call, arguments)
         began = time.monotonic()
         outcome = await self._run_judged(call, resolved, output)
         return await self._calls.after(call, resolved, outcome, time.monotonic() - began)

@@ -81,12 +81,12 @@ _MAX_CALL = 80
 class Origins:
     """The origins of the rules (each list in its order) and of the mode that a session starts with.
 
-    `kept` are the rules that the user keeps for this folder, None if none can be kept.
+    `stored_rules` are the rules that the user keeps for this folder, None if none can be kept.
     """
 
     rules: Mapping[RuleEffect, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     mode: str = ""
-    kept: KeptRules | None = None
+    stored_rules: KeptRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,11 @@ class Permissions:
         self._clock = clock
         self._numbers = count(1)
         self._decisions: list[CallRecord] = []
-        self._own = [self._folder_rule(rule) for rule in self._origins.kept.read()] if self._origins.kept else []
+        self._own = (
+            [self._folder_rule(rule) for rule in self._origins.stored_rules.read()]
+            if self._origins.stored_rules
+            else []
+        )
         self.policy = policy
         self._compose()
 
@@ -137,7 +141,7 @@ class Permissions:
     @property
     def can_keep(self) -> bool:
         """Whether a rule can be kept for this folder, which must be trusted."""
-        return self._origins.kept is not None and self.is_trusted
+        return self._origins.stored_rules is not None and self.is_trusted
 
     def set_mode(self, mode: ApprovalMode) -> None:
         if mode != self.mode:
@@ -183,7 +187,7 @@ class Permissions:
         if not is_kept:
             return ""
         try:
-            self.keep(own.number)
+            self.save_rule(own.number)
         except ValueError as problem:
             return f"{rule} applies to this session only: {problem}"
         return ""
@@ -220,17 +224,17 @@ class Permissions:
     def remove(self, number: int) -> None:
         """Remove a rule that the user added; raise `ValueError` if it cannot be removed."""
         own = self._rule_of(number)
-        if own.scope == "folder" and self._origins.kept is not None:
+        if own.scope == "folder" and self._origins.stored_rules is not None:
             try:
-                self._origins.kept.remove(_kept_rule(own))
+                self._origins.stored_rules.remove(_kept_rule(own))
             except OSError as error:
-                raise ValueError(f"cannot remove it from {self._origins.kept.path}: {error.strerror}") from None
+                raise ValueError(f"cannot remove it from {self._origins.stored_rules.path}: {error.strerror}") from None
         self._own.remove(own)
         self._compose()
 
-    def keep(self, number: int) -> None:
+    def save_rule(self, number: int) -> None:
         """Keep a rule of the session for this folder; raise `ValueError` if it cannot be kept."""
-        own, stored = self._rule_of(number), self._origins.kept
+        own, stored = self._rule_of(number), self._origins.stored_rules
         if own.scope == "folder":
             raise ValueError(f"{own.text} is already saved for this folder")
         if own.is_sandboxed:

@@ -296,7 +296,7 @@ class AgentRun:
         return await self._calls.judge(self._policy, request)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        resolved = self._calls.take(call, arguments)
+        resolved = self._calls.pop(call, arguments)
         began = time.monotonic()
         outcome = await self._calls.run(self._policy, resolved, output, self._client.model.name)
         return await self._calls.after(call, resolved, outcome, time.monotonic() - began)

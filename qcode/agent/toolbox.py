@@ -39,7 +39,7 @@ from qcode.tools.editing.diagnostics import Diagnostics
 from qcode.tools.jobs import Jobs
 from qcode.tools.shell import MAX_COMMAND_S, Shell
 from qcode.tools.subagent import SubagentTool
-from qcode.tools.tool import Preview, Tool, ToolContext
+from qcode.tools.tool import Preview, Tool, ToolRunContext
 from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
@@ -337,7 +337,7 @@ class Toolbox:
         and the call ends. `ask` asks the user on behalf of a tool server.
         """
         most = self.max_output_chars
-        context = ToolContext(
+        context = ToolRunContext(
             output,
             self._settings.shell_timeout_s,
             most,
@@ -382,7 +382,7 @@ class Toolbox:
         raise Refused("shell: the command was not run: there is no sandbox")
 
     async def _run(
-        self, name: str, arguments: JsonObject, most: int, context: ToolContext, ask: Ask | None
+        self, name: str, arguments: JsonObject, most: int, context: ToolRunContext, ask: Ask | None
     ) -> ToolOutcome:
         if self.servers is not None and self.servers.has(name):
             return await self.servers.run(name, arguments, context.output, most, lambda: self.workspace.scratch, ask)
@@ -393,7 +393,7 @@ class Toolbox:
 
         It needs no approval, because the user runs it.
         """
-        context = ToolContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
+        context = ToolRunContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
         return await Shell().run({"command": line}, self.workspace, context)
 
     @property
@@ -403,7 +403,7 @@ class Toolbox:
 
     async def confirm(self, hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, request: Confirm) -> Confirmed:
         """Hold the end of a turn while tests of its edits fail; then ask the hooks."""
-        if request.step == "stop" and self.edits is not None and (reason := await self.edits.held()):
+        if request.step == "stop" and self.edits is not None and (reason := await self.edits.reason_to_continue()):
             return Confirmed(reason)
         return Confirmed() if hooks is None else await hooks(request)
 
@@ -445,9 +445,9 @@ class Edits:
             self.made = self._make()
         return await self.made.finish(outcome, CommandScope(policy, workspace, run, ask))
 
-    async def held(self) -> str:
+    async def reason_to_continue(self) -> str:
         """Return why the turn must not end yet, empty if it may."""
-        return "" if self.made is None else await self.made.held()
+        return "" if self.made is None else await self.made.reason_to_continue()
 
     def leave_turn(self) -> None:
         if self.made is not None:

@@ -46,7 +46,7 @@ class TrustedFileChange:
     before: TrustedFile | None
     now: TrustedFile | None
 
-    def shown(self) -> str:
+    def diff(self) -> str:
         """Return a headline and a diff with invisible characters made visible."""
         from difflib import unified_diff  # slow to import and seldom needed
 
@@ -82,7 +82,7 @@ class TrustStatus:
 
     def differences(self) -> str:
         """Return all changes as text for the user."""
-        return "\n\n".join(change.shown() for change in self.changes)
+        return "\n\n".join(change.diff() for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)

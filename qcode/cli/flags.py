@@ -268,7 +268,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-prompts WHO",
             "choice",
-            "{choices}: none denies what would ask, host is the default",
+            "{choices}: who answers approvals; none denies them, host is the default",
             field="",
             choices=("host", "none"),
         ),

@@ -22,7 +22,7 @@ from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.arguments import CommandLineError
 from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.terminal import put, say, working_folder
+from qcode.cli.terminal import working_folder, write_stderr, write_stdout
 from qcode.cli.trust import note_for_pipes
 from qcode.headless.lines import InitFacts, result_without_turn
 from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
@@ -104,7 +104,7 @@ def _begin_lines(options: Options) -> _OpenedRun:
 
 def report_usage(error: CommandLineError, output_format: OutputFormat) -> None:
     """Write the result of an invalid command line."""
-    put(result_without_turn(error.info, _facts(None), output_format))
+    write_stdout(result_without_turn(error.info, _facts(None), output_format))
 
 
 @contextmanager
@@ -113,14 +113,14 @@ def _report_errors(output_format: OutputFormat, options: Options) -> Iterator[No
     try:
         yield
     except KeyboardInterrupt:
-        put(result_without_turn(None, _facts(options), output_format))
+        write_stdout(result_without_turn(None, _facts(options), output_format))
         raise
     except QcodeError as failure:
-        put(result_without_turn(failure.info, _facts(options), output_format))
+        write_stdout(result_without_turn(failure.info, _facts(options), output_format))
         raise
     except Exception as fault:
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")
-        put(result_without_turn(error, _facts(options), output_format))
+        write_stdout(result_without_turn(error, _facts(options), output_format))
         raise
 
 
@@ -137,7 +137,7 @@ def _facts(options: Options | None) -> InitFacts:
 
 def begin(
     options: Options,
-    tell: Callable[[str], None] = say,
+    tell: Callable[[str], None] = write_stderr,
     prepared: Callable[[RunContext], RunContext] = lambda context: context,
     hooks: Hooks | None = None,
 ) -> _OpenedRun:
@@ -173,7 +173,7 @@ def begin(
 def _open_agent(
     context: RunContext,
     attached: tuple[Block, ...] = (),
-    tell: Callable[[str], None] = say,
+    tell: Callable[[str], None] = write_stderr,
     hooks: Hooks | None = None,
 ) -> Agent:
     agent = Agent.begin(with_chosen_session(context), hooks=hooks)
@@ -226,7 +226,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
 
     found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
     for problem in found.problems:
-        say(problem)
+        write_stderr(problem)
     return found.typed(typed)
 
 
@@ -237,7 +237,7 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
     piped = (
         ""
         if has_lines or options.no_stdin
-        else read_standard_input(standard_input(), note=say, timeout_s=options.timeout)
+        else read_standard_input(standard_input(), note=write_stderr, timeout_s=options.timeout)
     )
     attached: tuple[Block, ...] = ()
     if options.file or "@" in typed:
@@ -251,7 +251,7 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
         found, left_out = foreign_mentions(typed, context.folder, foreign, lambda path: why_not_read(policy, path))
         attached = (*attached, *found)
         for line in left_out:
-            say(line)
+            write_stderr(line)
     prompt = with_piped(piped, typed)
     if not has_lines and not prompt.strip() and not attached:
         raise UsageError("there is no prompt: give one after -p or pipe one in")

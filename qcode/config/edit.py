@@ -17,7 +17,7 @@ from typing import Any
 
 from qcode.config import state_file
 from qcode.config.kinds import type_words
-from qcode.config.lines import Places, TomlPath, find_places, parse_key
+from qcode.config.lines import KeyPositions, TomlPath, find_places, parse_key
 from qcode.config.load import KeyPath, Scope, checked, parse_toml, read_toml_text, settings_of_text
 from qcode.config.schema import Key, dotted, find_key, is_table, nearest, quoted
 from qcode.config.settings import Settings
@@ -160,7 +160,7 @@ def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value != {}}
 
 
-def _candidates(text: str, places: Places, path: TomlPath, value: str) -> Iterator[str]:
+def _candidates(text: str, places: KeyPositions, path: TomlPath, value: str) -> Iterator[str]:
     """Yield texts with the key in its place, in the table's section, in its inline table, or in a new section."""
     end = "\r\n" if "\r\n" in text else "\n"
     table, pair = path[:-1], f"{dotted(path[-1:])} = {value}"
@@ -192,7 +192,7 @@ def _insert_below(text: str, at: int, line: str, end: str) -> str:
     return f"{text[: stop + 1]}{indent}{line}{end}{text[stop + 1 :]}"
 
 
-def _removals(text: str, places: Places, path: TomlPath) -> Iterator[str]:
+def _removals(text: str, places: KeyPositions, path: TomlPath) -> Iterator[str]:
     """Yield texts without the key: with its lines removed, or removed from an inline table."""
     pair = places.pairs[path]
     begin, stop = text.rfind("\n", 0, pair.key) + 1, text.find("\n", pair.end)

@@ -23,7 +23,7 @@ from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest
 from qcode.config.settings import (
     PROVIDER_TYPES,
-    AfterEdit,
+    AfterEditSettings,
     HookSettings,
     Mcp,
     McpServer,
@@ -156,7 +156,7 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         ui=Ui(**leaves(values, "ui"), **_texts(values, "ui", "keys")),
         sessions=Sessions(**leaves(values, "sessions")),
         hooks=HookSettings(**leaves(values, "hooks")),
-        after_edit=AfterEdit(**leaves(values, "after_edit"), **_texts(values, "after_edit", "servers")),
+        after_edit=AfterEditSettings(**leaves(values, "after_edit"), **_texts(values, "after_edit", "servers")),
         skills=SkillSettings(**leaves(values, "skills")),
         warnings=warnings,
         origins=MappingProxyType(origins),

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from qcode.config import kinds
 from qcode.config.kinds import ValueKind
 from qcode.config.settings import (
-    AfterEdit,
+    AfterEditSettings,
     HookSettings,
     KeySchema,
     Mcp,
@@ -101,7 +101,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Ui, ("ui",))
     yield from _keys_of(Sessions, ("sessions",))
     yield from _keys_of(HookSettings, ("hooks",))
-    yield from _keys_of(AfterEdit, ("after_edit",))
+    yield from _keys_of(AfterEditSettings, ("after_edit",))
     yield from _keys_of(SkillSettings, ("skills",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)

@@ -52,8 +52,8 @@ async def run_exchange(
 ) -> int:
     """Run a turn for each message on `descriptor` until its end; return the exit code of the last turn.
 
-    `turn` are the options of each turn, `first_bytes` is input that was read before. A signal ends the running turn and then
-    the run.
+    `turn` are the options of each turn, `first_bytes` is input that was read before. A signal ends the running turn and
+    then the run.
     """
     return await Exchange(RunOutput.of(agent, stdout, stderr, turn)).serve(descriptor, first_bytes)
 
@@ -98,7 +98,7 @@ class Exchange:
             # The last line of the stream must be a result.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
-                    self._output.put(b"" if self._has_result else self._result_without_turn(None)), RESULT_TIMEOUT_S
+                    self._output.write(b"" if self._has_result else self._result_without_turn(None)), RESULT_TIMEOUT_S
                 )
             return outcomes.signal_code(self._interrupts.number)
         if self._end:
@@ -226,7 +226,7 @@ class Exchange:
     async def _put_result(self, error: ErrorInfo | None) -> None:
         """Write the result of a line without a turn; without an error it was interrupted."""
         self._has_result = True
-        await self._unless_stopped(self._output.put(self._result_without_turn(error)))
+        await self._unless_stopped(self._output.write(self._result_without_turn(error)))
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
         result = encode(line_without_turn(error, self._output.agent.conversation.session_id))

@@ -164,7 +164,7 @@ class EncodedMessages:
         self._before, self._current = self._current, {}
         self._texts_before, self._texts = self._texts, {}
 
-    def settle(
+    def encode_settled(
         self,
         messages: Sequence[Message],
         variant: str,

@@ -211,7 +211,7 @@ def _is_wrapped(data: bytes) -> bool:
     return data[0] & 15 == 8 and (data[0] << 8 | data[1]) % 31 == 0
 
 
-class Wire(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection and the bytes received over it. Belongs to the event loop in which it was made."""
 
     def __init__(self) -> None:
@@ -293,14 +293,14 @@ class Wire(asyncio.Protocol):
             self._waiting.set_result(None)
 
 
-async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> Wire:
+async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> HttpConnection:
     """Return an open connection. Raise `ConnectFailed` on failure, or after `limit` seconds."""
     try:
         async with asyncio.timeout(limit):
             sock = await first_to_answer(await _addresses(host, port))
             name = host if tls is not None else None
             loop = asyncio.get_running_loop()
-            _, wire = await loop.create_connection(Wire, sock=sock, ssl=tls, server_hostname=name)
+            _, wire = await loop.create_connection(HttpConnection, sock=sock, ssl=tls, server_hostname=name)
             return wire
     except TimeoutError as error:
         # With an errno it is the system's own time limit, which may be shorter.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from qcode.safety.paths import Ground, anchored, home_of
+from qcode.safety.paths import SessionFolders, anchored, home_of
 from qcode.safety.protected_paths import CREDENTIALS, STARTUP, fold, is_history, is_within
 from qcode.values import dataclass
 
@@ -45,7 +45,7 @@ _WRITES_SETTINGS = re.compile(
 _HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
 
 
-def may_write_protected(command: str, ground: Ground) -> str:
+def may_write_protected(command: str, ground: SessionFolders) -> str:
     """Return why `command` may write a protected name, empty if nothing in its text says so.
 
     Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
@@ -125,7 +125,7 @@ class _FolderWrites:
     The value of a variable is unknown. `folder` is the folder that a program runs in, None if it is not known.
     """
 
-    ground: Ground
+    ground: SessionFolders
     folder: str | None = None
 
     def complaint(self, command: str) -> str:

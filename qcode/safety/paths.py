@@ -42,7 +42,7 @@ _MIN_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SessionFolders:
     """The folders of a session that the path layer knows. `added` are treated like the root; `read_only` ask on write.
 
     `own` are folders of qcode besides the default ones below `home`.
@@ -99,10 +99,10 @@ def judge_path(
 
     `${HOME}` and the like are ordinary characters. `home` defaults to the user's home folder.
     """
-    return judge_on(Ground(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
+    return judge_on(SessionFolders(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
 
 
-def judge_on(ground: Ground, path: str, access: Access) -> Verdict:
+def judge_on(ground: SessionFolders, path: str, access: Access) -> Verdict:
     """Return the verdict of `judge_path`, with the folders in one value."""
     return PathJudge(ground).judge(path, access)
 
@@ -113,7 +113,7 @@ _OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".c
 class PathJudge:
     """The path judge of one tool call. It caches folders and their links, so it must not outlive the call."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: SessionFolders) -> None:
         self.ground = ground
         self.home = home_of(ground)
         homes, locked = _spellings((Path(self.home),)), _spellings(ground.read_only)
@@ -343,7 +343,7 @@ def _pick(place: protected_paths.Located, access: Access) -> Verdict:
     return Verdict(read if access == "read" else write, why, rule)
 
 
-def home_of(ground: Ground) -> str:
+def home_of(ground: SessionFolders) -> str:
     """Return the user's home folder."""
     home = ground.home if ground.home is not None else Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
     return str(home)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
-from qcode.safety.paths import Ground, PathJudge, judge_on
+from qcode.safety.paths import PathJudge, SessionFolders, judge_on
 from qcode.safety.probes import Probes
 from qcode.safety.rules import (
     Rule,
@@ -82,10 +82,10 @@ class Policy:
     search_url: str = ""
     sandboxed: tuple[Rule, ...] = ()
     never_asks: bool = False
-    _ground: Ground = field(init=False, repr=False, compare=False)
+    _ground: SessionFolders = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        ground = Ground(self.root, self.added, self.read_only, self.home, self.own)
+        ground = SessionFolders(self.root, self.added, self.read_only, self.home, self.own)
         object.__setattr__(self, "_ground", ground)
 
     def with_mode(self, mode: ApprovalMode) -> Policy:

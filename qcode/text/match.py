@@ -1,4 +1,4 @@
-"""Fuzzy search: `rank` for rows, `nearest` for a misspelt name, `Catalog` and `FuzzySearch` for paths. Pure.
+"""Fuzzy search: `rank` for rows, `nearest` for a misspelt name, `PathIndex` and `FuzzySearch` for paths. Pure.
 
 In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
 in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
@@ -68,7 +68,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class PathIndex:
     """An immutable index of paths, sorted by length. `names` are the last components of the paths."""
 
     paths: tuple[str, ...]
@@ -79,7 +79,7 @@ class Catalog:
     places: Mapping[str, int] = field(repr=False)
 
     @staticmethod
-    def of(files: Iterable[str]) -> Catalog:
+    def of(files: Iterable[str]) -> PathIndex:
         """Return the catalog of these files and their folders."""
         seen: dict[str, None] = {}
         for path in files:
@@ -97,7 +97,7 @@ class Catalog:
             _mask(path[:at], masks) | _mask(name, masks) for path, at, name in zip(lower, splits, names, strict=True)
         )
         top = sorted((path.count("/", 0, -1), path, at) for at, path in enumerate(lower) if at < _MAX_CANDIDATES)
-        return Catalog(
+        return PathIndex(
             paths,
             Lines.of(lower),
             Lines.of(names),
@@ -110,7 +110,7 @@ class Catalog:
 class FuzzySearch:
     """Searches one catalog. It keeps the candidates of the last query, because the next often extends it."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: PathIndex) -> None:
         self._catalog = catalog
         self._pool: Sequence[int] = range(len(catalog.paths))
         self._query = ""

@@ -61,7 +61,7 @@ class Job:
     def is_running(self) -> bool:
         return self.ended is None and not self.problem
 
-    def take(self, data: bytes) -> None:
+    def add_output(self, data: bytes) -> None:
         """Add output: the latest is kept in memory, and all of it in the file, up to a limit."""
         text = self._decoder.decode(data)
         self._append_output(text)
@@ -149,7 +149,7 @@ class Jobs:
         job = self._add(command, scratch, limit)
 
         def begin() -> Awaitable[ProcessExit]:
-            return run_program(launch, cwd=cwd, environment=environment, on_output=job.take, timeout_s=MAX_JOB_S)
+            return run_program(launch, cwd=cwd, environment=environment, on_output=job.add_output, timeout_s=MAX_JOB_S)
 
         return self._watch(job, begin)
 

@@ -23,7 +23,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import Collector, LiveOutput
 from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
-from qcode.tools.tool import Preview, ToolContext, failed, off_loop
+from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
 from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
@@ -96,7 +96,7 @@ class Shell:
         how = ", ".join(_run_options(checked))
         return Preview(f"Run this command {how}".rstrip() + "?", visible_lines(command), how=how)
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             checked = check(self.spec, arguments)
             command = _command_of(checked)
@@ -135,7 +135,7 @@ def _command_of(arguments: Arguments) -> str:
     return command
 
 
-def _check_jobs(context: ToolContext) -> Jobs:
+def _check_jobs(context: ToolRunContext) -> Jobs:
     if context.jobs is None:
         raise Refused("shell: background commands are not available here; run it without background")
     context.jobs.check_room()
@@ -143,7 +143,7 @@ def _check_jobs(context: ToolContext) -> Jobs:
 
 
 def _start(
-    launch: Launch, command: str, environment: dict[str, str], workspace: Workspace, context: ToolContext
+    launch: Launch, command: str, environment: dict[str, str], workspace: Workspace, context: ToolRunContext
 ) -> ToolOutcome:
     job = _check_jobs(context).start(
         launch,
@@ -162,7 +162,7 @@ async def _run(
     timeout_s: float,
     environment: dict[str, str],
     workspace: Workspace,
-    context: ToolContext,
+    context: ToolRunContext,
 ) -> ToolOutcome:
     try:
         waited = await wait_for(
@@ -239,7 +239,7 @@ async def wait_for(
     cwd: Path,
     environment: Mapping[str, str],
     scratch: Path,
-    context: ToolContext,
+    context: ToolRunContext,
 ) -> WaitResult:
     """Run a command and wait for it. Cancelling ends it and all its processes. Raise `OSError` if it cannot start.
 
@@ -253,7 +253,7 @@ async def wait_for(
         if job is None:
             live.add(collector.feed(data))
         else:
-            job.take(data)
+            job.add_output(data)
 
     limit = TimeLimit(timeout_s)
     program = asyncio.ensure_future(
@@ -273,7 +273,7 @@ async def wait_for(
         live.flush()
 
 
-async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> bool:
+async def _is_over(program: asyncio.Task[ProcessExit], context: ToolRunContext) -> bool:
     """Wait until the program has ended; return False if the user moves it to the background before that."""
     asked = asyncio.ensure_future(_background_requested(context))
     try:
@@ -291,7 +291,7 @@ async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> 
     return program.done()
 
 
-async def _background_requested(context: ToolContext) -> None:
+async def _background_requested(context: ToolRunContext) -> None:
     """Return when the user asks for the background; never return if there is no background."""
     if context.background_requested is None or context.jobs is None:
         await asyncio.Event().wait()
@@ -343,7 +343,7 @@ class JobsTool:
             return Preview("Manage background jobs?", "", str(refused))
         return Preview("Manage background jobs?", f"{checked.text('action')} {checked.integer('job', 0) or ''}".strip())
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         jobs = context.jobs
         try:
             checked = check(self.spec, arguments)

@@ -25,7 +25,7 @@ def _unconfined(argv: Sequence[str]) -> Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolRunContext:
     """The context of a run.
 
     `output` receives live output and is called on the event loop. `environment` is the environment to derive that of a
@@ -83,7 +83,7 @@ class Tool(Protocol):
         """Return the effect of the call without changing anything. Blocks: it may read files."""
         ...
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         """Run the call. Invalid arguments and failures are results with `is_error`; only cancelling raises."""
         ...
 

@@ -15,7 +15,7 @@ from qcode.text.clean import visible_lines
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.numbers import count_text
 from qcode.tools.arguments import check
-from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.web import MAX_FETCH_S, Fetch, Gate, Page
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
@@ -118,7 +118,7 @@ class WebSearch:
             return Preview("Search the web?", "", str(refused))
         return Preview(f"Search the web with {self._service.name}?", visible_lines(query))
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         service = self._service
         try:
             query, count = self._query_and_count(arguments)

@@ -197,10 +197,10 @@ class LinearView:
         # The question has shown the change of a call that was denied.
         diff = "" if call.state == "denied" else call.diff
         output = "" if call.state == "denied" and call.diff else "".join(call.output)
-        self._print("\n".join([what, *_shown(diff), *_shown(output)]))
+        self._print("\n".join([what, *_output_lines(diff), *_output_lines(output)]))
 
 
-def _shown(text: str) -> Sequence[str]:
+def _output_lines(text: str) -> Sequence[str]:
     lines = clean(text).strip("\n").split("\n") if text.strip() else []
     left_out = len(lines) - _HEAD - _TAIL
     if left_out > 1:

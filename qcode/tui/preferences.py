@@ -49,7 +49,7 @@ class ModelUse:
             conversation.effort = self._wanted
 
     @property
-    def wanted(self) -> Effort | None:
+    def requested_effort(self) -> Effort | None:
         """The effort that the user asked for, even if the current model does not support it."""
         return self._wanted
 

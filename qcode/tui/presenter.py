@@ -369,7 +369,7 @@ class Presenter:
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
-        notes = ["sent as text"] if call.is_from_text else []
+        notes = ["parsed from text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
             call.call_id,

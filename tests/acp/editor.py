@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from qcode.acp.server import Server
-from qcode.acp.wire import Wire
+from qcode.acp.wire import EditorWire
 from qcode.agent.options import Options
 from tests.acp.messages import complaints
 from tests.fakes.server import FakeServer
@@ -228,11 +228,11 @@ class InThread:
         over = asyncio.Event()
         server = Server(self._options)
         with os.fdopen(self._out, "wb", buffering=0) as output:
-            wire = Wire(self._at_agent, output, server.handle, lost=over.set, describe=repr)
+            wire = EditorWire(self._at_agent, output, server.handle, lost=over.set, describe=repr)
             server.attach(wire)
             await over.wait()
             await server.close()
-            await wire.settle(0.1)
+            await wire.drain(0.1)
         os.close(self._at_agent)
 
     def __exit__(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from qcode.acp import approvals
-from qcode.acp.cards import Card, change_content
+from qcode.acp.cards import CallCard, change_content
 from qcode.acp.client import read_servers
 from qcode.agent.options import Options
 from qcode.protocol.approvals import Deny, ToolApproval
@@ -362,7 +362,7 @@ def test_command_that_is_too_long_to_show_is_denied_unasked() -> None:
     async def client(method: str, params: JsonObject) -> JsonObject:
         raise AssertionError("it was asked")
 
-    decision = asyncio.run(approvals.ask(approval, Card("1", "c", "shell"), "s", "/w", client, has_forms=False))
+    decision = asyncio.run(approvals.ask(approval, CallCard("1", "c", "shell"), "s", "/w", client, has_forms=False))
     assert isinstance(decision, Deny)
     assert "500,000 characters" in decision.message
 

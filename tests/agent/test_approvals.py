@@ -144,6 +144,6 @@ def test_approval_for_the_sandbox_runs_this_and_later_calls_there(
     (rule,) = it.conversation.permissions.rules()
     assert rule.origin.startswith("in the sandbox, answered to shell pytest")
     with pytest.raises(ValueError, match="session only"):
-        it.conversation.permissions.keep(rule.number)
+        it.conversation.permissions.save_rule(rule.number)
     it.conversation.permissions.remove(rule.number)
     assert it.conversation.policy.sandboxed == ()

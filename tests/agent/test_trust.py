@@ -205,7 +205,7 @@ def test_links_are_pinned_by_their_target(store: TrustStore, root: Path, tmp_pat
     outside.write_text('model = "canary"\n')
     (change,) = store.look(root).changes
     assert change.name == ".qcode/config.toml"
-    assert "canary" not in store.path.read_text() + change.shown()
+    assert "canary" not in store.path.read_text() + change.diff()
 
 
 def test_special_file_neither_blocks_nor_hides_a_change(store: TrustStore, root: Path) -> None:

@@ -223,7 +223,7 @@ def test_only_a_limit_pauses_the_other_jobs(work: Path) -> None:
     with FakeServer("openai", (Turn(refusal=Refusal(500, "broken")),)) as server:
         limits = tasks.SharedLimits()
         options = Options(model="openai/m", base_url=server.base_url, settings="config.toml")
-        one = tasks.Task("a", "x", work, (), {})
+        one = tasks.BatchTask("a", "x", work, (), {})
         assert asyncio.run(tasks.task_result(one, options, limits))["exit_code"] == 75
         assert asyncio.run(limits.left()) == 0
 

@@ -20,8 +20,8 @@ class CommandFolders:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def load(self, *, is_trusted: bool = True, taken: tuple[str, ...] = ()) -> CustomCommands:
-        return load_custom_commands(self.own, self.project, is_trusted=is_trusted, used_names=taken)
+    def load(self, *, is_trusted: bool = True, used_names: tuple[str, ...] = ()) -> CustomCommands:
+        return load_custom_commands(self.own, self.project, is_trusted=is_trusted, used_names=used_names)
 
 
 @pytest.fixture

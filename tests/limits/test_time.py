@@ -15,7 +15,7 @@ from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.tools import Refused
 from qcode.safety.hidden_writes import may_write_protected
-from qcode.safety.paths import Ground
+from qcode.safety.paths import SessionFolders
 from qcode.safety.redaction import Redactor
 from qcode.text.clean import clean, visible
 from qcode.tools import text_file
@@ -70,7 +70,7 @@ def notice_repetition(text: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     "judge": judge,
-    "protected names": lambda text: may_write_protected(text, Ground(Path("/work"), home=Path("/home/u"))),
+    "protected names": lambda text: may_write_protected(text, SessionFolders(Path("/work"), home=Path("/home/u"))),
     "redaction": redact,
     "edit": edit,
     "edit of a passage": edit_a_passage,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tools.tool import ToolContext
+from qcode.tools.tool import ToolRunContext
 from qcode.tools.workspace import command_environment
 from tests.tools.conftest import TOOLS, ToolRunner
 
@@ -35,7 +35,7 @@ def test_output_is_streamed_while_the_command_runs(runner: ToolRunner) -> None:
         (runner.root / "go").touch()
 
     command = "printf 'a\\xc3'; until [ -e go ]; do sleep 0.01; done; printf '\\xa9b'"
-    context = ToolContext(output)
+    context = ToolRunContext(output)
     outcome = asyncio.run(TOOLS["shell"].run({"command": command}, runner.workspace, context))
     assert seen == ["a", "éb"]
     assert outcome.content == "aéb\n[exit code 0]"

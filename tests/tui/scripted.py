@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from qcode.agent.checkpoints.checkpoints import Checkpoints
-from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, RewindReport, What
+from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, RewindReport, SessionFileDiff, What
 from qcode.agent.conversation import Conversation
 from qcode.agent.hooks.session import SessionHooks
 from qcode.agent.models.client import ModelClient
@@ -261,7 +261,7 @@ class ScriptedRewinds(Checkpoints):
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
         raise NotImplementedError("there is no plan")
 
-    async def file_changes(self) -> tuple[FileDiff, ...]:
+    async def file_changes(self) -> tuple[SessionFileDiff, ...]:
         return ()
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from textual.pilot import Pilot
 
 from qcode.agent.mcp.servers import ReadyServer, ServerStatus, ServerTool
-from qcode.agent.mcp.session import ListedArgument, ListedPrompt, ListedResource, Listing
+from qcode.agent.mcp.session import ListedArgument, ListedPrompt, ListedResource, ServerListing
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.tui.panels.approval import GUARD_SECONDS
@@ -45,13 +45,13 @@ class ScriptedServers:
         self.restarts: list[str] = []
         self.notices: tuple[Notice, ...] = ()
         self.changed: Callable[[], None] = lambda: None
-        self.listing = Listing()
+        self.listing = ServerListing()
 
     def statuses(self) -> tuple[ServerStatus, ...]:
         return self._statuses
 
     def ready(self) -> dict[str, ReadyServer]:
-        return {"docs": ReadyServer(self.listing, Completing())} if self.listing != Listing() else {}  # type: ignore[arg-type]  # the app only completes
+        return {"docs": ReadyServer(self.listing, Completing())} if self.listing != ServerListing() else {}  # type: ignore[arg-type]  # the app only completes
 
     def approvals(self) -> tuple[ServerApproval, ...]:
         return self.asks
@@ -216,7 +216,7 @@ def test_server_approval_looks_as_recorded(snap_compare: Callable[..., bool]) ->
     assert app.parts.approval.request == QUESTION
 
 
-LISTING = Listing(
+LISTING = ServerListing(
     prompts=(ListedPrompt("review", "Review [red]code", (ListedArgument("code", is_required=True),)),),
     resources=(ListedResource("memo://today"), ListedResource("memo://{name}", is_template=True)),
 )

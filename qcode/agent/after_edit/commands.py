@@ -53,7 +53,7 @@ class CommandScope:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandRun:
+class EditCommandRun:
     """A command that ran: its line, and its output if it failed."""
 
     line: str
@@ -89,7 +89,7 @@ class EditCommands:
         """Return whether there is a command of a step for a file."""
         return self._command(step, path) is not None
 
-    async def run(self, step: Step, path: str, scope: CommandScope) -> CommandRun | None:
+    async def run(self, step: Step, path: str, scope: CommandScope) -> EditCommandRun | None:
         """Run the command of a step for a file; None if there is none, or it may not run."""
         command = self._command(step, path)
         if command is None:
@@ -105,7 +105,7 @@ class EditCommands:
             return None
         level = verdict.confinement if verdict.is_allowed else None
         outcome = await scope.run(line, level, LIMITS_S[step], step == "test")
-        return CommandRun(line, outcome.content if outcome.is_error else "")
+        return EditCommandRun(line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:
         found, self._warnings = tuple(self._warnings), []

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.after_edit.checkers import TextCheckers
-from qcode.agent.after_edit.commands import CommandRun, CommandScope, EditCommands
+from qcode.agent.after_edit.commands import CommandScope, EditCommandRun, EditCommands
 from qcode.agent.after_edit.problems import (
     Problem,
     counted,
@@ -46,10 +46,10 @@ _MAX_FORMAT_DIFF = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of a check of one file. `output` is that of a configured command that failed."""
 
-    shown: str
+    label: str
     problems: tuple[Problem, ...] = ()
     output: str = ""
 
@@ -61,7 +61,7 @@ class Finding:
 
     @property
     def lines(self) -> list[str]:
-        return problem_lines(self.shown, self.problems) if self.problems else self.output.split("\n")
+        return problem_lines(self.label, self.problems) if self.problems else self.output.split("\n")
 
     @property
     def is_error(self) -> bool:
@@ -71,13 +71,13 @@ class Finding:
 class _Check:
     """A check under way. `before` is the text that the model was last told the problems of, None for a new file."""
 
-    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[Finding]]) -> None:
+    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[CheckResult]]) -> None:
         self.path = path
         self.before = before
         self.task = task
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[CheckResult]:
         """The findings of a check that is done."""
         if self.task.cancelled() or self.task.exception() is not None:
             return []
@@ -138,8 +138,8 @@ class AfterEdit:
         self._warnings += self._servers.problems()
         if not now and not late:
             return outcome
-        blocks = [marked(finding.shown, finding.title, finding.lines) for finding in now]
-        blocks += [marked(finding.shown, f"From an earlier edit, {finding.title}", finding.lines) for finding in late]
+        blocks = [marked(finding.label, finding.title, finding.lines) for finding in now]
+        blocks += [marked(finding.label, f"From an earlier edit, {finding.title}", finding.lines) for finding in late]
         found = [problem for finding in (*now, *late) for problem in finding.problems]
         summary = [outcome.summary, counted(found) if found else "", "" if found else "check failed"]
         lines = [line for finding in (*now, *late) for line in finding.lines]
@@ -151,7 +151,7 @@ class AfterEdit:
             problems=clean("\n".join(lines)),
         )
 
-    def _finished_checks(self) -> Iterator[tuple[Path, Finding]]:
+    def _finished_checks(self) -> Iterator[tuple[Path, CheckResult]]:
         for path, check in self.checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
@@ -183,7 +183,7 @@ class AfterEdit:
         # whole tree, as for other commands, would slow down every edit.
         with scope.workspace.recorder.changing(place.path, formatted, now.data):
             scope.workspace.remember(place, now)
-        notes.append(_format_note(run, place.shown, formatted.data, now.data))
+        notes.append(_format_note(run, place.label, formatted.data, now.data))
         return EditedFile(edit.path, edit.before, now.data)
 
     # Checks
@@ -209,15 +209,15 @@ class AfterEdit:
         except Refused:
             return None
 
-    async def _check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[Finding]:
+    async def _check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[CheckResult]:
         label = self._workspace.show(path)
         problems, run = await asyncio.gather(
             self._problems(path, before, after), self._commands.run("check", str(path), scope)
         )
-        found = [Finding(label, problems)] if problems else []
+        found = [CheckResult(label, problems)] if problems else []
         if run is not None and run.failure:
             output = bounded_text(clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT, lambda: self._workspace.scratch)
-            found.append(Finding(label, output=output))
+            found.append(CheckResult(label, output=output))
         return found
 
     async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
@@ -286,7 +286,7 @@ class AfterEdit:
 
     # The end of a turn
 
-    async def held(self) -> str:
+    async def reason_to_continue(self) -> str:
         """Return why the turn must not end yet: tests that fail, or errors that were found late; empty if it may."""
         scope, self._warnings = self._scope, [*self._warnings, *self._servers.problems()]
         if scope is None or not scope.policy.is_trusted:
@@ -298,7 +298,7 @@ class AfterEdit:
             done = [path for path, check in self.checks.items() if check.task.done()]
             for path in done:
                 del self.checks[path]
-            blocks = [marked(finding.shown, f"Found late: {finding.title}", finding.lines) for finding in late]
+            blocks = [marked(finding.label, f"Found late: {finding.title}", finding.lines) for finding in late]
         if not self._is_tested:
             self._is_tested = True
             run = await self._commands.run("test", "", scope)
@@ -310,14 +310,14 @@ class AfterEdit:
         self._rounds += 1
         return "\n\n".join(blocks)
 
-    def _test_failure(self, run: CommandRun) -> str:
+    def _test_failure(self, run: EditCommandRun) -> str:
         output = bounded_text(clean(run.failure), _MAX_TEST_OUTPUT, lambda: self._workspace.scratch)
         return (
             f"The test command failed after your edits (round {self._rounds + 1} of {self._settings.max_rounds}). "
             f"Fix the cause; if it has nothing to do with your edits, say so.\n$ {run.line}\n{output}"
         )
 
-    def _still_failing(self, run: CommandRun) -> str:
+    def _still_failing(self, run: EditCommandRun) -> str:
         rounds = self._settings.max_rounds
         after = f" after {count_text(rounds, 'round')}" if rounds else ""
         return f"The test command still fails{after}: {visible(run.line)}"
@@ -353,7 +353,7 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-def _format_note(run: CommandRun, label: str, before: bytes, after: bytes) -> str:
+def _format_note(run: EditCommandRun, label: str, before: bytes, after: bytes) -> str:
     note = f"The formatter changed {label} after this edit (`{run.line}`)"
     try:
         old, new = (text_file.decode(data, label).text.split("\n") for data in (before, after))

@@ -21,7 +21,7 @@ from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Hunk:
+class ChangeHunk:
     """A part of a diff. `line` is its first line in the new file."""
 
     line: int
@@ -40,7 +40,7 @@ class TurnFile:
     path: str
     real_path: str = field(repr=False)
     diff: str = ""
-    hunks: tuple[Hunk, ...] = ()
+    hunks: tuple[ChangeHunk, ...] = ()
     note: str = ""
 
 
@@ -119,7 +119,7 @@ def document_of(state: FileState | None, path: str, blobs: Blobs, label: str) ->
     return text_file.decode(data, label)
 
 
-def hunks_of(diff: str) -> tuple[Hunk, ...]:
+def hunks_of(diff: str) -> tuple[ChangeHunk, ...]:
     """Return the hunks of the unified diff of one file."""
     found: list[list[str]] = []
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
@@ -130,11 +130,11 @@ def hunks_of(diff: str) -> tuple[Hunk, ...]:
     return tuple(_hunk(lines) for lines in found)
 
 
-def _hunk(lines: Sequence[str]) -> Hunk:
+def _hunk(lines: Sequence[str]) -> ChangeHunk:
     parsed = list(diff_lines(lines))
     first = next((line.number for line in parsed if line.kind in ("add", "remove")), 1)
     kinds = [line.kind for line in parsed]
-    return Hunk(first, kinds.count("add"), kinds.count("remove"), "\n".join(lines) + "\n")
+    return ChangeHunk(first, kinds.count("add"), kinds.count("remove"), "\n".join(lines) + "\n")
 
 
 class ConflictError(Exception):

@@ -80,9 +80,9 @@ def mentions(
     found, missing = _find_mentions(typed, folder, foreign)
     blocks, complaints = _read_mentions(found, why_not_read)
     missing = [name for name in missing if not is_other(name)]
-    complaints += tuple(f"{visible(name)} not found, sent as text" for name in missing[:_MAX_MISSING])
+    complaints += tuple(f"{visible(name)} not found, left as text" for name in missing[:_MAX_MISSING])
     if len(missing) > _MAX_MISSING:
-        complaints += (f"{len(missing) - _MAX_MISSING} more files not found, sent as text",)
+        complaints += (f"{len(missing) - _MAX_MISSING} more files not found, left as text",)
     return blocks, complaints
 
 

@@ -39,12 +39,12 @@ class FrontMatterError(ValueError):
 class Scalar:
     """An unquoted value that YAML does not read as text, as it is written: `123`, `yes`, `2026-01-31`, or nothing."""
 
-    written: str
+    source: str
     is_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FrontMatterField:
     """The value of a field, its line in the file, and its source text without the name."""
 
     value: Value
@@ -54,17 +54,17 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """The fields of a file, in their order, and its `body`. `shown` is the path of the file in errors.
+    """The fields of a file, in their order, and its `body`. `label` is the path of the file in errors.
 
     `is_present`: the file begins with front matter; otherwise all of it is the body. `warning` is not empty if it is
     not YAML, and only its lines of the form `name: value` were read. Methods raise `FrontMatterError`.
     """
 
-    shown: str
+    label: str
     body: str
     body_line: int = 1
     is_present: bool = False
-    fields: Mapping[str, Field] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, FrontMatterField] = field(default_factory=lambda: MappingProxyType({}))
     warning: str = ""
 
     def text(self, name: str) -> str | None:
@@ -73,7 +73,7 @@ class FrontMatter:
         if found is None:
             return None
         if isinstance(found.value, Scalar):
-            raise self.error(name, f'`{name}` must be text; quote it: {name}: "{one_line(found.value.written, 60)}"')
+            raise self.error(name, f'`{name}` must be text; quote it: {name}: "{one_line(found.value.source, 60)}"')
         if not isinstance(found.value, str):
             raise self.error(name, f"`{name}` must be text, not a {_kind(found.value)}")
         return found.value.strip() or None
@@ -91,7 +91,7 @@ class FrontMatter:
         found = self._field(name)
         if found is None:
             return default
-        value = found.value.written if isinstance(found.value, Scalar) else found.value
+        value = found.value.source if isinstance(found.value, Scalar) else found.value
         is_on = _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
         if is_on is None:
             raise self.error(name, f"`{name}` must be true or false")
@@ -102,7 +102,7 @@ class FrontMatter:
         found = self._field(name)
         if found is None:
             return None
-        value = found.value.written if isinstance(found.value, Scalar) else found.value
+        value = found.value.source if isinstance(found.value, Scalar) else found.value
         if not isinstance(value, str) or re.fullmatch(r"[0-9]{1,9}", value.strip()) is None:
             raise self.error(name, f"`{name}` must be a whole number")
         return int(value)
@@ -124,9 +124,9 @@ class FrontMatter:
 
     def error(self, name: str, what: str) -> FrontMatterError:
         """Return an error about a field, at its line."""
-        return _error(self.shown, self.fields[name].line if name in self.fields else 1, what)
+        return _error(self.label, self.fields[name].line if name in self.fields else 1, what)
 
-    def _field(self, name: str) -> Field | None:
+    def _field(self, name: str) -> FrontMatterField | None:
         found = self.fields.get(name)
         is_empty = found is not None and isinstance(found.value, Scalar) and found.value.is_empty
         return None if is_empty else found
@@ -169,7 +169,7 @@ def split_names(text: str) -> tuple[str, ...]:
 def plain(value: Value) -> object:
     """Return a value without its `Scalar`s, as texts, lists and maps."""
     match value:
-        case Scalar(written=written):
+        case Scalar(source=written):
             return written
         case list():
             return [plain(item) for item in value]
@@ -197,7 +197,7 @@ def _size(header: str, label: str) -> int:
         raise _error(label, header[: error.start].count("\n") + 2, "not UTF-8 text") from None
 
 
-def _parse_yaml(header: str, label: str) -> dict[str, Field]:
+def _parse_yaml(header: str, label: str) -> dict[str, FrontMatterField]:
     """Parse YAML; if that fails, try again with values quoted that were clearly meant as text."""
     from yaml import YAMLError  # 25 ms to import
 
@@ -216,14 +216,14 @@ def _parse_yaml(header: str, label: str) -> dict[str, Field]:
 _LINE = lazy_pattern(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
 
 
-def _line_fields(header: str, label: str) -> dict[str, Field]:
+def _line_fields(header: str, label: str) -> dict[str, FrontMatterField]:
     """Return the fields of the lines that look like one, the first of a name; each is YAML on its own, or text.
 
     Some agents of Claude Code continue their `description` below its line, as plain text.
     """
     from yaml import YAMLError
 
-    fields: dict[str, Field] = {}
+    fields: dict[str, FrontMatterField] = {}
     lines = header.split("\n")
     for number, line in enumerate(lines):
         match = _LINE.fullmatch(line.rstrip())
@@ -242,7 +242,7 @@ def _line_fields(header: str, label: str) -> dict[str, Field]:
             if below:
                 return {}
             value = text
-        fields[match[1]] = Field(value, number + 2, text)
+        fields[match[1]] = FrontMatterField(value, number + 2, text)
     return fields
 
 
@@ -282,7 +282,7 @@ class _Composer:
         # The scanner in C is nine times as fast; not every build of PyYAML has it.
         self._loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
 
-    def fields(self) -> dict[str, Field]:
+    def fields(self) -> dict[str, FrontMatterField]:
         """Return the fields; raise `FrontMatterError` or `YAMLError`."""
         yaml = self._yaml
         try:
@@ -303,8 +303,8 @@ class _Composer:
         finally:
             self._loader.dispose()
 
-    def _top_level(self) -> dict[str, Field]:
-        found: dict[str, Field] = {}
+    def _top_level(self) -> dict[str, FrontMatterField]:
+        found: dict[str, FrontMatterField] = {}
         while True:
             key = self._next()
             if isinstance(key, self._yaml.MappingEndEvent):
@@ -313,7 +313,7 @@ class _Composer:
             event = self._next()
             start = self._start
             value = self._value(event, 1)
-            found[name] = Field(value, _line(key), self._text[start : self._end].strip())
+            found[name] = FrontMatterField(value, _line(key), self._text[start : self._end].strip())
 
     def _value(self, event: Event, depth: int) -> Value:
         yaml = self._yaml

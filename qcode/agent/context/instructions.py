@@ -16,7 +16,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from qcode.safety.paths import Ground, judge_on
+from qcode.safety.paths import SessionFolders, judge_on
 from qcode.text.fences import fence_after
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -38,11 +38,11 @@ _TAG = lazy_pattern(r"<(?=/?instructions\b)", re.IGNORECASE)
 class InstructionFile:
     """A loaded instruction file. `size` is its size in bytes, `used` how many of them are in the prompt.
 
-    `shown` is its path for display, `imported_by` the displayed path of the file that imports it.
+    `label` is its path for display, `imported_by` the displayed path of the file that imports it.
     """
 
     path: Path
-    shown: str
+    label: str
     size: int
     used: int
     imported_by: str = ""
@@ -118,7 +118,7 @@ class InstructionLoader:
 
     def use_project(self, root: Path, may_read: Callable[[Path], bool]) -> None:
         """Read files of the project at `root` from now on, if the model may read them without asking."""
-        ground = Ground(root)
+        ground = SessionFolders(root)
         self.may_read = lambda path: judge_on(ground, str(path), "read").is_allowed and may_read(path)
 
     def load_own(self, config_dir: Path, home: Path | None) -> None:
@@ -146,7 +146,7 @@ class InstructionLoader:
         for rule in find_rules(folder, within, self.notices):
             if rule.patterns is None if path is None else rule.covers(path):
                 self.why = rule.why(path)
-                label = _shown(rule.file, within) if within is not None else str(rule.file)
+                label = _label(rule.file, within) if within is not None else str(rule.file)
                 self._load_judged(rule.file, label, within or _resolved(folder), is_rule=True)
         self.why = ""
 
@@ -155,7 +155,7 @@ class InstructionLoader:
         names = (next((name for name in NAMES if os.path.lexists(folder / name)), ""), LOCAL_NAME)
         for name in filter(None, names):
             if os.path.lexists(folder / name):
-                self._load_judged(folder / name, _shown(folder / name, within), within)
+                self._load_judged(folder / name, _label(folder / name, within), within)
 
     def _load_judged(self, path: Path, label: str, within: Path, *, is_rule: bool = False) -> None:
         real = _resolved(path)
@@ -222,7 +222,7 @@ class InstructionLoader:
         elif depth > DEPTH:
             self.notices.append(f"@{name} in {importer_shown} was not read: imports are limited to {DEPTH} levels")
         else:
-            self._load(real, _shown(real, within), within, imported_by=importer_shown, depth=depth)
+            self._load(real, _label(real, within), within, imported_by=importer_shown, depth=depth)
 
     def result(self) -> Instructions:
         text = "\n\n".join([_INTRODUCTION, *self.parts]) if self.parts else ""
@@ -234,7 +234,7 @@ def _resolved(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _shown(path: Path, within: Path) -> str:
+def _label(path: Path, within: Path) -> str:
     return str(path.relative_to(within)) if path.is_relative_to(within) else str(path)
 
 

@@ -202,7 +202,7 @@ class PendingAttachments:
         """Hold blocks for the next prompt."""
         self._attached = (*self._attached, *blocks)
 
-    def taken(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
+    def take_blocks(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
         """Return the blocks to put before `text`: the held ones, its images, and the files it mentions."""
         mentioned, complaints = self._mentioned(text, foreign)
         self.complaints += complaints
@@ -212,7 +212,7 @@ class PendingAttachments:
     def steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return the blocks before a steering message, which can be withdrawn until the turn takes it."""
         self._steered.append((text, self._attached))
-        return self.taken(text, attached)
+        return self.take_blocks(text, attached)
 
     def arrived(self, text: str) -> tuple[Block, ...]:
         """Return the blocks of a steering message that the turn now takes."""
@@ -221,7 +221,7 @@ class PendingAttachments:
                 return self._steered.pop(index)[1]
         return ()
 
-    def withdraw(self, text: str) -> None:
+    def defer(self, text: str) -> None:
         """Hold the blocks of a withdrawn steering message for the next prompt."""
         self._attached = (*self.arrived(text), *self._attached)
 

@@ -60,7 +60,7 @@ EVENTS: Mapping[str, EventForm] = _FORMS
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class HookCommand:
     """A program to run: a `line` for bash, or the words `argv` without a shell.
 
     `variables` are the names of environment variables that it gets in addition to those of a shell command.
@@ -91,19 +91,19 @@ class Hook:
 class Handler:
     """A hook as it runs. `where` is the `file:line` that defines it, empty for a hook of a program.
 
-    `shown` is its command line or the name of its function. `condition` are permission rules: if there are any, the
+    `label` is its command line or the name of its function. `condition` are permission rules: if there are any, the
     hook runs only for calls that one of them covers.
     """
 
     event: str
     matcher: str
-    run: Command | HookFunction
+    run: HookCommand | HookFunction
     timeout_s: float
     on_failure: OnFailure
     origin: HookOrigin
     may_allow: bool = False
     where: str = ""
-    shown: str = ""
+    label: str = ""
     condition: tuple[str, ...] = ()
 
     @property
@@ -126,7 +126,7 @@ def handler_of(event: str, hook: Hook) -> Handler:
         hook.on_failure or form.on_failure,
         "program",
         hook.may_allow,
-        shown=getattr(hook.function, "__qualname__", type(hook.function).__name__),
+        label=getattr(hook.function, "__qualname__", type(hook.function).__name__),
     )
 
 

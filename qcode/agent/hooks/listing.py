@@ -31,7 +31,7 @@ def hook_lines(
         facts += [] if runs is None else [_run_summary(runs[index])]
         lines.append(f"  {' · '.join(facts)}")
     for hook in unused:
-        command = visible(one_line(hook.shown, _MAX_SHOWN))
+        command = visible(one_line(hook.label, _MAX_SHOWN))
         lines.append(f"not run: {hook.event}: {command} ({hook.where}): {hook.why}")
     return lines
 
@@ -52,7 +52,7 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
         {
             "event": handler.event,
             "matcher": handler.matcher,
-            "command": handler.shown,
+            "command": handler.label,
             "origin": handler.origin,
             "where": handler.where,
             "timeout_s": handler.timeout_s,
@@ -64,6 +64,6 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
         for handler in handlers
     ]
     rows.extend(
-        {"event": hook.event, "command": hook.shown, "where": hook.where, "why_not_run": hook.why} for hook in unused
+        {"event": hook.event, "command": hook.label, "where": hook.where, "why_not_run": hook.why} for hook in unused
     )
     return rows

@@ -16,12 +16,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qcode.agent.hooks.answers import Answer, answer_of_function, failed, judged_answer, merged
+from qcode.agent.hooks.answers import HookAnswer, answer_of_function, failed, judged_answer, merged
 from qcode.agent.hooks.events import (
     END_TIMEOUT_S,
     MAX_END_TIMEOUT_S,
-    Command,
     Handler,
+    HookCommand,
     HookFunction,
     HookInput,
 )
@@ -52,7 +52,7 @@ class HandlerRuns:
 class _HandlerResult:
     """The answer of one handler to one input, with its exit code and duration."""
 
-    answer: Answer
+    answer: HookAnswer
     code: int | None
     seconds: float
 
@@ -86,13 +86,15 @@ class HookRunner:
         """Return whether the matcher of a handler lists this name of a tool."""
         return name in (exact_names(handler.matcher) or ())
 
-    async def run(self, event: str, inputs: Sequence[HookInput], emit: Emit, whole: HookInput | None = None) -> Answer:
+    async def run(
+        self, event: str, inputs: Sequence[HookInput], emit: Emit, whole: HookInput | None = None
+    ) -> HookAnswer:
         """Run the handlers that match one of `inputs`, each once per input, and return their merged answer.
 
         `whole` is given instead to handlers whose matcher lists one of its names: the patch that `inputs` are parts of.
         """
         chosen: list[tuple[int, HookInput]] = []
-        answers: dict[int, list[Answer]] = {}
+        answers: dict[int, list[HookAnswer]] = {}
         seen: set[tuple[object, int]] = set()
         for index, handler in enumerate(self.handlers):
             if handler.event != event:
@@ -121,7 +123,7 @@ class HookRunner:
             return [whole]
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
-    async def _side_by_side(self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit) -> list[Answer]:
+    async def _side_by_side(self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit) -> list[HookAnswer]:
         limit = self._shared_limit(event, [self.handlers[index] for index, _ in chosen])
         tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit, limit)) for index, hook_input in chosen]
         try:
@@ -138,7 +140,7 @@ class HookRunner:
             return None
         return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
 
-    async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> Answer:
+    async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> HookAnswer:
         handler = self.handlers[index]
         began = time.monotonic()
         command = shown_command(handler)
@@ -164,7 +166,7 @@ class HookRunner:
         return self._room
 
     async def _run_handler(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _HandlerResult:
-        if not isinstance(handler.run, Command):
+        if not isinstance(handler.run, HookCommand):
             return _HandlerResult(await _call_function(handler.event, handler.run, hook_input, timeout_s), None, 0.0)
         from qcode.agent.hooks.process import run_command
 
@@ -179,7 +181,7 @@ class HookRunner:
         )
         return _HandlerResult(run.answer, run.code, 0.0)
 
-    def _variables(self, handler: Handler, command: Command) -> dict[str, str]:
+    def _variables(self, handler: Handler, command: HookCommand) -> dict[str, str]:
         """Return the environment of a command: without keys, except for those that a hook of the user names."""
         named = command.variables if handler.origin == "own" else ()
         return {
@@ -207,7 +209,7 @@ def _covered(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[Ho
 
 def shown_command(handler: Handler) -> str:
     """Return the command line of a handler, or the name of its function, for display on one line."""
-    return visible(one_line(handler.shown, _MAX_SHOWN))
+    return visible(one_line(handler.label, _MAX_SHOWN))
 
 
 async def _report_slow(event: HookStarted, emit: Emit) -> None:
@@ -216,7 +218,7 @@ async def _report_slow(event: HookStarted, emit: Emit) -> None:
 
 
 def _hook_ended(
-    handler: Handler, command: str, hook_input: HookInput, ran: _HandlerResult, answer: Answer
+    handler: Handler, command: str, hook_input: HookInput, ran: _HandlerResult, answer: HookAnswer
 ) -> HookEnded:
     return HookEnded(
         handler.event,
@@ -229,7 +231,7 @@ def _hook_ended(
     )
 
 
-async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> Answer:
+async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> HookAnswer:
     """Call the function of a program; whatever it raises is a failure of the hook."""
     try:
         async with asyncio.timeout(timeout_s):

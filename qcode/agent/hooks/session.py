@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.hooks.answers import Answer
+from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import END_TIMEOUT_S, HookInput
 from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.sources import UnusedHook
@@ -217,7 +217,7 @@ class SessionHooks:
         """Run the hooks of a prompt; return why it is blocked, empty if it is not."""
         self._prompt_id = ""
         await self._start()
-        answer = Answer()
+        answer = HookAnswer()
         if self.runner.has("UserPromptSubmit"):
             answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
         if answer.stops or answer.decision == "deny":
@@ -355,7 +355,7 @@ class HookScope:
         if self._transcript is not None:
             self._transcript.append(message)
 
-    async def run(self, event: str, inputs: Sequence[HookInput], whole: HookInput | None = None) -> Answer:
+    async def run(self, event: str, inputs: Sequence[HookInput], whole: HookInput | None = None) -> HookAnswer:
         """Run the handlers of an event; tell the user their messages and failures."""
         session = self._session
         common = {**session.fields(event), **self._agent}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks
 from qcode.agent.claude.rules import convert
-from qcode.agent.hooks.events import EVENTS, Command, Handler, HookOrigin, OnFailure
+from qcode.agent.hooks.events import EVENTS, Handler, HookCommand, HookOrigin, OnFailure
 from qcode.config.paths import CLAUDE_SETTINGS
 from qcode.text.clean import one_line, visible
 from qcode.text.pattern import lazy_pattern
@@ -36,7 +36,7 @@ class UnusedHook:
     """A configured hook that does not run, and why, in one line."""
 
     event: str
-    shown: str
+    label: str
     where: str
     why: str
 
@@ -50,7 +50,7 @@ class ConfiguredHooks:
     problems: tuple[str, ...] = ()
 
 
-class Places:
+class HookFolders:
     """The folders that decide whether a hook may run: the project at `root`, and the current `folder` of commands."""
 
     def __init__(self, root: Path, folder: Path, home: str, added: Iterable[Path] = ()) -> None:
@@ -59,11 +59,11 @@ class Places:
         self._home = home
         self._inside = tuple(dict.fromkeys(os.path.realpath(path) for path in (root, folder, *added)))
 
-    def names_project(self, command: Command) -> bool:
+    def names_project(self, command: HookCommand) -> bool:
         """Whether a command uses a variable of the project."""
         return any(_PROJECT_VARIABLE.search(word) for word in (command.line, *command.argv))
 
-    def files(self, command: Command) -> tuple[Path, ...]:
+    def files(self, command: HookCommand) -> tuple[Path, ...]:
         """Return the real paths of the workspace files that a command names."""
         words = command.argv or _SEPARATORS.split(command.line)
         found: dict[Path, None] = {}
@@ -79,7 +79,7 @@ class Places:
                 found[real] = None
         return tuple(found)
 
-    def unpinned(self, command: Command) -> str:
+    def unpinned(self, command: HookCommand) -> str:
         """Return the first workspace file that a command names outside the pinned folders, empty if there is none."""
         files = self.files(command)
         if not files:
@@ -100,7 +100,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
     if not settings.enabled:
         return ConfiguredHooks()
     home = context.env.get("HOME", "")
-    places = Places(context.root, context.folder, home, context.added)
+    places = HookFolders(context.root, context.folder, home, context.added)
     collected = _Collected(places, is_trusted=context.is_trusted)
     for event in EVENTS:
         entries: tuple[WrittenHook, ...] = getattr(settings, event)
@@ -117,7 +117,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
 
 
 class _Collected:
-    def __init__(self, places: Places, *, is_trusted: bool) -> None:
+    def __init__(self, places: HookFolders, *, is_trusted: bool) -> None:
         self._places = places
         self._is_trusted = is_trusted
         self.handlers: list[Handler] = []
@@ -127,7 +127,7 @@ class _Collected:
     def add_written(self, event: str, hook: WrittenHook, where: str, origin: HookOrigin) -> None:
         """Add a hook of qcode's settings."""
         form = EVENTS[event]
-        command = Command(hook.command, hook.argv, hook.env)
+        command = HookCommand(hook.command, hook.argv, hook.env)
         on_failure: Any = hook.on_failure or form.on_failure
         timeout_s = form.timeout_s if hook.timeout_s is None else hook.timeout_s
         may_allow = hook.may_allow and origin == "own"
@@ -135,12 +135,12 @@ class _Collected:
 
     def _add(self, handler: Handler) -> None:
         command = handler.run
-        assert isinstance(command, Command)
+        assert isinstance(command, HookCommand)
         why = ""
         if handler.origin == "own" and is_relative(command):
             why = "the program of a hook must be an absolute path or a name on PATH"
             self.problems.append(
-                f"{handler.where}: hooks.{handler.event}: {why}: {one_line(visible(handler.shown), 80)}"
+                f"{handler.where}: hooks.{handler.event}: {why}: {one_line(visible(handler.label), 80)}"
             )
         elif not self._is_trusted and (self._places.names_project(command) or self._places.files(command)):
             why = "it runs a file of this folder, which is not trusted"
@@ -148,7 +148,7 @@ class _Collected:
             why = f"it runs {visible(unpinned)}, which qcode does not watch for changes; move that file to .qcode"
             self.problems.append(f"{handler.where}: hooks.{handler.event}: {why}")
         if why:
-            self.unused.append(UnusedHook(handler.event, handler.shown, handler.where, why))
+            self.unused.append(UnusedHook(handler.event, handler.label, handler.where, why))
         else:
             self.handlers.append(handler)
 
@@ -168,7 +168,7 @@ class _Collected:
                 self._add(_claude_handler(event, str(group.get("matcher") or ""), hook, str(file), origin))
 
 
-def is_relative(command: Command) -> bool:
+def is_relative(command: HookCommand) -> bool:
     """Whether the program of a command depends on the current folder, such as `./check.sh` or `scripts/check`."""
     if command.argv:
         program = command.argv[0]
@@ -206,7 +206,7 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: st
     timeout_s = float(timeout) if is_number and timeout is not None else form.timeout_s
     on_failure: OnFailure = "block" if hook.get("onFailure") == "block" else form.on_failure
     command_line = " ".join(argv) if argv else line
-    command = Command(argv=argv) if argv else Command(line)
+    command = HookCommand(argv=argv) if argv else HookCommand(line)
     condition = _condition(hook.get("if"))
     return Handler(event, matcher, command, timeout_s, on_failure, origin, False, where, command_line, condition)
 

@@ -36,13 +36,13 @@ MAX_BYTES = 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session file that another program wrote. `written` is the time of its last change, in seconds since 1970.
+    """A session file that another program wrote. `modified` is the time of its last change, in seconds since 1970.
 
     `head` is the session as far as the start of the file shows it.
     """
 
     path: Path
-    written: float
+    modified: float
     size: int
     head: ForeignSession
 
@@ -56,7 +56,7 @@ def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
             files.setdefault(path, folder)
     found = [session for path in files if (session := _try_file(path)) is not None and session.head.messages]
     chosen = [session for session in found if project is None or _is_from(session, project)]
-    return sorted(chosen, key=lambda session: (-session.written, str(session.path)))
+    return sorted(chosen, key=lambda session: (-session.modified, str(session.path)))
 
 
 def sessions_in(path: Path) -> list[FoundSession]:
@@ -67,7 +67,7 @@ def sessions_in(path: Path) -> list[FoundSession]:
         return [FoundSession(path, state.st_mtime, state.st_size, session)]
     files = (file for form in _FORMS for file in sorted(path.rglob(form)) if not _is_of_subagent(file))
     found = [stored for file in files if (stored := _try_file(file)) is not None and stored.head.messages]
-    return sorted(found, key=lambda stored: (-stored.written, str(stored.path)))
+    return sorted(found, key=lambda stored: (-stored.modified, str(stored.path)))
 
 
 def read_file(path: Path) -> ForeignSession:

@@ -373,7 +373,7 @@ def store(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
     """Store the key; raise `KeyStoreError` if neither the keyring nor the file works."""
     if keys.store is None:
         raise KeyStoreError("keys cannot be stored here")
-    return keys.store.put(registry.key_name(spec), key)
+    return keys.store.store(registry.key_name(spec), key)
 
 
 _GOOGLE_CHAIN = "credentials come from gcloud auth application-default login; set GOOGLE_CLOUD_PROJECT"
@@ -437,7 +437,7 @@ class KeysService:
         models = () if registry.has_chain(spec) else checked.models
         return CheckedKey(key, checked.verdict == "accepted", checked.note, models)
 
-    async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
+    async def save_key(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
         """Store a new key and return messages for the user. Raise `ValueError` with one line."""
         keys, spec, key = self._context.keys, self._spec(name), checked.key
         if key is None:

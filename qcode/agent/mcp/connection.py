@@ -16,8 +16,8 @@ from qcode.agent.mcp.elicitation import Ask, fill_form, visit
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.session import (
     MAX_REASON,
-    Listing,
     Rejected,
+    ServerListing,
     agree,
     error_text,
     explain,
@@ -104,7 +104,7 @@ class ServerConnection:
         self,
         spec: ServerSpec,
         context: ServerContext,
-        on_listed: Callable[[Listing], None],
+        on_listed: Callable[[ServerListing], None],
         on_lost: Callable[[str], None],
         admit: Callable[[], Awaitable[None]],
     ) -> None:

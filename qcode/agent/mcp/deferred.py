@@ -17,7 +17,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import check
-from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
 MAX_HITS = 8
@@ -109,7 +109,7 @@ class FindTools:
             return Preview("Search tools?", "", str(refused))
         return Preview("Search tools?", "")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             checked = check(self.spec, arguments)
         except Refused as refused:
@@ -119,10 +119,10 @@ class FindTools:
         hits = ranked(checked.text("query"), tools)
         if not hits:
             return ToolOutcome("No tool matches. Use other words, or a name of the list.", summary="no tool")
-        return ToolOutcome("\n\n".join(map(_shown, hits)), summary=count_text(len(hits), "tool"))
+        return ToolOutcome("\n\n".join(map(_description_json, hits)), summary=count_text(len(hits), "tool"))
 
 
-def _shown(spec: ToolSpec) -> str:
+def _description_json(spec: ToolSpec) -> str:
     row: dict[str, Json] = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
     text = json.dumps(row, ensure_ascii=False)
     return text if len(text) <= MAX_HIT_CHARS else f"{text[:MAX_HIT_CHARS]}… [cut]"
@@ -157,7 +157,7 @@ class UseTool:
             return Preview("Use a tool?", "", str(refused))
         return Preview("Use a tool?", "")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             name, _ = self.resolved(arguments)
         except Refused as refused:

@@ -226,10 +226,10 @@ class _FileCollector:
         except (OSError, ValueError):
             return
         if stat.S_ISREG(mode):
-            self.found[self._shown(path)] = _read(Path(os.path.realpath(path)), has_text=True)
+            self.found[self._label(path)] = _read(Path(os.path.realpath(path)), has_text=True)
             self._add_interpreter(path)
         elif stat.S_ISDIR(mode) and has_folder:
-            self.found[f"{self._shown(path)}/"] = _read_tree(Path(os.path.realpath(path)))
+            self.found[f"{self._label(path)}/"] = _read_tree(Path(os.path.realpath(path)))
 
     def _add_interpreter(self, path: Path) -> None:
         """Add the interpreter of a script if it is in the workspace: `#!./bin/python`, `#!/usr/bin/env x`."""
@@ -243,7 +243,7 @@ class _FileCollector:
             return
         for word in head[2:].split(b"\n")[0].decode("utf-8", "surrogateescape").split():
             found = shutil.which(word, path=self._search_path) if "/" not in word else word
-            if found is not None and (self._cwd / found) != path and self._shown(self._cwd / found) not in self.found:
+            if found is not None and (self._cwd / found) != path and self._label(self._cwd / found) not in self.found:
                 self._add(self._cwd / found)
 
     def _is_inside(self, path: Path) -> bool:
@@ -253,7 +253,7 @@ class _FileCollector:
         real = Path(os.path.realpath(path))
         return any(candidate.is_relative_to(root) for root in self._roots for candidate in (parent, real))
 
-    def _shown(self, path: Path) -> str:
+    def _label(self, path: Path) -> str:
         spelled = Path(os.path.normpath(self._cwd / path))
         return str(spelled.relative_to(self._cwd)) if spelled.is_relative_to(self._cwd) else str(spelled)
 

@@ -46,7 +46,7 @@ Paste: TypeAlias = Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientRegistration:
     """A registration that the user made: its ID and secret, and the port of its redirect address; 0: any."""
 
     id: str = ""
@@ -80,7 +80,11 @@ def open_browser(address: str) -> None:
 
 
 async def sign_in(
-    config: McpServer, credentials: Credentials, show: Show, paste: Paste | None = None, client: Client | None = None
+    config: McpServer,
+    credentials: Credentials,
+    show: Show,
+    paste: Paste | None = None,
+    client: ClientRegistration | None = None,
 ) -> tuple[Login, StoredKey]:
     """Make a login at a server and store it; raise `ServerError`. `config` has its variables filled in.
 
@@ -89,7 +93,7 @@ async def sign_in(
     from qcode.agent.mcp.oauth import ServerAuth, reach_of
 
     assert config.url is not None
-    client = client or Client(config.client_id or "")
+    client = client or ClientRegistration(config.client_id or "")
     before = await _stored_login(credentials)
     async with _Callback.opened(client.port or before.port, is_fixed=bool(client.port or client.id)) as callback:
         try:
@@ -122,7 +126,7 @@ async def _stored_login(credentials: Credentials) -> Login:
     return Login(credentials.url)
 
 
-def _registration(client: Client, callback: _Callback) -> JsonObject:
+def _registration(client: ClientRegistration, callback: _Callback) -> JsonObject:
     if not client.id:
         return {}
     found: JsonObject = {"client_id": client.id, "redirect_uris": [callback.address]}

@@ -40,7 +40,7 @@ class ToolChange:
     before: Pin | None
     now: Pin
 
-    def shown(self) -> str:
+    def diff(self) -> str:
         """Return a diff with invisible characters made visible."""
         from difflib import unified_diff  # slow to import and seldom needed
 
@@ -146,7 +146,7 @@ def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) ->
     ]
     changes = pins.changed_files(spec, files)
     rows += [f"starts:   {visible(name)}{_state(file)}" for name, file in sorted(files.items())]
-    return "\n".join([*rows, *(f"\n{change.shown()}" for change in changes)])
+    return "\n".join([*rows, *(f"\n{change.diff()}" for change in changes)])
 
 
 def _state(file: TrustedFile) -> str:

@@ -20,7 +20,7 @@ from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_s
 from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, start_reason
-from qcode.agent.mcp.session import MAX_REASON, Listing
+from qcode.agent.mcp.session import MAX_REASON, ServerListing
 from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, is_stale, login_words
 from qcode.agent.mcp.tools import (
     MAX_TOOLS,
@@ -90,7 +90,7 @@ class _Server:
     state: ServerState
     problem: str = ""
     tools: tuple[CheckedTool, ...] = ()
-    listing: Listing = Listing()
+    listing: ServerListing = ServerListing()
     changes: tuple[ToolChange, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class _Server:
 class ReadyServer:
     """A server that runs: its lists, and its connection for further requests."""
 
-    listing: Listing
+    listing: ServerListing
     connection: ServerConnection
 
 
@@ -239,11 +239,8 @@ class Servers:
             if not server.spec.is_of_client and server.spec.scope != OF_TEXT
         }
         requested = {spec.name: spec for spec in specs if spec.name not in used_names}
-        gone = [
-            server
-            for name, server in self._servers.items()
-            if name not in used_names and is_stale(server.spec, requested)
-        ]
+        own = [server for name, server in self._servers.items() if name not in used_names]
+        gone = [server for server in own if is_stale(server.spec, requested)]
         for server in gone:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
@@ -258,11 +255,8 @@ class Servers:
                 self._begin(server)
         self._changed()
         removed = tuple(server.spec.name for server in gone if server.spec.name not in requested)
-        return (
-            tuple(spec.name for spec in added),
-            removed,
-            tuple(spec.name for spec in specs if spec.name in used_names),
-        )
+        refused = tuple(spec.name for spec in specs if spec.name in used_names)
+        return tuple(spec.name for spec in added), removed, refused
 
     def use_folders(self, roots: tuple[Path, ...]) -> None:
         """Check the files of servers below these folders, where the model can change them, from the next start on."""
@@ -439,7 +433,7 @@ class Servers:
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
         server.can_sign_in = False
 
-        def listed(listing: Listing) -> None:
+        def listed(listing: ServerListing) -> None:
             if server.connection is connection:
                 self._take_listing(server, listing)
 
@@ -507,7 +501,7 @@ class Servers:
         self._launch(server)
         self._changed()
 
-    def _take_listing(self, server: _Server, listing: Listing) -> None:
+    def _take_listing(self, server: _Server, listing: ServerListing) -> None:
         spec = server.spec
         server.tools, server.listing = offered(spec.name, listing.tools, spec.config.tools), listing
         for problem in listing.problems:
@@ -585,7 +579,7 @@ class Servers:
             f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Make them available "
             "to models?"
         )
-        detail = "\n\n".join(change.shown() for change in server.changes)
+        detail = "\n\n".join(change.diff() for change in server.changes)
         return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
 
     def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:

@@ -155,18 +155,18 @@ def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
     if odd is not None:
         return empty, f"it has a parameter with a name that models do not accept: {shown_name(ascii(odd))}"
     allowed = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
-    cleaned = _shown({**empty, **allowed, "type": "object", "properties": properties})
+    cleaned = _cleaned_schema({**empty, **allowed, "type": "object", "properties": properties})
     assert isinstance(cleaned, dict)
     return cleaned, ""
 
 
-def _shown(value: Json, *, is_names: bool = False) -> Json:
+def _cleaned_schema(value: Json, *, is_names: bool = False) -> Json:
     """Return a schema with titles and descriptions cleaned and truncated; constraints are unchanged.
 
     `is_names`: the keys of `value` are names of parameters, one of which may be `title`.
     """
     if isinstance(value, list):
-        return [_shown(item) for item in value]
+        return [_cleaned_schema(item) for item in value]
     if not isinstance(value, dict):
         return value
     made: JsonObject = {}
@@ -176,7 +176,7 @@ def _shown(value: Json, *, is_names: bool = False) -> Json:
         elif not is_names and key in ("enum", "const", "default", "examples", "required"):
             made[key] = inner
         else:
-            made[key] = _shown(inner, is_names=not is_names and key in ("properties", "$defs", "definitions"))
+            made[key] = _cleaned_schema(inner, is_names=not is_names and key in ("properties", "$defs", "definitions"))
     return made
 
 

@@ -220,7 +220,7 @@ class AnswerType:
         return None if self.schema.read(answer) is None else self._accepted
 
 
-class Turns:
+class AgentTurns:
     """The turns of one agent, one at a time. `approve` decides their approvals; without it, what asks is denied."""
 
     def __init__(
@@ -262,7 +262,13 @@ class TurnStream:
     """
 
     def __init__(
-        self, turns: Turns, prompt: Prompt, answer_type: AnswerType | None, fields: TurnFields, *, append_only: bool
+        self,
+        turns: AgentTurns,
+        prompt: Prompt,
+        answer_type: AnswerType | None,
+        fields: TurnFields,
+        *,
+        append_only: bool,
     ) -> None:
         self._turns = turns
         self._conversation = turns.conversation

@@ -69,7 +69,7 @@ class AgentWork:
     revised: dict[str, str] = field(default_factory=dict)
 
     @property
-    def begun(self) -> tuple[ToolCall, ...]:
+    def started_calls(self) -> tuple[ToolCall, ...]:
         """The calls that it started, in order, with the arguments with which they ran."""
         return tuple(
             self.as_run(call) for item in self.messages for call in item.message.calls if call.call_id in self.intents

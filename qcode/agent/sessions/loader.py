@@ -319,7 +319,7 @@ class _Builder:
 
 def _begun_calls_text(inner: AgentWork) -> str:
     """Return a line about the calls of a sub-agent that had started when it was interrupted."""
-    calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
+    calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.started_calls]
     left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []
     return "\n".join(["\nIts sub-agent had begun:", *left_out, *calls[-_SHOWN_CALLS:]]) if calls else ""
 

@@ -38,10 +38,10 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplayedPrompt:
-    """A message of the user. `shown` is how its text was shown, if not as it was sent."""
+    """A message of the user. `typed` is how its text was shown, if not as it was sent."""
 
     message: Message
-    shown: str = ""
+    typed: str = ""
 
 
 ReplayItem: TypeAlias = TurnEvent | ReplayedPrompt | Thought

@@ -36,13 +36,13 @@ _FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
 
 @dataclass(frozen=True, slots=True)
 class SkillFolder:
-    """A folder of skills. `shown` is its path for the user, `inside` the project that its links must not leave.
+    """A folder of skills. `label` is its path for the user, `inside` the project that its links must not leave.
 
     `is_named`: the user named it in the settings, so it may itself be a skill.
     """
 
     path: Path
-    shown: str
+    label: str
     inside: Path | None = None
     is_named: bool = False
 
@@ -127,10 +127,10 @@ class SkillCache:
         row = self._before.get(str(file))
         if isinstance(row, dict) and identity and row.get("identity") == identity:
             skill = _skill_of(row)
-            if skill is not None and skill.place == folder.shown and skill.is_from_project == is_from_project:
+            if skill is not None and skill.place == folder.label and skill.is_from_project == is_from_project:
                 self._now[str(file)] = row
                 return skill
-        skill = read_skill(file, label, folder.shown, is_from_project=is_from_project)
+        skill = read_skill(file, label, folder.label, is_from_project=is_from_project)
         if identity:
             self._now[str(file)] = {"identity": identity, **_row_of(skill)}
         return skill
@@ -192,10 +192,10 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
                 continue
             seen.add(real)
             if len(seen) > MAX_SKILLS:
-                problems.append(f"{folder.shown}: there are more than {MAX_SKILLS} skills; the rest are not read")
+                problems.append(f"{folder.label}: there are more than {MAX_SKILLS} skills; the rest are not read")
                 return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
             try:
-                label = f"{folder.shown}/{str(file)[len(str(folder.path)) :].lstrip('/')}"
+                label = f"{folder.label}/{str(file)[len(str(folder.path)) :].lstrip('/')}"
                 skill = cache.read(file, label, folder)
             except FrontMatterError as problem:
                 problems.append(str(problem))
@@ -255,7 +255,7 @@ class _SkillWalk:
                 if self._folders > MAX_FOLDERS:
                     if self._folders == MAX_FOLDERS + 1:
                         self._problems.append(
-                            f"{folder.shown}: more than {MAX_FOLDERS:,} folders; the rest are not read"
+                            f"{folder.label}: more than {MAX_FOLDERS:,} folders; the rest are not read"
                         )
                     break
                 real = _real(entries[name], real_folder)

@@ -17,7 +17,7 @@ from qcode.agent.claude.markdown import markdown_folders
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import PromptPart, expand, has_commands
 from qcode.agent.options import RunContext
-from qcode.agent.skills.catalog import Catalog, catalog_of
+from qcode.agent.skills.catalog import SkillCatalog, catalog_of
 from qcode.agent.skills.discovery import CACHE_NAME, FoundSkills, SkillCache, find_skills, skill_folders
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
@@ -80,7 +80,7 @@ class Skills:
         only = context.program_skills
         self._only = None if only is None else frozenset(name.lower() for name in only)
         self._uses = _read_uses(context.paths.state_dir)
-        self.catalog = Catalog()
+        self.catalog = SkillCatalog()
 
     @property
     def used(self) -> tuple[Skill, ...]:

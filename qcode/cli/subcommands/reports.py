@@ -14,7 +14,7 @@ from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.models.offered import ModelsService, OfferedProvider
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import put, say
+from qcode.cli.terminal import write_stderr, write_stdout
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.protocol.model import ModelFacts
@@ -32,7 +32,7 @@ _THEMES = "use: qcode themes [--json]"
 
 
 def _print(*lines: str) -> int:
-    put("".join(f"{line}\n" for line in lines))
+    write_stdout("".join(f"{line}\n" for line in lines))
     return 0
 
 
@@ -41,7 +41,7 @@ def _end(problem: ConfigError | None, *, is_said: bool = True) -> int:
     if problem is None:
         return ExitCode.OK
     if not is_said:
-        say(str(problem))
+        write_stderr(str(problem))
     return problem.exit_code
 
 
@@ -70,7 +70,7 @@ def run_models(rest: Sequence[str]) -> int:
             rows = [row for row in _models(service.providers(with_unready=True)) if query in row[0]]
             listed = rows if query or "all" in flags else [row for row in rows if row[2]]
             if "json" in flags:
-                put(json.dumps([_model_json(*row) for row in listed]) + "\n")
+                write_stdout(json.dumps([_model_json(*row) for row in listed]) + "\n")
                 return _end(problem, is_said=False)
             _print_models(listed, len(rows) - len(listed), query, learned_lines(limits, query))
             return _end(problem, is_said=False)
@@ -89,7 +89,7 @@ def _print_models(rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, quer
     from qcode.providers.catalog import catalog_source
 
     if query and not rows and not learned:
-        say(f'no model in the catalog matches "{query}"')
+        write_stderr(f'no model in the catalog matches "{query}"')
     table = [
         (name, state or "no key", _tokens(facts.context_window), _tokens(facts.max_output_tokens), *_dollars(facts))
         for name, facts, state in rows
@@ -150,5 +150,5 @@ def run_themes(rest: Sequence[str]) -> int:
 
     themes, problems = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
     for problem in problems:
-        say(problem)
+        write_stderr(problem)
     return _print(json.dumps(sorted(themes))) if "json" in flags else _print(*sorted(themes))

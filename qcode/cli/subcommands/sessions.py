@@ -17,7 +17,7 @@ from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import InputEnded, ask, put, say, short
+from qcode.cli.terminal import InputEnded, ask, short, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
 from qcode.safety.redaction import Redactor, named_secrets
@@ -49,7 +49,7 @@ def run_sessions(rest: Sequence[str]) -> int:
     options, words, flags = parse_subcommand("sessions", rest, _USE[action])
     context, problem = folder_context(options)
     if problem is not None:
-        say(str(problem))
+        write_stderr(str(problem))
     state_dir, root, settings = context.paths.state_dir, context.root, context.settings
     store = SessionStore(state_dir, root)
     match words or ["list"]:
@@ -62,7 +62,7 @@ def run_sessions(rest: Sequence[str]) -> int:
         case ["show", wanted] if flags.keys() <= _OF_A_FOLDER:
             code = _show(store, wanted)
         case ["delete", wanted] if flags.keys() <= _OF_A_FOLDER:
-            put(f"deleted {store.delete(wanted)}\n")
+            write_stdout(f"deleted {store.delete(wanted)}\n")
             code = ExitCode.OK
         case _:
             raise invalid_arguments(rest, _USE[action])
@@ -76,17 +76,17 @@ def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool
     expiries = [summary.updated + timedelta(days=retention_days) if retention_days else None for summary in found]
     if is_json:
         rows = [_as_json(summary, expiry) for summary, expiry in zip(found, expiries, strict=True)]
-        put(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        write_stdout(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
     elif not found:
         none = (
             f'no session of this folder mentions "{single_spaced(words)}"'
             if words
             else "no sessions of this folder yet"
         )
-        put(f"{none}\n")
+        write_stdout(f"{none}\n")
     else:
         now = datetime.now(UTC)
-        put(_table([_row(summary, expiry, now) for summary, expiry in zip(found, expiries, strict=True)]))
+        write_stdout(_table([_row(summary, expiry, now) for summary, expiry in zip(found, expiries, strict=True)]))
     return 0
 
 
@@ -120,12 +120,14 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 def _show(store: SessionStore, selection: str) -> int:
     loaded = store.load(selection)
     for notice in loaded.notices:
-        say(notice)
-    put("".join(f"{message.role}: {_shown(message.text)}\n" for message in loaded.messages if message.text))
+        write_stderr(notice)
+    write_stdout(
+        "".join(f"{message.role}: {_printable(message.text)}\n" for message in loaded.messages if message.text)
+    )
     return 0
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Return foreign text unchanged for a file or a program, and without control sequences for a terminal."""
     return clean(text) if os.isatty(1) else text
 
@@ -140,7 +142,7 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
     form = flags.get("format") or form_of(str(path or ""))
     loaded = store.load(selection)
     for notice in loaded.notices:
-        say(notice)
+        write_stderr(notice)
     title = loaded.title or first_words(entry.message for entry in loaded.all_entries())
     redact = Redactor(named_secrets(os.environ)).redact
     turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
@@ -148,9 +150,9 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
     try:
         text = exported(turns, ExportHeading(loaded.session_id, redact(title), loaded.model), request)
         if path is None:
-            put(text)
+            write_stdout(text)
         else:
-            say(f"exported to {save_export(Path.cwd(), str(path), text)}")
+            write_stderr(f"exported to {save_export(Path.cwd(), str(path), text)}")
     except ValueError as refusal:
         raise InputError(str(refusal)) from None
     return 0
@@ -168,8 +170,8 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
     if not found:
         where = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
         where = f" in {', '.join(map(str, places))}" if places else where
-        say(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{where}")
-        put("[]\n" if is_json else "")
+        write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{where}")
+        write_stdout("[]\n" if is_json else "")
         return 0
     is_chosen = "yes" in flags or (bool(places) and not any(place.is_dir() for place in places))
     chosen = found if is_chosen else _choose_sessions(found, is_json=is_json)
@@ -179,7 +181,7 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
         for session in reversed(chosen)
     ]
     if is_json and chosen:
-        put(json.dumps([row for row, _ in done], ensure_ascii=False, indent=2) + "\n")
+        write_stdout(json.dumps([row for row, _ in done], ensure_ascii=False, indent=2) + "\n")
     return max((code for _, code in done), default=0)
 
 
@@ -194,26 +196,26 @@ def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[Fo
                 "program": session.head.program,
                 "cwd": session.head.cwd,
                 "title": _title(session.head),
-                "updated": datetime.fromtimestamp(session.written, UTC).isoformat(timespec="seconds"),
+                "updated": datetime.fromtimestamp(session.modified, UTC).isoformat(timespec="seconds"),
                 "size_bytes": session.size,
             }
             for session in found
         ]
-        put(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        write_stdout(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
         return []
     rows_shown = [
         (
             str(number),
             PROGRAMS[session.head.program],
-            f"{datetime.fromtimestamp(session.written, UTC).astimezone():%Y-%m-%d %H:%M}",
+            f"{datetime.fromtimestamp(session.modified, UTC).astimezone():%Y-%m-%d %H:%M}",
             bytes_text(session.size),
             single_spaced(_title(session.head)) or str(session.path),
         )
         for number, session in enumerate(found, start=1)
     ]
-    put(_table(rows_shown))
+    write_stdout(_table(rows_shown))
     if not (os.isatty(0) and os.isatty(1)):
-        say("nothing was imported: name a file, or add --yes to import all of these")
+        write_stderr("nothing was imported: name a file, or add --yes to import all of these")
         return []
     try:
         answer = ask("Which sessions? (1, 2-4 or all; Enter for none) ")
@@ -251,11 +253,11 @@ def _imported(
             target = find_project_root(own)
         done = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(foreign)
     except (QcodeError, OSError) as error:
-        say(f"{found.path}: {error}")
+        write_stderr(f"{found.path}: {error}")
         code = error.exit_code if isinstance(error, QcodeError) else ExitCode.FAILED
         return {"path": str(found.path), "status": "failed", "error": str(error)}, code
     if not is_json:
-        put(_report(foreign, done, "" if target == root else f" in {short(target)}"))
+        write_stdout(_report(foreign, done, "" if target == root else f" in {short(target)}"))
     return {
         "path": str(found.path),
         "program": foreign.program,

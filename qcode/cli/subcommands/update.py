@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from qcode import __version__
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.terminal import put
+from qcode.cli.terminal import write_stdout
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.text.clean import one_line
 from qcode.values import dataclass
@@ -103,11 +103,11 @@ def run_update(rest: Sequence[str]) -> int:
         step = step if found.clone is not None else "install it again from a newer clone"
     elif _numbers(newest) <= _numbers(__version__):
         lines.append(f"The newest published version is {newest}: this one is current.")
-        put("".join(f"{line}\n" for line in lines))
+        write_stdout("".join(f"{line}\n" for line in lines))
         return 0
     else:
         lines.append(f"Version {newest} is available.")
-    put("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
+    write_stdout("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
     return 0
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from qcode.engine.effects import Emit
-from qcode.engine.reply.assembler import Assembler, Draft
+from qcode.engine.reply.assembler import Assembler, BlockDraft
 from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.events import AttemptKind, ToolCallProgress
@@ -47,7 +47,7 @@ class Attempt:
         request: ModelRequest,
         tools: Mapping[str, ToolSpec],
         *,
-        base: list[Draft],
+        base: list[BlockDraft],
         seam: Seam | None = None,
         is_silent: bool = False,
         is_broken: bool = False,
@@ -134,7 +134,7 @@ class Attempt:
         )
 
     @property
-    def drafts(self) -> list[Draft]:
+    def drafts(self) -> list[BlockDraft]:
         return self.assembler.drafts
 
     @property
@@ -216,7 +216,7 @@ class Attempt:
         return number
 
 
-def _open_fence(base: list[Draft]) -> str | None:
+def _open_fence(base: list[BlockDraft]) -> str | None:
     fence = fences.open_fence(base[-1].text) if base and base[-1].kind == "text" else None
     return fence.marker if fence is not None else None
 

@@ -17,7 +17,7 @@ from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
 from qcode.engine.effects import Effect, Emit, Fallback, ReplyFailed, StopRequest, SwitchModel, Wait
 from qcode.engine.model_facts import Learn, LearnedLimit, learn_limit
 from qcode.engine.reply import requests
-from qcode.engine.reply.assembler import Draft, ReplyShape, ends_early
+from qcode.engine.reply.assembler import BlockDraft, ReplyShape, ends_early
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
     AbortAfter,
@@ -451,7 +451,7 @@ def reject_truncated_call(state: ReplyState, cap: int, raw_stop: str) -> list[Ef
     return [failed, *state.finish("calls", StopReason.MAX_TOKENS, raw_stop, why="retry_limit", cap=cap)]
 
 
-def _cut_call(state: ReplyState) -> Draft:
+def _cut_call(state: ReplyState) -> BlockDraft:
     return next(draft for draft in reversed(state.base) if draft.kind == "call")
 
 

@@ -17,7 +17,7 @@ from qcode.engine.effects import Append, Effect, Emit, RecordRequests, SendReque
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply import requests
-from qcode.engine.reply.assembler import Draft, ReplyShape
+from qcode.engine.reply.assembler import BlockDraft, ReplyShape
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
     Closed,
@@ -58,7 +58,7 @@ class SupersededAttempt:
 
     attempt: Attempt
     shape: ReplyShape | None
-    drafts: list[Draft]
+    drafts: list[BlockDraft]
     text: str
     output_tokens: int
 
@@ -73,7 +73,7 @@ class ReplyState:
         self.ledger = ledger
         self.tools = plan.tools_by_name
         self.phase: ReplyPhase = Unsent()
-        self.base: list[Draft] = []
+        self.base: list[BlockDraft] = []
         self.superseded: SupersededAttempt | None = None
         self.has_made_room = False
         self.has_taken_back = False
@@ -196,7 +196,7 @@ class ReplyState:
         if record.is_discarded is is_discarded:
             return
         self.records[attempt.record_index] = replace(record, is_discarded=is_discarded)
-        move = self.ledger.discard if is_discarded else self.ledger.keep
+        move = self.ledger.discard if is_discarded else self.ledger.undo_discard
         move(attempt.assembler.usage)
 
     def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
@@ -315,11 +315,11 @@ def is_solid(block: Block) -> bool:
     return isinstance(block, ToolCall) or (isinstance(block, Text) and bool(block.text.strip()))
 
 
-def without_calls(drafts: Sequence[Draft]) -> list[Draft]:
+def without_calls(drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
     return [draft for draft in drafts if draft.kind != "call"]
 
 
-def without_trailing_reasoning(drafts: Sequence[Draft]) -> list[Draft]:
+def without_trailing_reasoning(drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
     """Return `drafts` up to their last text; white space after the dropped reasoning is appended to that text."""
     end = len(drafts)
     while end and (drafts[end - 1].kind == "reasoning" or not drafts[end - 1].text.strip()):
@@ -328,7 +328,7 @@ def without_trailing_reasoning(drafts: Sequence[Draft]) -> list[Draft]:
     return joined(list(drafts[:end]), space)
 
 
-def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
+def joined(base: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
     """Return `base` and `drafts` as one list, in which the first text of `drafts` joins the last text of `base`.
 
     Unsigned reasoning between the two is dropped, so that they form one block. Neither list is changed.
@@ -345,8 +345,8 @@ def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
     return result
 
 
-def _one_text(first: Draft, second: Draft) -> Draft:
-    text = Draft("text", [*first.pieces, *second.pieces], first.size + second.size)
+def _one_text(first: BlockDraft, second: BlockDraft) -> BlockDraft:
+    text = BlockDraft("text", [*first.pieces, *second.pieces], first.size + second.size)
     text.opaque = second.opaque or first.opaque
     return text
 

@@ -50,7 +50,7 @@ _UNTRUSTED = ". This folder is not trusted: only reading needs no approval in it
 _TOOLS = {"shell": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch"}
 
 
-class Control(Protocol):
+class RunControl(Protocol):
     """The side effects that an answer may have on the run."""
 
     def set_mode(self, mode: str) -> None:
@@ -70,7 +70,13 @@ class HostApprovals:
     """Asks the host. `is_asking`: the host answers; otherwise what asks is denied, as in pipe mode."""
 
     def __init__(
-        self, wire: HostWire, names: Callable[[], Names], permissions: Permissions, control: Control, *, is_asking: bool
+        self,
+        wire: HostWire,
+        names: Callable[[], Names],
+        permissions: Permissions,
+        control: RunControl,
+        *,
+        is_asking: bool,
     ) -> None:
         self.is_asking = is_asking
         self._wire = wire
@@ -208,7 +214,7 @@ class HostApprovals:
                         for rule in convert(text, effect).rules:
                             added = self._permissions.add(effect, rule)
                             if is_kept:
-                                self._permissions.keep(added.number)
+                                self._permissions.save_rule(added.number)
                 case {"type": "removeRules", "behavior": "allow", "rules": list(rules)}:
                     self._remove({_rule_text(rule) for rule in rules})
                 case _:

@@ -128,7 +128,7 @@ class HostLink:
             whole = response if isinstance(response, dict) else missing
             await self._deliver({**whole, "jsonrpc": "2.0", "id": body["id"]}, out)
 
-    async def take(self, request: JsonObject) -> JsonObject:
+    async def receive(self, request: JsonObject) -> JsonObject:
         """Take a message that a server sends by itself: notifications are used, requests are refused."""
         name, message = request.get("server_name"), request.get("message")
         out = self._servers.get(str(name))

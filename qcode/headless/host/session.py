@@ -55,8 +55,8 @@ async def run_host(
 ) -> int:
     """Answer the handshake and serve the host until the end of its input; return the exit code of the last turn.
 
-    `link` is bound to the connection. `first_bytes` is the input that was read so far, handshake included; `notices` are
-    lines for the user.
+    `link` is bound to the connection. `first_bytes` is the input that was read so far, handshake included; `notices`
+    are lines for the user.
     """
     output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, is_terminal=False))
     return await HostSession(output, handshake, link, notices).serve(descriptor, first_bytes)
@@ -76,7 +76,7 @@ class HostSession(Exchange):
         super().__init__(output)
         self.agent = output.agent
         self._link = link
-        link.wire = self.wire = HostWire(output.put)
+        link.wire = self.wire = HostWire(output.write)
         self.handshake = handshake
         self._conversation = output.agent.conversation
         self._first_model, self._first_effort = self._conversation.model, self._conversation.effort
@@ -126,7 +126,7 @@ class HostSession(Exchange):
         line = host_init(replace(facts, mcp_servers=servers, commands=names), self.names, self.mode)
         if {**line, "uuid": ""} != self._said_init:
             self._said_init = {**line, "uuid": ""}
-            await self._output.put(encode(line))
+            await self._output.write(encode(line))
         self._is_introduced = True
         while self._notices:
             self.notice(Notice("warning", self._notices.pop(0)))
@@ -147,7 +147,7 @@ class HostSession(Exchange):
         value = parse_object(line.decode("utf-8-sig", "replace")) or {}
         match value:
             case {"type": "control_response"}:
-                self.wire.settle(value.get("response"))
+                self.wire.resolve(value.get("response"))
                 return None
             case {"type": "control_cancel_request"}:
                 self._withdraw(value.get("request_id"))
@@ -172,7 +172,7 @@ class HostSession(Exchange):
 
     def _withdraw(self, request_id: Json) -> None:
         if isinstance(request_id, str):
-            self.wire.withdraw(request_id)
+            self.wire.cancel(request_id)
             if (task := self._answering.get(request_id)) is not None:
                 task.cancel()
 
@@ -228,7 +228,7 @@ class HostSession(Exchange):
             case "rewind_files":
                 return await self._rewind(request)
             case "mcp_message":
-                return await self._link.take(request)
+                return await self._link.receive(request)
             case "mcp_set_servers":
                 return await requests.set_servers(self.agent, request, self._link.connections)
             case "mcp_status" | "mcp_reconnect" | "mcp_toggle":
@@ -324,7 +324,7 @@ class HostSession(Exchange):
         if self._replays:
             ids = {**self._ids(), **({"uuid": uuid} if uuid else {})}
             echoed: JsonObject = {"type": "user", "message": message.line.get("message"), "parent_tool_use_id": None}
-            await self._output.put(encode_bounded({**echoed, **ids, "isReplay": True}))
+            await self._output.write(encode_bounded({**echoed, **ids, "isReplay": True}))
         if message.line.get("shouldQuery") is False:
             self._conversation.attach((*message.attached, *((Text(message.prompt),) if message.prompt else ())))
             return ExitCode.OK
@@ -344,7 +344,7 @@ class HostSession(Exchange):
         if self._connecting:
             await asyncio.wait(self._connecting)
         uuids, self._uuids = tuple(self._uuids), []
-        before = len(self._conversation.rewinds.own_messages())
+        before = len(self._conversation.rewinds.user_prompts())
         self._run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
         try:
             return await run.run_turn(prompt, self._interrupts)
@@ -352,7 +352,7 @@ class HostSession(Exchange):
             run.stop_asking()
             self._run = None
             self._has_result = True
-            for message in self._conversation.rewinds.own_messages()[before:]:
+            for message in self._conversation.rewinds.user_prompts()[before:]:
                 self._prompts.update(dict.fromkeys(uuids, message.number))
 
     def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:

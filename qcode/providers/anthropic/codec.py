@@ -70,7 +70,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, used_ids = encoded.settle(rest, "", partial(_encode_settled, encoded))
+        rest, used_ids = encoded.encode_settled(rest, "", partial(_encode_settled, encoded))
     sent = _messages(alternate(rest, _call_id, used_ids), encoded or EncodedMessages())
     if request.is_prefill and sent and sent[-1]["role"] == "assistant":
         _strip_end(sent[-1])

@@ -58,7 +58,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, used_ids = encoded.settle(rest, f"{is_rich}", partial(_messages, is_rich))
+        rest, used_ids = encoded.encode_settled(rest, f"{is_rich}", partial(_messages, is_rich))
     sent = _messages(is_rich, rest, used_ids)
     if request.is_prefill and sent and sent[-1]["role"] == "assistant":
         _strip_end(sent[-1])

@@ -233,7 +233,7 @@ _FILE = lazy_pattern(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\
 _SHOWN_LINES = 12
 
 
-def say(text: str) -> Script:
+def reply_with(text: str) -> Script:
     return (Text(text),)
 
 
@@ -246,7 +246,7 @@ def failed(step: DemoStep) -> Script:
     """Return a reply about a call that failed or was denied, empty if it did neither."""
     if not step.result.is_error:
         return ()
-    return say(f"The `{step.call.name}` call failed. Its result says:\n\n{fenced(step.result.content)}\n")
+    return reply_with(f"The `{step.call.name}` call failed. Its result says:\n\n{fenced(step.result.content)}\n")
 
 
 def fenced(text: str) -> str:

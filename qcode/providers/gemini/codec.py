@@ -78,7 +78,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, used_ids = encoded.settle(rest, f"{wants_signatures}", partial(_contents, wants_signatures))
+        rest, used_ids = encoded.encode_settled(rest, f"{wants_signatures}", partial(_contents, wants_signatures))
     config: JsonObject = {"maxOutputTokens": request.max_tokens}
     if (thinking := _thinking(request)) is not None:
         config["thinkingConfig"] = thinking

@@ -74,7 +74,7 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
         # Reasoning is sent back only inside the running tool loop, so the messages in it change once more.
         limit = start_of_tool_loop(rest) if quirks.echoes_reasoning else None
         encoded.begin(sent)
-        rest, used_ids = encoded.settle(
+        rest, used_ids = encoded.encode_settled(
             rest, request.model, partial(_encode_settled, quirks, encoded, request.model), limit
         )
         sent = []

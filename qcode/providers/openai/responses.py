@@ -65,7 +65,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, used_ids = encoded.settle(rest, "", _input)
+        rest, used_ids = encoded.encode_settled(rest, "", _input)
     body: JsonObject = {
         "model": request.model,
         "input": _input(rest, used_ids) or [_user_message([_text(_EMPTY)])],

@@ -20,7 +20,7 @@ from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import Loaded
 from qcode.tools.text_file import Document
-from qcode.tools.tool import WRITES_PATH, Preview, ToolContext, answered
+from qcode.tools.tool import WRITES_PATH, Preview, ToolRunContext, answered
 from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
@@ -82,7 +82,7 @@ class ChangeTool(ABC):
         changes = changed_files(change, workspace)
         return Preview(f"{what}?", change.diff or "[an empty file]\n", is_diff=True, changes=changes)
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         """Compute the change again and carry it out."""
         return await answered(lambda: self._perform(arguments, workspace))
 
@@ -114,8 +114,8 @@ def changed_files(change: PlannedChange, workspace: Workspace) -> tuple[ChangedF
     found: list[ChangedFile] = []
     for step in change.steps:
         try:
-            old = None if step.old is None else text_file.decode(step.old.data, step.place.shown).text
-            new = "" if step.data is None else text_file.decode(step.data, step.place.shown).text
+            old = None if step.old is None else text_file.decode(step.old.data, step.place.label).text
+            new = "" if step.data is None else text_file.decode(step.data, step.place.label).text
         except Refused:
             continue
         found.append(ChangedFile(str(step.place.path), old, new))
@@ -152,23 +152,23 @@ class Edit(ChangeTool):
         old_text, new_text = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
         if not workspace.exists(place):
             if old_text:
-                raise Refused(f"{place.shown} does not exist; use write to create it")
+                raise Refused(f"{place.label} does not exist; use write to create it")
             return created(place, new_text)
         loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.shown)
-        edited = replaced(old.text, old_text, new_text, place.shown, replaces_all=arguments.flag("replace_all"))
+        old = text_file.decode(loaded.data, place.label)
+        edited = replaced(old.text, old_text, new_text, place.label, replaces_all=arguments.flag("replace_all"))
         new = text_file.with_text(old, edited.text)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already contains this text; no change made")
-        report = f"Edited {place.shown} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
+            raise Refused(f"{place.label} already contains this text; no change made")
+        report = f"Edited {place.label} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
         return replacement(place, loaded, old, new, data, report)
 
 
 def created(place: WorkspacePath, content: str) -> PlannedChange:
     """Return the change that creates a file with `content`."""
     document = text_file.from_text(content)
-    return creation(place, text_file.encode(document), document, f"Created {place.shown}.")
+    return creation(place, text_file.encode(document), document, f"Created {place.label}.")
 
 
 def replaced(content: str, old_text: str, new_text: str, label: str, *, replaces_all: bool) -> EditResult:
@@ -219,14 +219,14 @@ class Write(ChangeTool):
         size = count_text(lines, "line")
         if not workspace.exists(place):
             document = text_file.from_text(content)
-            return creation(place, text_file.encode(document), document, f"Created {place.shown} ({size}).")
+            return creation(place, text_file.encode(document), document, f"Created {place.label} ({size}).")
         loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.shown)
+        old = text_file.decode(loaded.data, place.label)
         new = _in_place_of(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already has exactly this content; no change made")
-        return replacement(place, loaded, old, new, data, f"Wrote {place.shown} ({size}).")
+            raise Refused(f"{place.label} already has exactly this content; no change made")
+        return replacement(place, loaded, old, new, data, f"Wrote {place.label} ({size}).")
 
 
 def _in_place_of(old: Document, content: str) -> Document:
@@ -277,17 +277,17 @@ class MultiEdit(ChangeTool):
         edits = arguments.objects("edits")
         if not workspace.exists(place):
             if plain(edits[0].text("old_text")):
-                raise Refused(f"{place.shown} does not exist; use write to create it")
-            content, _ = _apply_edits("", edits, place.shown)
+                raise Refused(f"{place.label} does not exist; use write to create it")
+            content, _ = _apply_edits("", edits, place.label)
             return created(place, content)
         loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.shown)
-        content, reports = _apply_edits(old.text, edits, place.shown)
+        old = text_file.decode(loaded.data, place.label)
+        content, reports = _apply_edits(old.text, edits, place.label)
         new = text_file.with_text(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already contains this text; no change made")
-        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {place.shown}.", *reports])
+            raise Refused(f"{place.label} already contains this text; no change made")
+        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {place.label}.", *reports])
         return replacement(place, loaded, old, new, data, report)
 
 

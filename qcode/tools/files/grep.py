@@ -25,7 +25,7 @@ from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
-from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, answered
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
@@ -103,7 +103,7 @@ class GrepSearch:
                 process.stdin.close()
             except BrokenPipeError:
                 pass  # it ended at once, and its exit code says why
-            wants = _wanted(query)
+            wants = _glob_predicate(query)
             yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
             error = process.stderr.read(4_000)
             if process.wait() == 2 and error and not self._stopped.is_set():
@@ -136,7 +136,7 @@ class GrepSearch:
     def _files(self, query: Query) -> Iterator[str]:
         from qcode.tools.files import walk  # loads with the first search, not at start
 
-        wants = _wanted(query)
+        wants = _glob_predicate(query)
         try:
             for item in walk.files(query.root, query.start, self._stopped.is_set):
                 is_file = item.entry.is_file(follow_symlinks=False)
@@ -146,7 +146,7 @@ class GrepSearch:
             self.is_cut = True
 
 
-def _wanted(query: Query) -> Callable[[str], bool]:
+def _glob_predicate(query: Query) -> Callable[[str], bool]:
     """Return a predicate for the glob of a query; an excluding glob (`!…`) applies to folders too."""
     pattern = query.glob.removeprefix("!")
     if not pattern:
@@ -283,7 +283,7 @@ class Grep:
             return Preview("Search files?", "", str(refused))
         return Preview("Search files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         environment = os.environ if context.environment is None else context.environment
         running = GrepSearch()
 
@@ -300,7 +300,7 @@ class Grep:
 def _query(arguments: Arguments, workspace: Workspace) -> Query:
     place = workspace.resolve(arguments.text("path", "."))
     if not workspace.exists(place):
-        raise Refused(f"{place.shown} does not exist")
+        raise Refused(f"{place.label} does not exist")
     pattern = arguments.text("pattern")
     is_multiline = arguments.flag("multiline")
     if not pattern or "\0" in pattern:
@@ -322,7 +322,7 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
         return query
     data = workspace.load(place).data  # refuses anything but a regular file
     if is_multiline and len(data) > MAX_FILE_BYTES:
-        raise Refused(f"{place.shown} is too large to be searched across lines")
+        raise Refused(f"{place.label} is too large to be searched across lines")
     return replace(query, start=place.path.parent, only=place.path.name)
 
 

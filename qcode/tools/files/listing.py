@@ -16,7 +16,7 @@ from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, answered
 from qcode.tools.workspace import Workspace, WorkspacePath, printable
 from qcode.values import dataclass
 
@@ -54,7 +54,7 @@ class Glob:
             return Preview("Find files?", "", str(refused))
         return Preview("Find files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         stop = threading.Event()
         return await answered(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
 
@@ -93,7 +93,7 @@ def folder_at(workspace: Workspace, path: str) -> WorkspacePath:
     """Return the folder at `path`. Raise `Refused` if there is none."""
     place = workspace.resolve(path)
     if not workspace.is_folder(place.path):
-        raise Refused(f"{place.shown} is not a folder" if workspace.exists(place) else f"{place.shown} does not exist")
+        raise Refused(f"{place.label} is not a folder" if workspace.exists(place) else f"{place.label} does not exist")
     return place
 
 
@@ -155,7 +155,7 @@ class Ls:
             return Preview("List a folder?", "", str(refused))
         return Preview(f"List {visible(path)}?", visible(path))
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         return await answered(lambda: _list(check(self.spec, arguments), workspace))
 
 
@@ -188,9 +188,9 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     if listing.ignored:
         notes.append(f"[{listing.ignored:,} ignored by git left out; all shows them]")
     if not listing.lines:
-        notes.insert(0, f"[{_shown(place)} is empty]")
+        notes.insert(0, f"[{_label(place)} is empty]")
     return ToolOutcome(
-        "\n".join([f"{_shown(place)}/", *listing.lines, *notes]),
+        "\n".join([f"{_label(place)}/", *listing.lines, *notes]),
         summary=count_text(len(listing.lines), "entry", "entries"),
     )
 
@@ -227,5 +227,5 @@ def _count(folder: walk.Folder) -> str:
     return f"  ({count_text(folder.size(), 'entry', 'entries')})"
 
 
-def _shown(place: WorkspacePath) -> str:
-    return place.shown if place.parts else str(place.base)
+def _label(place: WorkspacePath) -> str:
+    return place.label if place.parts else str(place.base)

@@ -210,19 +210,19 @@ class NotebookEdit(ChangeTool):
             raise Refused("notebook_edit: source is missing")
         place = workspace.resolve(arguments.text("path"), "write")
         if not workspace.exists(place):
-            raise Refused(f"{place.shown} does not exist")
+            raise Refused(f"{place.label} does not exist")
         loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.shown)
+        old = text_file.decode(loaded.data, place.label)
         notebook = parse_notebook(old.text)
         if notebook is None:
-            raise Refused(f"{place.shown} is not a notebook of format 4; change its text with edit. No change made")
-        cells, done = _changed(notebook, arguments, mode, place.shown)
+            raise Refused(f"{place.label} is not a notebook of format 4; change its text with edit. No change made")
+        cells, done = _changed(notebook, arguments, mode, place.label)
         changed: JsonObject = {**notebook, "cells": list(cells)}
         new = text_file.with_text(old, spell(changed, notebook, old.text))
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already contains this text; no change made")
-        return replacement(place, loaded, old, new, data, f"{done} in {place.shown}.")
+            raise Refused(f"{place.label} already contains this text; no change made")
+        return replacement(place, loaded, old, new, data, f"{done} in {place.label}.")
 
 
 def _changed(notebook: JsonObject, arguments: Arguments, mode: str, label: str) -> tuple[list[JsonObject], str]:

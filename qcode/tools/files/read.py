@@ -19,7 +19,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import MAX_FILE_BYTES
 from qcode.tools.files import notebooks
 from qcode.tools.processes import SideProcess
-from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, answered
 from qcode.tools.workspace import Workspace, WorkspacePath
 
 MAX_LINES = 2_000
@@ -66,7 +66,7 @@ class Read:
             return Preview("Read a file?", "", str(refused))
         return Preview(f"Read {visible(path)}?", visible(path))
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         process = SideProcess()
         return await answered(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
 
@@ -76,21 +76,21 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
 
     place = workspace.resolve(arguments.text("path"))
     if workspace.is_folder(place.path):
-        raise Refused(f"{place.shown} is a folder; list it with ls")
+        raise Refused(f"{place.label} is a folder; list it with ls")
     if not workspace.exists(place):
-        raise Refused(f"{place.shown} does not exist{_neighbors(place, workspace)}")
+        raise Refused(f"{place.label} does not exist{_neighbors(place, workspace)}")
     first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MAX_LINES), MAX_LINES)
     if workspace.size(place) > MAX_FILE_BYTES:
         return _read_part(place, first, limit, workspace)
     loaded = workspace.load(place)
     media_type = pictures.image_type(loaded.data)
     if media_type:
-        picture = pictures.picture(loaded.data, media_type, place.shown)
+        picture = pictures.picture(loaded.data, media_type, place.label)
         workspace.remember(place, loaded)
-        return ToolOutcome(f"[{place.shown}: {picture.described}]", summary=picture.described, images=(picture.image,))
+        return ToolOutcome(f"[{place.label}: {picture.described}]", summary=picture.described, images=(picture.image,))
     if loaded.data.startswith(b"%PDF-"):
-        return read_pdf(loaded.data, place.shown, page_range(arguments.text("pages")), process)
-    read = text_file.decode_to_show(loaded.data, place.shown)
+        return read_pdf(loaded.data, place.label, page_range(arguments.text("pages")), process)
+    read = text_file.decode_to_show(loaded.data, place.label)
     workspace.remember(place, loaded)
     notes = [f"[{read.note}]"] if read.note else []
     notes += ["[these are unsaved changes in the user's editor]"] if loaded.is_unsaved else []
@@ -107,9 +107,9 @@ def _lines(content: str, first: int, limit: int, place: WorkspacePath, notes: li
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        return ToolOutcome(f"[{place.shown} is empty]", summary="empty")
+        return ToolOutcome(f"[{place.label} is empty]", summary="empty")
     if first > len(lines):
-        raise Refused(f"{place.shown} has {len(lines):,} lines; offset {first:,} is beyond its end")
+        raise Refused(f"{place.label} has {len(lines):,} lines; offset {first:,} is beyond its end")
     numbered = _number_lines(lines[first - 1 : first - 1 + limit], first)
     last = first + len(numbered) - 1
     summary = count_text(len(numbered), "line")
@@ -139,9 +139,9 @@ def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspac
     """Return lines of a file that is too large to read as a whole; the editing tools cannot change such a file."""
     part = workspace.load_lines(place, first, limit, MAX_BYTES)
     if any(b"\0" in line for line in part.lines):
-        raise Refused(f"{place.shown} is a binary file ({part.size:,} bytes)")
+        raise Refused(f"{place.label} is a binary file ({part.size:,} bytes)")
     if not part.lines:
-        raise Refused(f"{place.shown} has fewer than {first:,} lines")
+        raise Refused(f"{place.label} has fewer than {first:,} lines")
     lines = [line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r") for line in part.lines]
     numbered = _number_lines(lines, first)
     last = first + len(numbered) - 1
@@ -155,9 +155,9 @@ def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspac
 def _cells(notebook: JsonObject, first: int, limit: int, place: WorkspacePath) -> ToolOutcome:
     cells = notebooks.cells_of(notebook)
     if not cells:
-        return ToolOutcome(f"[{place.shown} has no cells]", summary="no cells")
+        return ToolOutcome(f"[{place.label} has no cells]", summary="no cells")
     if first > len(cells):
-        raise Refused(f"{place.shown} has {len(cells):,} cells; offset {first:,} is beyond its end")
+        raise Refused(f"{place.label} has {len(cells):,} cells; offset {first:,} is beyond its end")
     content, count, images = notebooks.show(cells, first, limit)
     last = first + count - 1
     if first > 1 or last < len(cells):

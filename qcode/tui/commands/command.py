@@ -44,7 +44,7 @@ class View(Protocol):
         """Open or fold the to-do list; return False if there is none."""
         ...
 
-    def say(self, level: Level, text: str) -> None: ...
+    def notify(self, level: Level, text: str) -> None: ...
     def show_panel(self, title: str, text: str) -> None: ...
 
     def show_mode(self) -> None:
@@ -219,7 +219,7 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
     if not problem:
         context.view.send(typed, typed, NO_OPTIONS)
         return
-    context.view.say("warning", problem)
+    context.view.notify("warning", problem)
     if context.app is not None:
         context.app.prompt.put_back(start)
 

@@ -85,7 +85,7 @@ def _help(context: CommandContext, topic: str) -> None:
         context.view.show_panel(command.usage, command.help + also)
     else:
         close = nearest(topic, [_DEMO, *typed_names(context.commands)])
-        context.view.say("warning", f"No help on {topic!r}." + (f" Did you mean /help {close}?" if close else ""))
+        context.view.notify("warning", f"No help on {topic!r}." + (f" Did you mean /help {close}?" if close else ""))
 
 
 def _help_topics(context: CommandContext) -> Sequence[str]:

@@ -102,7 +102,7 @@ def run_by_key(context: CommandContext, command_id: str) -> None:
     act(context, by_id(command_id), "")
 
 
-def take(context: CommandContext, text: str, typed_text: str, images: tuple[Image, ...]) -> None:
+def submit_text(context: CommandContext, text: str, typed_text: str, images: tuple[Image, ...]) -> None:
     """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `typed_text` is the typed text."""
     app = context.screen
     app.close_help()
@@ -117,7 +117,7 @@ def take(context: CommandContext, text: str, typed_text: str, images: tuple[Imag
     name, argument = typed
     command = find(name.lower(), context.commands)
     if command is None:
-        app.say("warning", unknown_command(name, context.commands))
+        app.notify("warning", unknown_command(name, context.commands))
         app.prompt.put_back(typed_text)
     else:
         run_command(context, command, argument)
@@ -130,5 +130,5 @@ def show_start(context: CommandContext, widgets: Widgets) -> None:
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
     widgets.approval.edit_key = widgets.prompt.editor_key = key_names(keys["editor"][:1])
     widgets.prompt.say = context.screen.hint
-    widgets.todos.become(todos_in(context.agent.conversation.messages))
+    widgets.todos.replace_items(todos_in(context.agent.conversation.messages))
     context.screen.turns.name_background_key(key_names(keys["background"][:1]))

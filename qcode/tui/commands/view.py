@@ -150,17 +150,17 @@ def _config(context: CommandContext, argument: str) -> None:
     try:
         settings = {setting.name: setting for setting in context.agent.settings.settings()}
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
     if name and name not in settings:
-        context.view.say("warning", unknown(f"setting {name!r}", name, settings))
+        context.view.notify("warning", unknown(f"setting {name!r}", name, settings))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:
         _open_settings(context, name)
     else:
         listed = [settings[name]] if name else list(settings.values())
-        lines = table_text([(setting.name, f"{setting.shown}  ({setting.origin})") for setting in listed])
+        lines = table_text([(setting.name, f"{setting.display}  ({setting.origin})") for setting in listed])
         how = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
         context.view.show_panel("Settings", f"{lines}\n{how}")
 
@@ -169,9 +169,9 @@ def _change_setting(context: CommandContext, name: str, value: str) -> None:
     try:
         setting = context.agent.settings.change(name, value)
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
-    context.view.say("info", outcome_text(setting, is_now=context.view.apply_setting(setting)))
+    context.view.notify("info", outcome_text(setting, is_now=context.view.apply_setting(setting)))
 
 
 def _vim(context: CommandContext, _argument: str) -> None:
@@ -180,13 +180,13 @@ def _vim(context: CommandContext, _argument: str) -> None:
     try:
         setting = context.agent.settings.change("ui.vim", "true" if is_on else "false")
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
     context.view.apply_setting(setting)
     if setting.above:
-        context.view.say("info", outcome_text(setting, is_now=True))
+        context.view.notify("info", outcome_text(setting, is_now=True))
     else:
-        context.view.say("info", "Vim mode on: Esc for normal mode, i to type." if is_on else "Vim mode off.")
+        context.view.notify("info", "Vim mode on: Esc for normal mode, i to type." if is_on else "Vim mode off.")
 
 
 def _open_settings(context: CommandContext, name: str) -> None:
@@ -219,7 +219,7 @@ SETTINGS: tuple[Command, ...] = (
     Command(
         "vim",
         "Switch vim mode",
-        "Edit the prompt with vim's keys, or stop doing so.",
+        "Turn vim mode for the prompt on or off.",
         _vim,
         ("vim",),
         needs_screen=True,

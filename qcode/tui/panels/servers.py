@@ -59,7 +59,7 @@ class ServerWatch:
         self._turns.after_question()
         return True
 
-    def put_off(self) -> bool:
+    def defer(self) -> bool:
         """Withdraw the current approval undecided; return whether it was about a server."""
         current = self._widgets.approval.request
         if not isinstance(current, ServerApproval):

@@ -126,7 +126,7 @@ class DraftFile:
         self._where = where
         self._kept = ""
 
-    def keep(self, text: str) -> None:
+    def save(self, text: str) -> None:
         """Replace the stored draft by `text`; an empty one removes the file."""
         if self._folder is None or text == self._kept:
             return

@@ -67,11 +67,11 @@ class Prompt(EditingArea):
     class Submitted(Message):
         """The user sent `text`, with pastes expanded.
 
-        `shown` is the text on the screen, with labels for pastes and `images`.
+        `typed` is the text on the screen, with labels for pastes and `images`.
         """
 
         text: str
-        shown: str
+        typed: str
         images: tuple[Image, ...] = ()
 
     @dataclass
@@ -142,7 +142,7 @@ class Prompt(EditingArea):
     def keep_draft(self) -> None:
         """Store the text for the next start, in case this one ends before it is sent."""
         self._is_draft_due = False
-        self.sent.draft_file.keep(self.lasting_text)
+        self.sent.draft_file.save(self.lasting_text)
 
     def restore_draft(self) -> bool:
         """Show the draft that a killed or crashed process left; return False if there is none, or text already."""

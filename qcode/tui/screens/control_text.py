@@ -122,7 +122,7 @@ def change_rules(permissions: Permissions, what: str, text: str) -> str:
         raise ValueError(f"no active rule {new_rule}; /permissions list shows the rules")
     # The settings may contain the same rule, but it cannot be changed from here.
     chosen = next((present for present in found if present.number), found[0])
-    return undo(permissions, chosen) if what == "undo" else keep(permissions, chosen)
+    return undo(permissions, chosen) if what == "undo" else save_rule(permissions, chosen)
 
 
 def undo(permissions: Permissions, rule: RuleInForce) -> str:
@@ -132,10 +132,10 @@ def undo(permissions: Permissions, rule: RuleInForce) -> str:
     return f"Removed: {rule_line(rule)}. It no longer applies from the next call."
 
 
-def keep(permissions: Permissions, rule: RuleInForce) -> str:
+def save_rule(permissions: Permissions, rule: RuleInForce) -> str:
     if not rule.number:
         raise ValueError(f"{rule.text} is set in {rule.origin} and already applies to every session")
-    permissions.keep(rule.number)
+    permissions.save_rule(rule.number)
     return f"Saved for this folder: {rule_line(rule)}. /permissions removes it."
 
 

@@ -126,7 +126,7 @@ class PlacePicker(Picker):
 
 
 def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
-    return [PickerRow(file.path, one_line(file.shown), memory_detail(file)) for file in files]
+    return [PickerRow(file.path, one_line(file.label), memory_detail(file)) for file in files]
 
 
 class CommandPicker(Picker):

@@ -59,7 +59,7 @@ class JobsScreen(ListScreen[None]):
         self._note = ""
         self._paint()
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         self.app.push_screen(JobOutput(self._jobs, self._jobs.find(row.id)))
 
     async def action_stop(self) -> None:

@@ -90,7 +90,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         self.query_one("#model-facts", Static).update(Content.styled(text, "$muted"))
         self._paint_effort()
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         if row.id.startswith(CONNECT):
             self.dismiss(ModelChoice(provider=row.id.removeprefix(CONNECT), effort=self.effort))
         else:

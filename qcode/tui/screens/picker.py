@@ -26,7 +26,7 @@ from textual.widgets import Input, Static
 from qcode.text.clean import one_line
 from qcode.text.match import fold, match, rank
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 Result = TypeVar("Result")
 
@@ -293,7 +293,7 @@ class Finder(Vertical):
 
     def compose(self) -> ComposeResult:
         if self._has_filter:
-            yield Field(placeholder="Type to filter", classes="finder-query", compact=True)
+            yield SteadyInput(placeholder="Type to filter", classes="finder-query", compact=True)
         yield self._list
         yield Static(classes="finder-empty", markup=False)
 
@@ -535,14 +535,14 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     @on(Finder.Picked)
     def _take_picked(self, event: Finder.Picked) -> None:
         event.stop()
-        self.take(event.row)
+        self.select(event.row)
 
     def action_leave(self) -> None:
         """Clear the filter; without one, close without a choice."""
         if not self.finder.clear_filter():
             self.dismiss(None)
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         """React to Enter on `row`."""
         raise NotImplementedError
 
@@ -568,5 +568,5 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 class Picker(ListScreen[str]):
     """A list screen whose result is the id of the picked row."""
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         self.dismiss(row.id)

@@ -18,7 +18,7 @@ from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
 from qcode.tui.screens.picker import Column, ListScreen, PickerRow
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 _VALUE_CELLS = 28
 _GROUPS = {
@@ -78,7 +78,7 @@ class SettingsScreen(ListScreen[None]):
         super().__init__("Settings", self._build_rows(), highlighted=name)
 
     def compose_more(self) -> ComposeResult:
-        yield Field(id="setting-field", compact=True)
+        yield SteadyInput(id="setting-field", compact=True)
         yield Static(id="setting-about", markup=False)
 
     def on_mount(self) -> None:
@@ -89,7 +89,7 @@ class SettingsScreen(ListScreen[None]):
         if not self._editing:
             self._show_message("")
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         """Select the next value of a setting with choices; open a field for any other."""
         setting = self._settings[row.id]
         if setting.fixed:
@@ -190,7 +190,7 @@ def setting_row(setting: Setting) -> PickerRow:
     group = _GROUPS.get(table if key else "", table)
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
-    cells = (shorten(setting.shown, _VALUE_CELLS), shorten(setting.whose, 16))
+    cells = (shorten(setting.display, _VALUE_CELLS), shorten(setting.whose, 16))
     return PickerRow(
         setting.name,
         label or setting.name,

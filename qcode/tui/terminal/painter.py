@@ -46,20 +46,20 @@ combining marks. A regular expression of these ranges would take 5 ms to compile
 MAX_COLUMN = 1 << 16
 
 
-class Look(NamedTuple):
+class CellStyle(NamedTuple):
     """The style of a cell: its SGR parameters, and the parameters of OSC 8 if it belongs to a link."""
 
     sgr: str = ""
     link: str = ""
 
 
-PLAIN = Look()
+PLAIN = CellStyle()
 RESET = "\x1b[m"
 """Ends every style. A program that uses the terminal after a frame needs it."""
 
 Part: TypeAlias = tuple[int, int, Strip]
 """A part of a frame: row, column and contents."""
-Run: TypeAlias = tuple[str, Look, int]
+Run: TypeAlias = tuple[str, CellStyle, int]
 """Text in one style, and its width in cells."""
 
 
@@ -109,7 +109,7 @@ class Painter:
         self._erases_color = erases_color
         self._width = 0
         self._rows: list[_Row | None] = []
-        self._look: Look | None = None
+        self._look: CellStyle | None = None
 
     def forget(self) -> bool:
         """Write the next frame whole, because something else may have changed the screen.
@@ -215,15 +215,15 @@ def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[
 
 
 @lru_cache(maxsize=4096)
-def _look(style: Style, colors: ColorSystem) -> Look:
+def _look(style: Style, colors: ColorSystem) -> CellStyle:
     link = f"id={style.link_id};{style.link}" if style.link else ""
-    return Look(Strip.render_ansi(style, colors), link)
+    return CellStyle(Strip.render_ansi(style, colors), link)
 
 
-def _cells(runs: Iterable[Run]) -> tuple[list[str], list[Look]]:
+def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
     """Return the text and the style of each cell; the second cell of a wide character has an empty text."""
     texts: list[str] = []
-    looks: list[Look] = []
+    looks: list[CellStyle] = []
     for text, look, width in runs:
         looks += [look] * width
         if text.isascii():
@@ -238,7 +238,7 @@ def _cells(runs: Iterable[Run]) -> tuple[list[str], list[Look]]:
     return texts, looks
 
 
-def _group_runs(texts: Sequence[str], looks: Sequence[Look]) -> list[Run]:
+def _group_runs(texts: Sequence[str], looks: Sequence[CellStyle]) -> list[Run]:
     """Return cells as runs; blanks are separate from other text."""
     runs: list[Run] = []
     start = 0
@@ -410,7 +410,7 @@ class _Output:
     The style stays set after a frame, because the next one mostly begins with it.
     """
 
-    def __init__(self, width: int, colors: ColorSystem, *, look: Look | None, erases_color: bool) -> None:
+    def __init__(self, width: int, colors: ColorSystem, *, look: CellStyle | None, erases_color: bool) -> None:
         self.colors = colors
         self._width = width
         self._erases_color = erases_color
@@ -471,7 +471,7 @@ class _Output:
                 self._write([(text[: len(text) - blanks], look, cells - blanks)])
             column += cells
 
-    def _skip_blanks(self, y: int, column: int, fill: Look) -> None:
+    def _skip_blanks(self, y: int, column: int, fill: CellStyle) -> None:
         """Move the cursor to `column`, over cells that are blank in the style `fill`."""
         gap = column - self._column
         if 0 < gap <= MAX_GAP and self._row == y:
@@ -481,9 +481,9 @@ class _Output:
         else:
             self._move(y, column)
 
-    def end(self) -> tuple[Look, str]:
+    def end(self) -> tuple[CellStyle, str]:
         """Return the style that is set after the output, which is never a link, and the output."""
-        self._use(Look(self._look.sgr))
+        self._use(CellStyle(self._look.sgr))
         return self._look, "".join(self._pieces)
 
     def _move(self, y: int, column: int) -> None:
@@ -524,10 +524,10 @@ class _Output:
                     self._pieces.append(f"\x1b[{cells}X\x1b[{cells}C")
             self._column += cells
 
-    def _can_erase(self, look: Look) -> bool:
+    def _can_erase(self, look: CellStyle) -> bool:
         return not look.link and _attributes(look.sgr).keys() <= ({"bg"} if self._erases_color else set())
 
-    def _use(self, look: Look) -> None:
+    def _use(self, look: CellStyle) -> None:
         """Change to the style `look`."""
         if look != self._look:
             self._pieces.append(_change(self._look, look))
@@ -560,26 +560,26 @@ def _attributes(sgr: str) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _blank_look(look: Look) -> Look:
+def _blank_look(look: CellStyle) -> CellStyle:
     """Return the simplest style in which a blank looks as it does in `look`."""
     attributes = _attributes(look.sgr)
     if look.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
         return look
-    return Look(attributes.get("bg", ""))
+    return CellStyle(attributes.get("bg", ""))
 
 
 @lru_cache(maxsize=4096)
-def _over_blank(current: Look, blank: Look) -> Look:
+def _over_blank(current: CellStyle, blank: CellStyle) -> CellStyle:
     """Return the style closest to `current` in which a blank looks as it does in `blank`."""
     seen = _attributes(_blank_look(current).sgr)
     if blank.link or current.link or not seen.keys() | _attributes(blank.sgr).keys() <= {"bg"}:
         return blank
     attributes = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}
-    return Look(";".join([*attributes.values(), *_attributes(blank.sgr).values()]))
+    return CellStyle(";".join([*attributes.values(), *_attributes(blank.sgr).values()]))
 
 
 @lru_cache(maxsize=4096)
-def _change(before: Look, after: Look) -> str:
+def _change(before: CellStyle, after: CellStyle) -> str:
     """Return the shortest sequence that changes one style to another."""
     link = f"\x1b]8;{after.link or ';'}\x1b\\" if before.link != after.link else ""
     old, new = _attributes(before.sgr), _attributes(after.sgr)

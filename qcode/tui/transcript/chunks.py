@@ -29,8 +29,8 @@ class Chunk:
     """Consecutive lines of the source. `has_gap`: a blank line precedes the chunk.
 
     `fence` is the opening marker of a code chunk, with its `indent` and `info` string; it is empty for prose. `number`
-    is the number that the first item of an ordered list shows, `written` is its number in the source. `is_over`: the
-    next line cannot belong to the chunk.
+    is the number that the first item of an ordered list shows, `source_number` is its number in the source. `is_over`:
+    the next line cannot belong to the chunk.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Chunk:
     info: str = ""
     is_list: bool = False
     number: int | None = None
-    written: int | None = None
+    source_number: int | None = None
     is_over: bool = False
 
     @property
@@ -118,8 +118,8 @@ class Splitter:
         if item is not None:
             new_chunk.is_list = True
             if item.group(3):
-                new_chunk.written = int(item.group(3))
-                new_chunk.number = self._number(new_chunk.written)
+                new_chunk.source_number = int(item.group(3))
+                new_chunk.number = self._number(new_chunk.source_number)
         new_chunk.is_over = item is None and bool(_HEADING.match(line) or _RULE.match(line))
         return new_chunk
 
@@ -141,7 +141,7 @@ class Splitter:
     def _number(self, number: int) -> int:
         """Return the number that an item shows: as written, or one more if the source repeats a number ("1. 1. 1.")."""
         last = self.open or self._before
-        if last is not None and last.number is not None and last.written == number:
+        if last is not None and last.number is not None and last.source_number == number:
             return last.number + 1
         return number
 

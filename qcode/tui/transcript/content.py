@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from qcode.tui.transcript.entries import (
     Attached,
+    Divider,
     Entry,
     Foldable,
-    Mark,
     NoticeEntry,
     PromptEntry,
     ReplyEntry,
@@ -133,7 +133,7 @@ class Content:
     def add_mark(self, text: str) -> None:
         """Add a mark inside the live text, which continues below it, or as a separate row if there is no live text."""
         if self._text is None:
-            self._add(Mark(text), gap=0)
+            self._add(Divider(text), gap=0)
             return
         self._goes_on = True
         self._text.mark(text)
@@ -153,7 +153,7 @@ class Content:
         """Turn the live blocks into old text, which the new attempt replaces row by row."""
         at, old = self._take_live()
         if not old:
-            self._add(Mark(label), gap=0)
+            self._add(Divider(label), gap=0)
             return
         self.held, self.held_at = SupersededEntry(old, label), at
         self.entries.insert(at, self.held)

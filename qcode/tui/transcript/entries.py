@@ -243,7 +243,7 @@ def _mark_line(label: str, width: int) -> Line:
     return mark_line(label, width)
 
 
-class Mark(Entry):
+class Divider(Entry):
     """A thin labeled line between entries."""
 
     def __init__(self, label: str) -> None:

@@ -85,7 +85,7 @@ def spread(spans: Sequence[Span]) -> list[Span]:
     return result
 
 
-def shown(text: str) -> str:
+def terminal_text(text: str) -> str:
     """Return the text of a line as it is sent to the terminal."""
     return text if text.isascii() else text.translate(_SHOWN)
 
@@ -136,7 +136,7 @@ def repaint(line: Line, paint: Ink) -> Line:
 
 def join(lines: Sequence[Line]) -> str:
     """Return the shown text, one row per line."""
-    return "\n".join([shown(line.text).rstrip() for line in lines])
+    return "\n".join([terminal_text(line.text).rstrip() for line in lines])
 
 
 def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from qcode.acp import cards
-from qcode.acp.cards import Card
+from qcode.acp.cards import CallCard
 from qcode.agent.after_edit import client, session
-from qcode.agent.after_edit.client import Framing, ServerError
+from qcode.agent.after_edit.client import Framing, LanguageServerError
 from qcode.agent.after_edit.servers import find_server, language_of, server_rows
 from qcode.agent.sessions.replay import replayed
 from qcode.agent.sessions.store import SessionStore
@@ -53,7 +53,7 @@ def test_resumed_session_shows_the_problems_again(tmp_path: Path) -> None:
 def test_editor_gets_the_problems_with_the_diff(tmp_path: Path) -> None:
     editing = Editing(tmp_path, write(TWO), DONE)
     (finished,) = editing.run()
-    card = Card("1", "c", "write")
+    card = CallCard("1", "c", "write")
     update = cards.finished(card, finished.call, finished.outcome, "done", str(editing.work), has_terminal=False)
     assert "a.fake:1:1: error: one (fake F1)" in json.dumps(update["content"])
 
@@ -296,7 +296,7 @@ def test_framing_accepts_any_split_and_survives_broken_json() -> None:
 
 @pytest.mark.parametrize("stream", [b"x" * 5000, b"Content-Length: -1\r\n\r\n", b"Content-Length: 9999999999\r\n\r\n"])
 def test_framing_rejects_other_output(stream: bytes) -> None:
-    with pytest.raises(ServerError):
+    with pytest.raises(LanguageServerError):
         Framing().feed(stream)
 
 

@@ -59,7 +59,7 @@ class CheckpointRunner:
         watch.look()
         change()
         for one in watch.differences():
-            self.recorder.saw(one.path, one.before, one.content, one.after)
+            self.recorder.record_observed(one.path, one.before, one.content, one.after)
         self.session.append(assistant(Text("ran")))
 
     def undo(self, overwrite: Collection[str] = ()) -> RewindReport:

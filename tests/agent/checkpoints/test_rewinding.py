@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.checkpoints.rewind import FileDiff, NothingToDo, What, session_diffs
+from qcode.agent.checkpoints.rewind import NothingToDo, SessionFileDiff, What, session_diffs
 from qcode.agent.checkpoints.watch import MAX_CONTENT_BYTES
 from qcode.protocol.messages import user
 from qcode.tools.disk import open_folder, remove_file
@@ -251,7 +251,7 @@ def test_rewind_points_list_the_files_changed_after_them(tmp_path: Path) -> None
     runner.turn("one", a_txt=b"1", b_txt=b"2")
     runner.turn("two")
     runner.turn("three", a_txt=b"3")
-    found = [(own.text, own.files) for own in runner.rewinder.own_messages()]
+    found = [(own.text, own.files) for own in runner.rewinder.user_prompts()]
     assert found == [("one", ("a.txt", "b.txt")), ("two", ()), ("three", ("a.txt",))]
 
 
@@ -345,7 +345,7 @@ def test_link_changed_since_the_command_needs_confirmation(tmp_path: Path) -> No
     assert (outside / "link").readlink() == Path("mine")
 
 
-def asked_diffs(runner: CheckpointRunner) -> tuple[FileDiff, ...]:
+def asked_diffs(runner: CheckpointRunner) -> tuple[SessionFileDiff, ...]:
     return session_diffs(runner.session, runner.blobs, str)
 
 

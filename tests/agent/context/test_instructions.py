@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def shown(found: Instructions) -> list[str]:
-    return [one.shown for one in found.files]
+    return [one.label for one in found.files]
 
 
 def test_user_file_comes_first_then_files_from_the_root_down(project: Project) -> None:

@@ -96,7 +96,7 @@ def test_rules_with_paths_come_with_the_first_file_they_cover(repo: Monorepo) ->
     assert repo.touched(nested, "packages/web/src/a.py")[-1] == "the web"
     assert repo.touched(nested, "packages/web/src/b.py") == []
     assert repo.touched(nested, "top.py") == ["the top"]
-    (web,) = [file for file in nested.files if file.shown == ".claude/rules/web.md"]
+    (web,) = [file for file in nested.files if file.label == ".claude/rules/web.md"]
     assert web.why == "a rule for packages/web/**/*.{py,ts}, read for packages/web/src/a.py"
 
 

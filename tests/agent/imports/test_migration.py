@@ -282,7 +282,7 @@ def homes(tmp_path: Path, root: Path) -> dict[str, str]:
 def test_sessions_of_this_folder_are_found_newest_first(tmp_path: Path, root: Path) -> None:
     found = find(homes(tmp_path, root), root)
     assert [one.head.program for one in found] == ["gemini-cli", "qwen-code", "codex", "claude-code"]
-    assert [one.written for one in found] == sorted((one.written for one in found), reverse=True)
+    assert [one.modified for one in found] == sorted((one.modified for one in found), reverse=True)
     assert {one.head.title for one in found} == {"A tab too many"}
 
 

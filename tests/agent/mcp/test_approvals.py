@@ -246,7 +246,7 @@ def test_tool_pin_covers_name_description_and_schema() -> None:
     known = {"s__t": pin_of(offered("s", [base])[0])}
     assert changes_of(known, offered("s", [base])) == ()
     (change,) = changes_of(known, offered("s", [others[2]]))
-    assert "in a part that the model does not see" in change.shown()
+    assert "in a part that the model does not see" in change.diff()
 
 
 def test_project_server_gets_no_variables_and_its_fingerprint_covers_its_values(folders: ServerFolders) -> None:

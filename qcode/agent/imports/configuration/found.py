@@ -80,11 +80,11 @@ class ForeignSetting:
 
 @dataclass(slots=True)
 class SettingsFile:
-    """The settings in a file of another program, and what was found in it. `shown` is its path for the user."""
+    """The settings in a file of another program, and what was found in it. `label` is its path for the user."""
 
     path: Path
     is_project: bool
-    shown: str
+    label: str
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     found: list[ForeignSetting] = field(default_factory=list)
@@ -96,7 +96,7 @@ class SettingsFile:
     def where(self, *keys: str) -> str:
         """Return `file:line` of a key, or of the nearest key above it."""
         line = self._toml_line(keys) if self.is_toml else self._json_line(keys)
-        return f"{self.shown}:{line}" if line else self.shown
+        return f"{self.label}:{line}" if line else self.label
 
     def _toml_line(self, keys: tuple[str, ...]) -> int:
         lines = find_lines(self.text)
@@ -139,7 +139,7 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
         file.text = text
         file.values = parse_toml(text, path) if file.is_toml else parse_relaxed(text)
     except ConfigError as error:
-        file.add(ForeignSetting("file", path.name, file.shown, why=str(error).removeprefix(f"{path}: ")))
+        file.add(ForeignSetting("file", path.name, file.label, why=str(error).removeprefix(f"{path}: ")))
     return file
 
 

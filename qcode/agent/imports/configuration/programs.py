@@ -65,7 +65,7 @@ _OPENCODE_HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ImportFolders:
     """The environment, and the project at `root`, whose files are read only if `reads_project`."""
 
     env: Mapping[str, str]
@@ -94,7 +94,7 @@ class Places:
         return read_settings(path, self.home, is_project=is_project)
 
 
-def find(program: str, places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def find(program: str, places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     """Yield what a program has, each with whether it belongs to the project."""
     return _FINDERS[program](places)
 
@@ -103,7 +103,7 @@ def _entries_of(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
     return ((found, file.is_project) for found in file.found)
 
 
-def _claude(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _claude(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("CLAUDE_CONFIG_DIR", ".claude")
     for folder, is_project in places.folders(own, ".claude"):
         for name in ("settings.json", "settings.local.json"):
@@ -138,14 +138,14 @@ def _claude_projects(file: SettingsFile, root: Path) -> None:
             file.add(ForeignSetting("setting", single_spaced(name, 200), file.where("projects", name), why=why))
 
 
-def _read(places: Places, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
+def _read(places: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
         if may_exist(folder / name):
             yield ForeignSetting("file", name, shown_path(folder / name, places.home), why=_READ, is_read=True)
 
 
-def _unread(places: Places, folder: Path, pattern: str, why: str, denies: str = "") -> Iterator[ForeignSetting]:
+def _unread(places: ImportFolders, folder: Path, pattern: str, why: str, denies: str = "") -> Iterator[ForeignSetting]:
     """Yield the files that are not converted; one that contains `denies` may lose a denial."""
     for file in sorted(folder.glob(pattern))[:100]:
         try:
@@ -160,7 +160,7 @@ def _unread(places: Places, folder: Path, pattern: str, why: str, denies: str = 
 _COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it is to apply here"
 
 
-def _codex(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _codex(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("CODEX_HOME", ".codex")
     for folder, is_project in places.folders(own, ".codex"):
         file = places.settings(folder / "config.toml", is_project=is_project)
@@ -179,7 +179,7 @@ def _codex(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
     yield from ((item, False) for item in _unread(places, own, "AGENTS.md", _COPY))
 
 
-def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
+def _gemini_like(places: ImportFolders, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("", f".{program}")
     for folder, is_project in places.folders(own, f".{program}"):
         file = places.settings(folder / "settings.json", is_project=is_project)
@@ -203,15 +203,15 @@ def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Fo
     yield from ((found, False) for found in _unread(places, own, memory, _COPY))
 
 
-def _gemini(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _gemini(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     return _gemini_like(places, "gemini", "GEMINI.md")
 
 
-def _qwen(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _qwen(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     return _gemini_like(places, "qwen", "QWEN.md")
 
 
-def _opencode(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _opencode(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     config = places.env.get("XDG_CONFIG_HOME", "")
     own = Path(config) / "opencode" if config else places.own("", ".config/opencode")
     for folder, is_project in places.folders(own, ".opencode"):
@@ -253,7 +253,7 @@ def _opencode_tables(file: SettingsFile) -> None:
             file.add(agent_found(name, values, prompt, where, "opencode"))
 
 
-_FINDERS: Mapping[str, Callable[[Places], Iterator[tuple[ForeignSetting, bool]]]] = {
+_FINDERS: Mapping[str, Callable[[ImportFolders], Iterator[tuple[ForeignSetting, bool]]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,

@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ConvertedPrompt:
     """The prompt of a command in qcode's form, with the names of its arguments and what was lost."""
 
     body: str
@@ -43,7 +43,7 @@ class Prompt:
     lost: tuple[str, ...] = ()
 
 
-def codex_prompt(text: str) -> Prompt:
+def codex_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of Codex: `$1` to `$9`, `$ARGUMENTS`, `$NAME` of `NAME=value`, and `$$` for a dollar."""
     names: dict[str, None] = {}
 
@@ -60,10 +60,10 @@ def codex_prompt(text: str) -> Prompt:
     lost = tuple(
         f"${name.upper()} is argument {place} here, without {name.upper()}=" for place, name in enumerate(names, 1)
     )
-    return Prompt(body, tuple(names), lost)
+    return ConvertedPrompt(body, tuple(names), lost)
 
 
-def gemini_prompt(text: str) -> Prompt:
+def gemini_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of Gemini CLI or qwen-code: `{{args}}`, `!{command}` and `@{path}`, with balanced braces."""
     parts: list[str] = []
     lost: list[str] = []
@@ -78,7 +78,7 @@ def gemini_prompt(text: str) -> Prompt:
             parts.append(_run(_escaped(inside.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
         end = stop
     parts.append(_escaped(text[end:]).replace(_ARGS, "$ARGUMENTS"))
-    return Prompt("".join(parts), lost=tuple(dict.fromkeys(lost)))
+    return ConvertedPrompt("".join(parts), lost=tuple(dict.fromkeys(lost)))
 
 
 def _escaped(text: str) -> str:
@@ -109,7 +109,7 @@ def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
             yield match.start(), end, match[1], text[match.end() : end - 1]
 
 
-def opencode_prompt(text: str) -> Prompt:
+def opencode_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of OpenCode, where the highest of `$1`, `$2`, ... takes the rest of the arguments."""
     highest = max((int(number) for number in _NUMBER.findall(text)), default=0)
     lost = (f"${highest} takes one word here, not the rest",) if highest > 1 else ()
@@ -119,7 +119,7 @@ def opencode_prompt(text: str) -> Prompt:
         before = body[match.start() - 1 : match.start()]
         return _run(match[1], "" if not before or before.isspace() else " ")
 
-    return Prompt(_OPENCODE_RUN.sub(value, body), lost=lost)
+    return ConvertedPrompt(_OPENCODE_RUN.sub(value, body), lost=lost)
 
 
 def markdown(fields: Mapping[str, object], body: str) -> str:
@@ -134,7 +134,7 @@ _USED = frozenset({"description", "argument-hint", "template", "prompt"})
 
 
 def command_found(
-    name: str, fields: Mapping[str, object], text: str, where: str, convert: Callable[[str], Prompt]
+    name: str, fields: Mapping[str, object], text: str, where: str, convert: Callable[[str], ConvertedPrompt]
 ) -> ForeignSetting:
     """Return a command; one without a prompt, or with a name that cannot be typed, is not converted."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
@@ -156,7 +156,12 @@ def command_found(
 
 
 def commands_in(
-    folder: Path, home: str, project: Path | None, suffix: str, convert: Callable[[str], Prompt], prefix: str = ""
+    folder: Path,
+    home: str,
+    project: Path | None,
+    suffix: str,
+    convert: Callable[[str], ConvertedPrompt],
+    prefix: str = "",
 ) -> Iterator[ForeignSetting]:
     """Yield the commands in the files of a folder."""
     problems: list[str] = []

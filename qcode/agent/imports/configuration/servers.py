@@ -44,7 +44,7 @@ class _Server:
         self.lost: list[str] = []
         self.denied: tuple[str, ...] = ()
 
-    def take(self, key: str, kind: type[_T]) -> _T | None:
+    def pop(self, key: str, kind: type[_T]) -> _T | None:
         """Remove a value from the entry and return it, None if it is missing; raise `_NotConvertible` for another."""
         value = self.entry.pop(key, None)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
@@ -52,13 +52,13 @@ class _Server:
         return value
 
     def texts(self, key: str) -> list[str]:
-        found = self.take(key, list) or []
+        found = self.pop(key, list) or []
         if not all(isinstance(item, str) for item in found):
             raise _NotConvertible(f"`{key}` must be a list of texts")
         return [str(item) for item in found]
 
     def table(self, key: str) -> dict[str, str]:
-        found = self.take(key, dict) or {}
+        found = self.pop(key, dict) or {}
         if not all(isinstance(item, str | int | float) for item in found.values()):
             raise _NotConvertible(f"`{key}` must have texts as values")
         return {str(name): str(item) for name, item in found.items()}
@@ -77,7 +77,7 @@ class _Server:
         """Set the command of a local server; `sh` starts one that has a `cwd` there."""
         if not isinstance(command, str) or not command:
             raise _NotConvertible("`command` is missing")
-        folder = self.take("cwd", str)
+        folder = self.pop("cwd", str)
         words = [command, *arguments]
         if folder:
             words = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", folder, *words]
@@ -150,61 +150,61 @@ def _opencode_fill(text: str) -> str:
 
 
 def _claude(server: _Server) -> None:
-    kind = server.take("type", str) or ""
+    kind = server.pop("type", str) or ""
     if kind == "sdk":
         raise _NotConvertible("it lives in another program")
     if "command" in server.entry:
-        server.program(server.take("command", str), server.texts("args"), server.table("env"))
+        server.program(server.pop("command", str), server.texts("args"), server.table("env"))
     else:
         transport = "sse" if kind == "sse" else ""
-        server.address(server.take("url", str), server.table("headers"), transport)
+        server.address(server.pop("url", str), server.table("headers"), transport)
 
 
 def _codex(server: _Server) -> None:
     if "command" in server.entry:
         variables = server.table("env")
-        for item in server.take("env_vars", list) or []:
+        for item in server.pop("env_vars", list) or []:
             name = item.get("name") if isinstance(item, dict) else item
             variables.setdefault(str(name), f"${{{name}}}")
-        server.program(server.take("command", str), server.texts("args"), variables)
+        server.program(server.pop("command", str), server.texts("args"), variables)
     else:
         headers = server.table("http_headers")
         headers |= {name: f"${{{variable}}}" for name, variable in server.table("env_http_headers").items()}
-        bearer = server.take("bearer_token_env_var", str)
+        bearer = server.pop("bearer_token_env_var", str)
         headers |= {"Authorization": f"Bearer ${{{bearer}}}"} if bearer else {}
-        server.address(server.take("url", str), headers)
+        server.address(server.pop("url", str), headers)
     startup = server.seconds("startup_timeout_sec")
     startup = server.seconds("startup_timeout_ms", 0.001) if startup is None else startup
     _limits(server, server.seconds("tool_timeout_sec"), startup)
     _choose_tools(server, "enabled_tools", "disabled_tools")
-    if server.take("enabled", bool) is False:
+    if server.pop("enabled", bool) is False:
         server.values["enabled"] = False
 
 
 def _gemini(server: _Server) -> None:
-    kind, timeout = server.take("type", str) or "", server.seconds("timeout", 0.001)
+    kind, timeout = server.pop("type", str) or "", server.seconds("timeout", 0.001)
     if "command" in server.entry:
-        server.program(server.take("command", str), server.texts("args"), server.table("env"))
+        server.program(server.pop("command", str), server.texts("args"), server.table("env"))
     else:
-        http, url = server.take("httpUrl", str), server.take("url", str)
+        http, url = server.pop("httpUrl", str), server.pop("url", str)
         transport = "http" if http or kind == "http" else "sse"
         server.address(http or url, server.table("headers"), transport)
     _limits(server, timeout, None)
     _choose_tools(server, "includeTools", "excludeTools")
-    if server.take("trust", bool):
+    if server.pop("trust", bool):
         server.lost.append("`trust` is dropped: its calls ask, unless a rule allows them")
     server.entry.pop("description", None)
 
 
 def _opencode(server: _Server) -> None:
-    kind, startup = server.take("type", str), server.seconds("timeout", 0.001)
+    kind, startup = server.pop("type", str), server.seconds("timeout", 0.001)
     if kind == "remote":
-        server.address(server.take("url", str), server.table("headers"))
+        server.address(server.pop("url", str), server.table("headers"))
     else:
         words = server.texts("command")
         server.program(words[0] if words else None, words[1:], server.table("environment"))
     _limits(server, None, startup)
-    if server.take("enabled", bool) is False:
+    if server.pop("enabled", bool) is False:
         server.values["enabled"] = False
 
 

@@ -81,7 +81,7 @@ class Target:
             case AddServer(name=name):
                 there = values.get("mcp_servers", {}).get(name)
                 if there is not None:
-                    why = f"{self._shown} has another server of this name"
+                    why = f"{self._label} has another server of this name"
                     return ("same", "") if there == dict(change.values) else ("taken", why)
                 self._text = with_table(self._text, ("mcp_servers", name), copy.deepcopy(dict(change.values)))
             case AddRule(effect=effect, rule=rule):
@@ -113,7 +113,7 @@ class Target:
         return ("same", "") if is_same else ("taken", f"{shown_path(path, self._home)} is already there")
 
     @property
-    def _shown(self) -> str:
+    def _label(self) -> str:
         return shown_path(self.file, self._home)
 
     def write(self) -> list[str]:

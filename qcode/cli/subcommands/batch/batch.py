@@ -23,7 +23,7 @@ from typing import BinaryIO, Protocol, cast
 from qcode.agent.options import Options
 from qcode.agent.outcomes import signal_code
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.subcommands.batch.tasks import Task, ThisProcess, read_tasks
+from qcode.cli.subcommands.batch.tasks import BatchTask, ThisProcess, read_tasks
 from qcode.config import state_file
 from qcode.headless.lines import encode
 from qcode.headless.stderr import StderrWriter
@@ -117,7 +117,7 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
 class Workplace(Protocol):
     """A place that runs tasks: this process, or a cluster."""
 
-    async def result(self, task: Task) -> JsonObject:
+    async def result(self, task: BatchTask) -> JsonObject:
         """Run a task and return its line. Raise no failure of the task."""
         ...
 
@@ -150,7 +150,7 @@ class Batch:
             self._output += cast(int, usage.get("output_tokens") or 0)
             self._cost += Decimal(str(result.get("total_cost_usd") or 0))
 
-    async def run(self, tasks: Sequence[Task], jobs: int) -> int:
+    async def run(self, tasks: Sequence[BatchTask], jobs: int) -> int:
         began, skipped = time.monotonic(), self._done
         if skipped:
             await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} have a result already")
@@ -171,7 +171,7 @@ class Batch:
             return signal_code(self._signal)
         return ExitCode.FAILED if self._failed else ExitCode.OK
 
-    async def _work(self, waiting: deque[Task]) -> None:
+    async def _work(self, waiting: deque[BatchTask]) -> None:
         while waiting:
             task = waiting.popleft()
             self._running += 1
