@@ -233,30 +233,30 @@ class Servers:
         Return the names that were added, those that were removed, and those that the configuration has and that stay.
         A server with the same configuration keeps running. A server of `--mcp-config` is replaced.
         """
-        used_names = {
+        reserved = {
             name
             for name, server in self._servers.items()
             if not server.spec.is_of_client and server.spec.scope != OF_TEXT
         }
-        requested = {spec.name: spec for spec in specs if spec.name not in used_names}
-        own = [server for name, server in self._servers.items() if name not in used_names]
-        gone = [server for server in own if is_stale(server.spec, requested)]
+        named = {spec.name: spec for spec in specs if spec.name not in reserved}
+        gone = [
+            server for name, server in self._servers.items() if name not in reserved and is_stale(server.spec, named)
+        ]
         for server in gone:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
                 self._ending.add(task)
                 task.add_done_callback(self._ending.discard)
                 task.cancel()
-        added = [spec for name, spec in requested.items() if name not in self._servers]
+        added = [spec for name, spec in named.items() if name not in self._servers]
         for spec in added:
             self._all_started.clear()
             self._servers[spec.name] = server = _Server(spec, "starting")
             if self._is_started:
                 self._begin(server)
         self._changed()
-        removed = tuple(server.spec.name for server in gone if server.spec.name not in requested)
-        refused = tuple(spec.name for spec in specs if spec.name in used_names)
-        return tuple(spec.name for spec in added), removed, refused
+        removed = tuple(server.spec.name for server in gone if server.spec.name not in named)
+        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in reserved)
 
     def use_folders(self, roots: tuple[Path, ...]) -> None:
         """Check the files of servers below these folders, where the model can change them, from the next start on."""
