@@ -233,15 +233,13 @@ class Servers:
         Return the names that were added, those that were removed, and those that the configuration has and that stay.
         A server with the same configuration keeps running. A server of `--mcp-config` is replaced.
         """
-        reserved = {
+        fixed = {
             name
             for name, server in self._servers.items()
             if not server.spec.is_of_client and server.spec.scope != OF_TEXT
         }
-        named = {spec.name: spec for spec in specs if spec.name not in reserved}
-        gone = [
-            server for name, server in self._servers.items() if name not in reserved and is_stale(server.spec, named)
-        ]
+        named = {spec.name: spec for spec in specs if spec.name not in fixed}
+        gone = [server for name, server in self._servers.items() if name not in fixed and is_stale(server.spec, named)]
         for server in gone:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
@@ -256,7 +254,7 @@ class Servers:
                 self._begin(server)
         self._changed()
         removed = tuple(server.spec.name for server in gone if server.spec.name not in named)
-        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in reserved)
+        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in fixed)
 
     def use_folders(self, roots: tuple[Path, ...]) -> None:
         """Check the files of servers below these folders, where the model can change them, from the next start on."""
