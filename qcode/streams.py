@@ -48,7 +48,7 @@ class Pipe:
     async def write(self, data: bytes) -> None:
         """Write all of `data`, waiting for the reader; cancellation loses no data.
 
-        Several tasks may write: the order of their calls is that of the data.
+        Several tasks may write: data is written in the order of the calls.
         """
         self._rest += data
         async with self._writing:

@@ -32,7 +32,7 @@ else:
 
 
 class _Fields:
-    """The fields of a class. If `__dataclass_fields__` is read, it is replaced by that of the standard decorator.
+    """The fields of a class. If `__dataclass_fields__` is read, the value of the standard decorator replaces it.
 
     `annotations` and `defaults` have a key for each field, in order. A default is a value, `field(...)` or `MISSING`.
     """

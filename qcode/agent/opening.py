@@ -450,7 +450,7 @@ def _git_overrides() -> dict[str, str]:
 
 
 def session_ids(options: Options) -> Callable[[datetime], str]:
-    """Return the ids of new sessions: that of `--session-id` first."""
+    """Return the ids of new sessions: the id of `--session-id` first."""
     ids = [] if options.session_id is None else [options.session_id]
     return lambda now: ids.pop() if ids else new_session_id(now)
 

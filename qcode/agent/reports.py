@@ -79,7 +79,7 @@ class ContextReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
-    """The usage of one turn. `cost` is None if a price is unknown. `model` is that of its end; `by_model` has all."""
+    """The usage of one turn. `cost` is None if a price is unknown. `model` is the last model; `by_model` has all."""
 
     prompt: str
     model: str

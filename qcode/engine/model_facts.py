@@ -124,8 +124,8 @@ class LearnedLimit:
 class _Form:
     """A pattern for one wording of a limit.
 
-    `group` is the regex group of the limit, `prompt` that of the prompt's size. `is_exclusive`: the number itself is
-    already too large ("less than 8192").
+    `group` is the regex group of the limit, `prompt` the group of the prompt's size. `is_exclusive`: the number itself
+    is already too large ("less than 8192").
     """
 
     kind: Literal["output", "window", "either"]

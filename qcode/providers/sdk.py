@@ -63,7 +63,7 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
 def tls_context(connection: Connection) -> ssl.SSLContext:
     """Return the TLS context: the CAs of the system or of the environment, plus `ca_file`. Reads files.
 
-    The rule is that of httpx2; on Linux it is implemented here, because then nothing must be imported.
+    The rule is the same as in httpx2; on Linux it is implemented here, because then nothing must be imported.
     """
     try:
         context = _tls_of_system()

@@ -72,7 +72,7 @@ _SECRET_NAMES = lazy_pattern(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 
 
 def named_secrets(env: Mapping[str, str]) -> list[str]:
-    """Return the values of the environment variables whose name is that of a secret."""
+    """Return the values of the environment variables whose name suggests a secret."""
     return [value for name, value in env.items() if _SECRET_NAMES.search(name)]
 
 

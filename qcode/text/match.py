@@ -24,7 +24,10 @@ _MAX_TOP_LEVEL = 200
 
 @dataclass(frozen=True, slots=True)
 class FileMatch:
-    """A path relative to the folder; that of a folder ends in `/`. `marks` are the indexes of the matched letters."""
+    """A path relative to the folder; the path of a folder ends in `/`.
+
+    `marks` are the indexes of the matched letters.
+    """
 
     path: str
     marks: tuple[int, ...] = ()

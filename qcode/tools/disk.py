@@ -42,7 +42,7 @@ class Snapshot:
 class Loaded:
     """The content of a file, and the attributes that a replacement must keep.
 
-    `is_unsaved`: the content is that of an editor, which has changes that are not on disk.
+    `is_unsaved`: the content comes from an editor with changes that are not on disk.
     """
 
     data: bytes

@@ -28,13 +28,13 @@ def _unconfined(argv: Sequence[str]) -> Launch:
 class ToolRunContext:
     """The context of a run.
 
-    `output` receives live output and is called on the event loop. `environment` is the environment to derive that of a
-    program from (None: that of this process); tools pass on only variables that are known to be harmless. Sizes are in
-    characters. `jobs` are the background commands of the session, None if nothing may outlive a call;
-    `background_requested` is set when the user moves the command to the background. `launch` returns how to start an
-    argv, confined according to its verdict; each launch starts one program. `confinement` describes the sandbox in a
-    few words. `shell_settings` adds environment variables for a certain command. `masked_names` returns the names of
-    files that read as empty there. `transcript` returns the conversation so far.
+    `output` receives live output and is called on the event loop. `environment` is the environment from which a
+    program's environment is derived (None: the environment of this process); tools pass on only variables that are
+    known to be harmless. Sizes are in characters. `jobs` are the background commands of the session, None if nothing
+    may outlive a call; `background_requested` is set when the user moves the command to the background. `launch`
+    returns how to start an argv, confined according to its verdict; each launch starts one program. `confinement`
+    describes the sandbox in a few words. `shell_settings` adds environment variables for a certain command.
+    `masked_names` returns the names of files that read as empty there. `transcript` returns the conversation so far.
     """
 
     output: Callable[[str], None]

@@ -78,7 +78,10 @@ SERVICES: Mapping[str, SearchService] = {
 
 
 class WebSearch:
-    """The `web_search` tool. `gate` decides whether the service may be contacted; `resolve` is that of `Fetch`."""
+    """The `web_search` tool.
+
+    `gate` decides whether the service may be contacted; `resolve` resolves host names, as in `Fetch`.
+    """
 
     spec = ToolSpec(
         name="web_search",

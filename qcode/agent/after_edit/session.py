@@ -47,7 +47,7 @@ _MAX_FORMAT_DIFF = 60
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check of one file. `output` is that of a configured command that failed."""
+    """The result of a check of one file. `output` is the output of a configured command that failed."""
 
     label: str
     problems: tuple[Problem, ...] = ()

@@ -22,7 +22,7 @@ _NO_DEFINITION = frozenset({"readme.md", "claude.md", "agents.md"})
 
 @dataclass(frozen=True, slots=True)
 class MarkdownFolder:
-    """A folder of definitions; links in that of a project must not lead out of `project`, None for the user's."""
+    """A folder of definitions. Its links must not lead out of `project` (None for the user's folder)."""
 
     path: Path
     project: Path | None = None

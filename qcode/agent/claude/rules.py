@@ -202,7 +202,7 @@ def _server(tool: str, body: str, effect: RuleEffect) -> Conversion:
     if is_rule(rule):
         is_one = rule != f"mcp({server}/*)"
         return Conversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one else ())
-    return Conversion(("mcp",)) if effect != "allow" else Conversion(lost="the name is not that of a server and a tool")
+    return Conversion(("mcp",)) if effect != "allow" else Conversion(lost="the name does not name a server and a tool")
 
 
 def _convert_other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:

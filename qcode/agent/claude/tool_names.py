@@ -20,7 +20,10 @@ _MAX_HEADER = 12
 
 @dataclass(frozen=True, slots=True)
 class ClaudeCall:
-    """A call in Claude's form. `is_part`: it is one file of a patch, so its input does not replace that of the call."""
+    """A call in Claude's form.
+
+    `is_part`: it is one file of a patch, so its input does not replace the input of the call.
+    """
 
     name: str
     input: JsonObject

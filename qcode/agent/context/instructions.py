@@ -47,7 +47,7 @@ class InstructionFile:
     used: int
     imported_by: str = ""
     why: str = ""
-    """Why it was read, if it is not an instruction file of a folder from the root down to that of the session."""
+    """Why it was read, if it is not an instruction file of a folder between the root and the session's folder."""
 
     @property
     def is_cut(self) -> bool:

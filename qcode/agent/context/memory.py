@@ -26,7 +26,7 @@ class MemoryFile:
     """An instruction file. `used` of its `size` bytes are in the prompt; a missing file has size None.
 
     `whose`: the user's or the project's. `label` is its path for display, `why` the reason why it was read if it is not
-    one of a folder from the root down to that of the session.
+    one of a folder from the root down to the session's folder.
     """
 
     path: str

@@ -63,8 +63,8 @@ Emit = Callable[[HookStarted | HookEnded], Awaitable[None]]
 class HookRunner:
     """The handlers of a session, in the order of the configuration: those of the user, then those of the project.
 
-    `folder` is where commands run, `root` the project. `environment` is that of qcode; a command gets the harmless part
-    of it, and the variables that its hook names.
+    `folder` is the folder of commands, `root` the project. `environment` is the environment of qcode; a command gets
+    the harmless part of it, and the variables that its hook names.
     """
 
     def __init__(
@@ -241,5 +241,5 @@ async def _call_function(event: str, function: HookFunction, hook_input: HookInp
             return answer_of_function(event, await value)
     except TimeoutError:
         return failed(f"it took longer than {timeout_s:g} s")
-    except Exception as error:  # noqa: BLE001 - the code of another program: its failure is that of one hook
+    except Exception as error:  # noqa: BLE001 - code of another program: only this hook fails
         return failed(f"{type(error).__name__}: {error}")

@@ -103,7 +103,7 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Split the name a model calls into server and tool; the tool is empty if the name is not that of a server."""
+    """Split the name a model calls into server and tool; the tool is empty if no server has this name."""
     server, _, tool = name.partition("__")
     return server, tool
 

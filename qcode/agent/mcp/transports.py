@@ -311,7 +311,7 @@ _TAIL_LINES = 5
 
 
 class Log:
-    """The end of a server's log. `note` adds a line by qcode; `status` is that of the last response over HTTP."""
+    """The end of a server's log. `note` adds a line by qcode; `status` is the status of the last HTTP response."""
 
     def __init__(self) -> None:
         self._data = b""

@@ -461,7 +461,7 @@ def facts_of(provider: str, model: str, configured: ModelSettings | None) -> Mod
 
 
 def price_of(name: str, configured: Mapping[str, ModelSettings]) -> Price | None:
-    """Return the price of `provider/model`: that of the configuration (`configured`), otherwise the catalog's."""
+    """Return the price of `provider/model`: from the configuration (`configured`), otherwise from the catalog."""
     provider, _, model = name.partition("/")
     return facts_of(provider, model, configured.get(name)).price
 

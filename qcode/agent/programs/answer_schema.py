@@ -174,7 +174,7 @@ def _parts(value: Json) -> Iterable[Json]:
 
 
 def _error_message(error: ValidationError) -> str:
-    """Return the most useful message for an error: under `anyOf` or `oneOf`, that of the closest alternative."""
+    """Return the most useful message for an error: under `anyOf` or `oneOf`, the error of the closest alternative."""
     from jsonschema.exceptions import best_match
 
     return _line(best_match([error]) or error)

@@ -281,7 +281,7 @@ def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
 
 
 def _real(entry: os.DirEntry[str], folder: str) -> str:
-    """Return the real path of an entry, given that of its folder: only a link needs to be resolved."""
+    """Return the real path of an entry, given the real path of its folder: only a link needs to be resolved."""
     return os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(folder, entry.name)  # noqa: PTH118
 
 

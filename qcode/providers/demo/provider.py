@@ -108,7 +108,7 @@ class DemoProvider:
         yield ReplyEnded(stop, stop.value)
 
     def _refuse_by_model(self, request: ModelRequest) -> None:
-        """Raise the error that a model simulates, or that of a model that does not exist."""
+        """Raise the error that a model simulates, or the error for an unknown model."""
         if request.model == OVERLOADED_MODEL:
             raise ProviderError(ErrorKind.OVERLOADED, "Overloaded (simulated by the demo model).", status=529)
         if request.model == LIMIT_MODEL:

@@ -55,7 +55,7 @@ _FORMATS: Mapping[Role, re.Pattern[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """Whether an option has a value, and its role ("text" if it has none); `second` is that of another one after it."""
+    """Whether an option has a value, and its role ("text" if it has none); `second` is the role of a second value."""
 
     arity: Arity
     role: Role = "text"

@@ -50,7 +50,7 @@ def indent_unit(file: Sequence[str]) -> int:
 
 
 class Reindenter:
-    """Converts the indentation of new lines to that of the file. `pairs` maps edit indentation to file indentation.
+    """Converts new lines to the indentation of the file. `pairs` maps edit indentation to file indentation.
 
     `unit` returns the `indent_unit` of the file; it is called at most once.
     """

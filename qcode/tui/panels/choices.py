@@ -53,8 +53,8 @@ class Option:
 class Form:
     """The form of an approval: the options, and the decision that a typed text makes.
 
-    `format` is that of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or `markdown`
-    of the model. `why` is one line with the reason for asking.
+    `format` is the format of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or
+    `markdown` of the model. `why` is one line with the reason for asking.
     """
 
     options: tuple[Option, ...]

@@ -207,7 +207,7 @@ class Prompt(EditingArea):
 
     @property
     def selected_text(self) -> str:
-        """The selected text, also that of visual mode."""
+        """The selected text, also in visual mode."""
         return (self._vim.selected_text if self._vim is not None else "") or super().selected_text
 
     def validate_selection(self, selection: Selection) -> Selection:

@@ -35,7 +35,7 @@ _SIDE_CELLS = 4
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """A file of a turn, or one hunk of it. `number` is that of the turn's prompt."""
+    """A file of a turn, or one hunk of it. `number` is the number of the turn's prompt."""
 
     number: int
     file: TurnFile

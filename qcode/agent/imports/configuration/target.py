@@ -117,7 +117,7 @@ class Target:
         return shown_path(self.file, self._home)
 
     def write(self) -> list[str]:
-        """Write the plan; return the paths that were written, and that of the copy. Raise `ConfigError`."""
+        """Write the plan; return the written paths, and the path of the copy. Raise `ConfigError`."""
         paths = []
         try:
             if self._text != (self._before or ""):

@@ -20,7 +20,7 @@ class Motion:
 
 
 class MovingCursor:
-    """A text with a cursor. `wanted` is the column that `j` and `k` keep, None to take that of the cursor."""
+    """A text with a cursor. `wanted` is the column that `j` and `k` keep, None for the column of the cursor."""
 
     def __init__(self, width: motions.Width) -> None:
         self.text = ""
