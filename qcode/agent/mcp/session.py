@@ -322,7 +322,7 @@ async def agree(session: ClientSession, *, probes: bool) -> None:
 async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
     """Return the lists of a server. Only a failure to list its tools raises; another list is then empty.
 
-    `rejected` is the list of the session.
+    `rejected` collects the entries that are left out.
     """
     capabilities = session.server_capabilities
     if capabilities is None:
