@@ -219,7 +219,7 @@ class Cards:
         self._step, self._count = step, 0
         self._cards, self._free = [], []
 
-    def announced(self, block: int, call_id: str, name: str) -> CallCard | None:
+    def announce(self, block: int, call_id: str, name: str) -> CallCard | None:
         """Return the card that a call needs now, None if it has one already."""
         if any(card.call_id == call_id and card not in self._free for card in self._cards):
             return None
@@ -234,7 +234,7 @@ class Cards:
         """Keep the cards of this reply for the calls of the next attempt."""
         self._free = [card for card in self._cards if not card.is_over]
 
-    def committed(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[CallCard, ToolCall]], list[CallCard]]:
+    def commit(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[CallCard, ToolCall]], list[CallCard]]:
         """Return the card of each call of the finished reply, in order, and the cards that no call took."""
         left = [card for card in self._cards if not card.is_over]
         pairs: list[tuple[CallCard, ToolCall]] = []
@@ -295,7 +295,7 @@ def announcement(card: CallCard, arguments: JsonObject, folder: str, **extra: Js
     }
 
 
-def completed(card: CallCard, arguments: JsonObject, folder: str) -> JsonObject:
+def arguments_update(card: CallCard, arguments: JsonObject, folder: str) -> JsonObject:
     """Return the update with the whole arguments of a call that was announced before they were known."""
     return {
         "sessionUpdate": "tool_call_update",
@@ -306,7 +306,7 @@ def completed(card: CallCard, arguments: JsonObject, folder: str) -> JsonObject:
     }
 
 
-def finished(
+def finished_update(
     card: CallCard, call: ToolCall, outcome: ToolOutcome, state: CallState, folder: str, *, has_terminal: bool
 ) -> JsonObject:
     """Return the last update of a card."""
@@ -327,7 +327,7 @@ def finished(
     return update
 
 
-def dropped(card: CallCard, text: str) -> JsonObject:
+def dropped_update(card: CallCard, text: str) -> JsonObject:
     """Return the last update of a card whose call never ran."""
     return {
         "sessionUpdate": "tool_call_update",

@@ -211,7 +211,7 @@ class Server:
             if session_id is not None and session_id in self._sessions:
                 return self._sessions[session_id]
             loop = asyncio.get_running_loop()
-            opening = asyncio.ensure_future(asyncio.to_thread(self._started, options, servers or [], loop))
+            opening = asyncio.ensure_future(asyncio.to_thread(self._open_session, options, servers or [], loop))
             try:
                 session = await asyncio.shield(opening)
             except asyncio.CancelledError:
@@ -220,7 +220,7 @@ class Server:
             self._sessions[session.session_id] = session
             return session
 
-    def _started(self, options: Options, servers: list[Json], loop: asyncio.AbstractEventLoop) -> EditorSession:
+    def _open_session(self, options: Options, servers: list[Json], loop: asyncio.AbstractEventLoop) -> EditorSession:
         """Open an agent; it blocks."""
         from qcode.acp.client import EditorFiles, read_servers
         from qcode.acp.session import EditorClient, EditorSession
@@ -305,7 +305,7 @@ class Server:
 
     async def _set_mode(self, params: JsonObject) -> MethodResult:
         session, mode = self._session(params), _text(params, "modeId")
-        return MethodResult({}, session.changed_by_client(lambda: session.settings.set_mode(mode)))
+        return MethodResult({}, session.apply_client_change(lambda: session.settings.set_mode(mode)))
 
     async def _set_model(self, params: JsonObject) -> MethodResult:
         session, model = self._session(params), _text(params, "modelId")
@@ -319,7 +319,7 @@ class Server:
         if option == "model":
             then = await session.change_model(value)
         else:
-            then = session.changed_by_client(lambda: session.settings.set_option(option, value))
+            then = session.apply_client_change(lambda: session.settings.set_option(option, value))
         return MethodResult({"configOptions": session.settings.options()}, then)
 
     def _session(self, params: JsonObject) -> EditorSession:

@@ -428,13 +428,13 @@ class EditorSession:
             self.send({"sessionUpdate": "current_mode_update", "currentModeId": state[0]})
         self.send({"sessionUpdate": "config_option_update", "configOptions": self.settings.options()})
 
-    def changed_by_client(self, change: Callable[[], None]) -> Callable[[], None]:
+    def apply_client_change(self, change: Callable[[], None]) -> Callable[[], None]:
         """Make a change that the client asked for; return the updates to send after the response."""
         change()
         return self._sync
 
     async def change_model(self, name: str) -> Callable[[], None]:
-        """Switch the model from the next turn on, as `changed_by_client`; a prompt sent meanwhile waits."""
+        """Switch the model from the next turn on, as `apply_client_change`; a prompt sent meanwhile waits."""
         connecting = asyncio.ensure_future(asyncio.to_thread(self.settings.connect_model, name))
         self._connecting.add(connecting)
         try:

@@ -200,11 +200,11 @@ class TurnView:
             self._add("agent_message_chunk", self._blank)
             self._blank = ""
         self.flush()
-        pairs, left = self._cards.committed(call for call in calls if call.name != TODO)
+        pairs, left = self._cards.commit(call for call in calls if call.name != TODO)
         for card, call in pairs:
             arguments = parse_object(call.arguments) or {}
             if card.has_begun:
-                self._send(cards.completed(card, arguments, self._folder))
+                self._send(cards.arguments_update(card, arguments, self._folder))
             else:
                 self._send_first(card, arguments)
         for card in left:
@@ -225,7 +225,7 @@ class TurnView:
     def _announce(self, block: int, call_id: str, name: str) -> None:
         if name == TODO:
             return
-        card = self._cards.announced(block, call_id, name)
+        card = self._cards.announce(block, call_id, name)
         if card is not None:
             self.flush()
             self._send_first(card, {})
@@ -286,7 +286,7 @@ class TurnView:
         card.is_over = True
         outcome, state = event.outcome, event.state
         has_run = has_terminal and outcome.exit_code is not None
-        update = cards.finished(card, call, outcome, state, self._folder, has_terminal=has_run)
+        update = cards.finished_update(card, call, outcome, state, self._folder, has_terminal=has_run)
         if has_run:
             code = outcome.exit_code or 0
             ended: JsonObject = {"exit_code": code if code >= 0 else None, "signal": str(-code) if code < 0 else None}
@@ -295,7 +295,7 @@ class TurnView:
 
     def _drop(self, card: CallCard, why: str) -> None:
         card.is_over = True
-        self._send(cards.dropped(card, why))
+        self._send(cards.dropped_update(card, why))
 
     def _show_plan(self, event: ToolFinished) -> None:
         try:

@@ -307,7 +307,7 @@ class PendingCalls:
         spec = self._toolbox.spec(resolved.name)
         return policy.with_mode("accept-edits").judge(spec, resolved.arguments).is_allowed
 
-    def answered(self, call_id: str, decision: Decision) -> ApprovalAnswered | AskApproval | None:
+    def settle_answer(self, call_id: str, decision: Decision) -> ApprovalAnswered | AskApproval | None:
         """Settle an open approval as the user decided; None if none of this id is open.
 
         A call that the user edited must be judged again.
@@ -506,7 +506,7 @@ def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: 
     detail = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
     if repeats:
         name = visible(call.name)
-        again = f"Run it again {preview.how}".rstrip()
+        again = f"Run it again {preview.options}".rstrip()
         question = f"The same {name} call has returned the same result {repeats} times in a row. {again}?"
         return RepeatedCall(call, question, detail or visible_lines(preview.refusal))
     if preview.is_plan:

@@ -203,10 +203,10 @@ class Conversation:
             raise RuntimeError("a turn is already running")
         context: tuple[Text, ...] | None = ()
         if self.hooks is not None:
-            async with aclosing(self.hooks.prompted(prompt)) as events:
+            async with aclosing(self.hooks.run_before_prompt(prompt)) as events:
                 async for event in events:
                     yield self.observe(event)
-            context = self.hooks.told
+            context = self.hooks.prompt_context
         if context is None:
             return
         try:
@@ -299,7 +299,7 @@ class Conversation:
         if isinstance(event, ToolFinished):
             self.transcript.keep_result(event)
         if isinstance(event, SteeringAdded):
-            self._waiting.arrived(event.text)
+            self._waiting.take_steered(event.text)
         if self.hooks is not None:
             self.hooks.observe(event, is_attended=self._context.is_attended)
         events.append(event)
@@ -329,7 +329,7 @@ class Conversation:
             if self._driver is not None:
                 self._driver.give(LimitAnswered(isinstance(decision, Allow)))
             return
-        settled = self._calls.answered(approval_id, decision)
+        settled = self._calls.settle_answer(approval_id, decision)
         if settled is not None and self._driver is not None:
             self._tell_mode()
             self._driver.give(settled)
@@ -340,7 +340,7 @@ class Conversation:
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""
         if self._driver is not None:
-            self._driver.give(SteerQueued(text, self._waiting.steered(text, attached)))
+            self._driver.give(SteerQueued(text, self._waiting.add_steered(text, attached)))
 
     def unsteer(self, text: str) -> bool:
         """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
@@ -510,7 +510,7 @@ class Conversation:
         self.transcript.compact(effect)
         self._toolbox.forget_instructions()
         if self.hooks is not None:
-            self.hooks.compacted(effect)
+            self.hooks.note_compaction(effect)
 
     def learn(self, effect: Learn) -> None:
         self.client.learn(effect)

@@ -392,8 +392,8 @@ class AgentParts:
         scope = SandboxScope(policy.root, policy.added, scratch.path, at_home, policy.own, policy.search_path)
         sandbox = SessionSandbox(settings.tools.sandbox, scope)
         if settings.tools.sandbox == "required" and sandbox.sandbox is None:
-            where = settings.origin("tools.sandbox")
-            text = f'{where}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
+            origin = settings.origin("tools.sandbox")
+            text = f'{origin}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
             raise QcodeError(text, ExitCode.BAD_CONFIG)
         probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.look())
         return replace(policy, read_only=(scratch.path,), probes=probes), sandbox

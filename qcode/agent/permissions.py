@@ -284,13 +284,13 @@ class Permissions:
         self.policy = replace(self._base, rules=rules, sandboxed=sandboxed)
 
     def _row(self, own: _UserRule) -> RuleInForce:
-        what = f"answered to {own.why}" if own.why else "added"
+        cause = f"answered to {own.why}" if own.why else "added"
         if own.scope == "folder":
-            origin = f"saved for this folder, {what}, {_day(own.at)}"
+            origin = f"saved for this folder, {cause}, {_day(own.at)}"
             return RuleInForce(own.effect, own.text, origin, "folder", own.number)
         at = datetime.fromtimestamp(own.at).astimezone()
-        what = f"in the sandbox, {what}" if own.is_sandboxed else what
-        return RuleInForce(own.effect, own.text, f"{what} at {at:%H:%M}", "session", own.number)
+        cause = f"in the sandbox, {cause}" if own.is_sandboxed else cause
+        return RuleInForce(own.effect, own.text, f"{cause} at {at:%H:%M}", "session", own.number)
 
     def _now_text(self) -> str:
         return f"{datetime.fromtimestamp(self._clock()).astimezone():%H:%M}"
@@ -486,7 +486,7 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
     if hook.verdict == "ask":
         reason = hook.reason if verdict.is_allowed else f"{hook.reason}; {verdict.reason}"
         rule = RESTRICTED if verdict.rule == RESTRICTED else hook.rule
-        return Verdict("ask", reason, rule).settled(never_asks=policy.never_asks)
+        return Verdict("ask", reason, rule).without_asking(never_asks=policy.never_asks)
     if verdict.is_allowed or not policy.is_trusted:
         return verdict
     if verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch"):

@@ -172,14 +172,14 @@ class Toolbox:
             return next((spec for spec in self.servers.specs() if spec.name == name), None)
         return self._tools[name].spec if name in self._tools else None
 
-    def beside(self, judge: PathJudge) -> Toolbox:
+    def for_subagent(self, judge: PathJudge) -> Toolbox:
         """Return the same tools for a sub-agent, which has read no files yet. The result need not be closed."""
         other = copy(self)
-        other.workspace = self.workspace.beside(judge)
+        other.workspace = self.workspace.for_subagent(judge)
         other.agent = None
         other.transcript = tuple
         if self._nested is not None:
-            fresh = self._nested().beside()
+            fresh = self._nested().for_subagent()
             other._nested = lambda: fresh
         return other
 
@@ -549,9 +549,9 @@ def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchServic
     service = SERVICES[settings.tools.web_search]
     key = env.get(service.key_variable, "").strip()
     if not key:
-        where = settings.origin("tools.web_search")
+        origin = settings.origin("tools.web_search")
         raise QcodeError(
-            f'{where}: tools.web_search is "{service.name}", and {service.key_variable} is not set',
+            f'{origin}: tools.web_search is "{service.name}", and {service.key_variable} is not set',
             ExitCode.NO_CREDENTIAL,
         )
     if not is_sendable(key):

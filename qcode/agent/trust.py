@@ -442,10 +442,10 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
     real = folder.resolve()
     places = [place for place in (real, *real.parents) if place == root or root in place.parents]
     for place in reversed(places):
-        for name, what in _OTHERS:
+        for name, description in _OTHERS:
             is_used_here = name in (*NAMES, LOCAL_NAME) or place == root
             if is_used_here and os.path.lexists(place / name):
-                yield visible(str((place / name).relative_to(root))), what
+                yield visible(str((place / name).relative_to(root))), description
     if any(name in status.files for name in (SETTINGS, *CLAUDE_SETTINGS)):
         from qcode.agent.hooks.events import project_hook_rows
         from qcode.config.show import project_command_rows
@@ -555,7 +555,7 @@ class TrustService:
             return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if status.kind in ("changed", "unpinned"):
             return f"{_difference(status)}\n\nType /trust accept to trust it as shown."
-        names = "\n".join(f"  {name}: {what}" for name, what in files_in_use(folder, self._root, status))
+        names = "\n".join(f"  {name}: {description}" for name, description in files_in_use(folder, self._root, status))
         contents = f"It contains:\n\n{names}" if names else "It contains nothing that qcode would use."
         return f"This folder is restricted. {contents}\n\nType /trust accept to trust {visible(str(self._root))}."
 

@@ -112,7 +112,7 @@ def _status_lines(folder: Path, root: Path, status: TrustStatus) -> Iterator[str
     else:
         yield "it contains:"
         width = max(len(name) for name, _ in found)
-        yield from (f"  {name:<{width}}  {what}" for name, what in found)
+        yield from (f"  {name:<{width}}  {description}" for name, description in found)
     if status.changes:
         yield "changes since it was trusted:"
         yield indented(status.differences())
@@ -199,7 +199,7 @@ def _text(folder: Path, root: Path, status: TrustStatus) -> str:
     if not found:
         return ""
     width = max(20, *(len(name) for name, _ in found))
-    listing = "\n".join(f"  {name:<{width}} {what}" for name, what in found)
+    listing = "\n".join(f"  {name:<{width}} {description}" for name, description in found)
     heading = _UNPINNED if status.kind == "unpinned" else _UNKNOWN
     return _QUESTION.format(heading=heading, folder=label, listing=listing)
 

@@ -483,18 +483,18 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        what, line = _syntax(str(error), text)
-        raise ConfigError(f"not valid TOML: {what}", file=file, line=line) from None
+        problem, line = _syntax(str(error), text)
+        raise ConfigError(f"not valid TOML: {problem}", file=file, line=line) from None
     except (ValueError, ArithmeticError, RecursionError):
         raise ConfigError("not valid TOML: a number is out of range, or the nesting is too deep", file=file) from None
 
 
 def _syntax(message: str, text: str) -> tuple[str, int]:
     """Split the parser's message into the error and its line."""
-    what, _, place = message.rpartition(" (at ")
+    problem, _, place = message.rpartition(" (at ")
     if place.startswith("line "):
-        return what, int(place[5:].split(",", 1)[0])
-    return what or message, len(text.rstrip().split("\n"))
+        return problem, int(place[5:].split(",", 1)[0])
+    return problem or message, len(text.rstrip().split("\n"))
 
 
 CAP_VARIABLES = ("QCODE_MAX_OUTPUT_TOKENS", "QWEN_CODE_MAX_OUTPUT_TOKENS")

@@ -146,7 +146,7 @@ class Tally:
         self._signals: list[Signal] = []
         self.reached: Limit | None = None
 
-    def inside(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
+    def for_subagent(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
         """Return the tally for a sub-agent started by the call `call_id` of this turn."""
         return Tally(settings, price, within=self, call_id=call_id)
 

@@ -470,7 +470,7 @@ class Turn:
     def _to_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
         current = phase.round
         if isinstance(incoming, ApprovalAnswered):
-            return self._after_round(phase, current.answered(incoming, self._elapsed))
+            return self._after_round(phase, current.apply_answer(incoming, self._elapsed))
         return self._after_round(phase, current.ended(incoming.call_id, incoming.outcome, self._elapsed))
 
     def _after_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:

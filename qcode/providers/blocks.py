@@ -315,20 +315,20 @@ class MarkSearch:
         if self._finds_objects:
             at = self._object_in(window, at)
         if at < len(window):
-            self.passed(window[:at])
+            self.add_plain(window[:at])
             return window[:at], window[at:]
         undecided = _undecided(window)
         self._rest = window[len(window) - undecided :]
-        self.passed(window[: len(window) - undecided])
+        self.add_plain(window[: len(window) - undecided])
         return window[: len(window) - undecided], ""
 
     def flush(self) -> str:
         """Return the text that was held back."""
         rest, self._rest = self._rest, ""
-        self.passed(rest)
+        self.add_plain(rest)
         return rest
 
-    def passed(self, text: str) -> None:
+    def add_plain(self, text: str) -> None:
         """Add text that begins no call."""
         if not text:
             return

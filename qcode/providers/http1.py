@@ -355,7 +355,7 @@ async def first_to_answer(addresses: list[Address]) -> socket.socket:
 
 
 async def open_address(address: Address) -> socket.socket:
-    family, kind, protocol, _, where = address
+    family, kind, protocol, _, socket_address = address
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setblocking(False)
@@ -364,7 +364,7 @@ async def open_address(address: Address) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-        await asyncio.get_running_loop().sock_connect(sock, where)  # type: ignore[arg-type]  # its family's own shape
+        await asyncio.get_running_loop().sock_connect(sock, socket_address)  # type: ignore[arg-type]  # its family's own shape
     except BaseException:
         sock.close()
         raise

@@ -139,11 +139,11 @@ def _response_error(connection: Connection, response: httpx2.Response) -> Provid
 
 def refusal(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
     """Convert a response with a status other than 2xx; `headers` has lower-case names."""
-    where = headers.get("location", "")
-    if status in _REDIRECTS and where:
+    location = headers.get("location", "")
+    if status in _REDIRECTS and location:
         return ProviderError(
             ErrorKind.BAD_RESPONSE,
-            f"{connection.name} moved: {connection.base_url} redirects to {host_of(where)!r}; if you trust that "
+            f"{connection.name} moved: {connection.base_url} redirects to {host_of(location)!r}; if you trust that "
             "address, set it as the base URL",
             status=status,
         )

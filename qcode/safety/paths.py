@@ -249,9 +249,9 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
         yield _pick(("ask", "deny", "a look-alike of .git", "path:git"), access)
     if ".git" in folded:
         is_config = folded[-1] in ("config", "config.worktree")
-        what = "git's configuration can run programs" if is_config else "only git may write in .git"
+        reason = "git's configuration can run programs" if is_config else "only git may write in .git"
         if is_config or access == "write":
-            yield _pick(("ask", "deny", what, "path:git"), access)
+            yield _pick(("ask", "deny", reason, "path:git"), access)
     if parts and not is_folder and protected_paths.is_secret(parts[-1]):
         yield Verdict("ask", "files with this name contain secrets", GUARDED)
     if access == "write" and protected_paths.is_steering(parts):

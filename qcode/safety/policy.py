@@ -105,7 +105,7 @@ class Policy:
 
     def judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
         """Return the verdict for a call of a tool. A malformed call asks; the tool then reports the error."""
-        verdict = self._judge(spec, arguments).settled(never_asks=self.never_asks)
+        verdict = self._judge(spec, arguments).without_asking(never_asks=self.never_asks)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge(spec, arguments))
 
     def judge_command(self, command: str) -> Verdict:
@@ -199,7 +199,7 @@ class Policy:
 
         Searches use it for every file that they may show.
         """
-        verdict = self._judge_file(path, access, PathJudge(self._ground)).settled(never_asks=self.never_asks)
+        verdict = self._judge_file(path, access, PathJudge(self._ground)).without_asking(never_asks=self.never_asks)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
     def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:

@@ -158,8 +158,8 @@ def _check_body(text: str, kind: str, body: str, at: int) -> None:
             raise _invalid_rule(text, at, "the pattern is not valid") from None
 
 
-def _invalid_rule(text: str, position: int, what: str) -> ValueError:
-    return ValueError(f"invalid rule {text!r} at position {position + 1}: {what}")
+def _invalid_rule(text: str, position: int, problem: str) -> ValueError:
+    return ValueError(f"invalid rule {text!r} at position {position + 1}: {problem}")
 
 
 def _names() -> str:

@@ -91,8 +91,8 @@ class Job:
         return self._with_omission(self.recent, self.total - len(self.recent))
 
     def _with_omission(self, text: str, dropped: int) -> str:
-        where = f"; all of it is in {self.path}" if self.path is not None else ""
-        return f"[... {dropped:,} characters omitted{where} ...]\n{text}" if dropped else text
+        hint = f"; all of it is in {self.path}" if self.path is not None else ""
+        return f"[... {dropped:,} characters omitted{hint} ...]\n{text}" if dropped else text
 
     def _append_output(self, text: str) -> None:
         self.recent = (self.recent + text)[-self.limit :]

@@ -93,8 +93,8 @@ class Shell:
             command = _command_of(checked)
         except Refused as refused:
             return Preview("Run a command?", "", str(refused))
-        how = ", ".join(_run_options(checked))
-        return Preview(f"Run this command {how}".rstrip() + "?", visible_lines(command), how=how)
+        options = ", ".join(_run_options(checked))
+        return Preview(f"Run this command {options}".rstrip() + "?", visible_lines(command), options=options)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
@@ -388,8 +388,8 @@ def _count(jobs: Jobs) -> str:
 
 def started(job: Job) -> ToolOutcome:
     """Return the result of a call that started a background command."""
-    where = f" Its output is kept in {job.path}." if job.path is not None else ""
-    text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{where}"
+    hint = f" Its output is kept in {job.path}." if job.path is not None else ""
+    text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{hint}"
     return ToolOutcome(text, summary=_in_background(job), shown="")
 
 
@@ -399,10 +399,10 @@ def _in_background(job: Job) -> str:
 
 def background_result(job: Job, text: str) -> ToolOutcome:
     """Return the result of a call whose command the user moved to the background, with its output so far."""
-    where = f" All of it is kept in {job.path}." if job.path is not None else ""
+    hint = f" All of it is kept in {job.path}." if job.path is not None else ""
     note = (
         f"[the user moved it to the background as job {job.number}. This is its output so far; read more with jobs "
-        f"(read, {job.number}).{where}]"
+        f"(read, {job.number}).{hint}]"
     )
     body = text.removesuffix("\n") if text.strip() else "[no output so far]"
     return ToolOutcome(f"{body}\n{note}", summary=_in_background(job), shown=text)

@@ -55,8 +55,8 @@ class SubagentTool:
             task = self.task(arguments)
         except Refused as refused:
             return Preview("Start a sub-agent?", "", str(refused))
-        about = f"{task.description} ({task.kind}{f', {task.model} model' if task.model else ''})"
-        return Preview("Start a sub-agent?", f"{visible(about)}\n\n{visible_lines(task.prompt)}")
+        task_line = f"{task.description} ({task.kind}{f', {task.model} model' if task.model else ''})"
+        return Preview("Start a sub-agent?", f"{visible(task_line)}\n\n{visible_lines(task.prompt)}")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         return failed("agent: a sub-agent cannot start another one")

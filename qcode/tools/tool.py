@@ -59,7 +59,7 @@ class Preview:
 
     `refusal` is not empty if the call would only return this error and change nothing: it then needs no approval and
     may run at once. `choices` are the possible answers to a question. `is_plan`: `detail` is a plan as Markdown, and
-    approving it ends plan mode. `how` is the part of the question that says how the call would run, if that is not
+    approving it ends plan mode. `options` is the part of the question that says how the call would run, if that is not
     usual, such as `in the background`. `changes` as in `ToolOutcome`.
     """
 
@@ -69,7 +69,7 @@ class Preview:
     choices: tuple[Choice, ...] = ()
     is_plan: bool = False
     is_diff: bool = False
-    how: str = ""
+    options: str = ""
     changes: tuple[ChangedFile, ...] = ()
 
 
@@ -104,7 +104,7 @@ def failed(message: str, summary: str = "") -> ToolOutcome:
     return ToolOutcome(message, is_error=True, summary=summary or message.split("\n", 1)[0])
 
 
-async def answered(work: Callable[[], ToolOutcome], stop: Callable[[], None] | None = None) -> ToolOutcome:
+async def run_off_loop(work: Callable[[], ToolOutcome], stop: Callable[[], None] | None = None) -> ToolOutcome:
     """Run `work` with `off_loop`; convert `Refused` and `OSError` to an error result."""
     try:
         return await off_loop(work, stop)

@@ -154,7 +154,7 @@ class Workspace:
         if self._own_scratch is not None:
             self._own_scratch.close()
 
-    def beside(self, judge: PathJudge | None) -> Workspace:
+    def for_subagent(self, judge: PathJudge | None) -> Workspace:
         """Return a workspace with the same folders for a sub-agent, which has read no file yet. It is never closed."""
         other = copy(self)
         other._scratch = self.scratch

@@ -436,9 +436,9 @@ _Silent: TypeAlias = (
 
 
 def _compacted(event: Compacted) -> str:
-    what = "older messages summarized" if event.kind == "summary" else "old tool output removed"
+    change = "older messages summarized" if event.kind == "summary" else "old tool output removed"
     sizes = f"{tokens_text(event.before_tokens)} → {tokens_text(event.after_tokens)} tokens"
-    return f"Compacted: {what} ({sizes}). /undo reverts it with its turn; the session file keeps everything."
+    return f"Compacted: {change} ({sizes}). /undo reverts it with its turn; the session file keeps everything."
 
 
 def _show_nothing(event: _Silent) -> None:

@@ -311,9 +311,9 @@ class AppView:
             current_model=self._agent.conversation.model,
             provider=provider,
         )
-        self.open_screen(screen, self._connected)
+        self.open_screen(screen, self._show_connected)
 
-    def _connected(self, connected: ConnectResult | None) -> None:
+    def _show_connected(self, connected: ConnectResult | None) -> None:
         if connected is None:
             return
         if connected.theme:

@@ -86,9 +86,9 @@ class Checkpoints:
     async def plan_redo(self) -> RewindPlan:
         return await self._work(self._rewinder.plan_redo)
 
-    async def plan_rewind(self, number: int, what: What) -> RewindPlan:
+    async def plan_rewind(self, number: int, scope: What) -> RewindPlan:
         """Plan to rewind to the state before message `number`."""
-        return await self._work(lambda: self._rewinder.plan_rewind(number, what))
+        return await self._work(lambda: self._rewinder.plan_rewind(number, scope))
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
         """Perform a plan completely, even if cancelled; doubtful files only if they are in `overwrite`."""

@@ -151,15 +151,15 @@ class Rewinder:
             found.append(OwnMessage(prompt.number, typed_text(entry.message), entry.at, files))
         return tuple(found)
 
-    def plan_rewind(self, number: int, what: What) -> RewindPlan:
+    def plan_rewind(self, number: int, scope: What) -> RewindPlan:
         """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
         prompt = next((user_prompt for user_prompt in self._history.prompts() if user_prompt.number == number), None)
         if prompt is None:
             raise NothingToDo("That message is no longer in this conversation.")
         changes = self._history.live_changes(number)
-        steps = steps_back(changes, self._left_by_parts()) if what != "conversation" else []
-        after = prompt.before if what != "files" else self._history.head
-        return self._plan("rewind", after, steps, prompt if what != "files" else None)
+        steps = steps_back(changes, self._left_by_parts()) if scope != "conversation" else []
+        after = prompt.before if scope != "files" else self._history.head
+        return self._plan("rewind", after, steps, prompt if scope != "files" else None)
 
     def plan_undo(self) -> RewindPlan:
         """Plan to undo the last turn, or a compaction after it; an interrupted step is finished first."""

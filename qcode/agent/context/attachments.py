@@ -102,8 +102,8 @@ def _read_mentions(
     for mention in found:
         why_not = why_not_read(mention.path) if mention.is_foreign else ""
         if why_not:
-            where = "in text of the project or a tool server"
-            complaints.append(f"not attached: @{visible(mention.name)}, mentioned {where}: {why_not}")
+            source = "in text of the project or a tool server"
+            complaints.append(f"not attached: @{visible(mention.name)}, mentioned {source}: {why_not}")
             continue
         try:
             blocks.append(_mention_block(mention))
@@ -354,15 +354,15 @@ def _read(path: Path, label: str, limit: int, takes_pipes: bool) -> bytes:
     return data
 
 
-def decoded(data: bytes, what: str) -> str:
-    """Return `data` as text without its byte order mark; raise `InputError` naming `what` if it is not text."""
+def decoded(data: bytes, kind: str) -> str:
+    """Return `data` as text without its byte order mark; raise `InputError` naming `kind` if it is not text."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
         raise InputError(
-            f"{what} is not text in UTF-8 or UTF-16; convert it, for example with iconv -f LATIN1"
+            f"{kind} is not text in UTF-8 or UTF-16; convert it, for example with iconv -f LATIN1"
         ) from None
     if "\0" in text:
-        raise InputError(f"{what} is not text: it contains NUL bytes")
+        raise InputError(f"{kind} is not text: it contains NUL bytes")
     return text

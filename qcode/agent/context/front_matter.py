@@ -122,9 +122,9 @@ class FrontMatter:
             raise self.error(name, f"`{name}` must be a list of texts; quote its items")
         return tuple(item.strip() for item in items if item.strip())
 
-    def error(self, name: str, what: str) -> FrontMatterError:
+    def error(self, name: str, problem: str) -> FrontMatterError:
         """Return an error about a field, at its line."""
-        return _error(self.label, self.fields[name].line if name in self.fields else 1, what)
+        return _error(self.label, self.fields[name].line if name in self.fields else 1, problem)
 
     def _field(self, name: str) -> FrontMatterField | None:
         found = self.fields.get(name)
@@ -352,14 +352,14 @@ class _Composer:
         assert event.end_mark is not None
         self._start, self._end = event.start_mark.index, event.end_mark.index
         if getattr(event, "anchor", None) is not None:
-            what = "aliases (*name)" if isinstance(event, self._yaml.AliasEvent) else "anchors (&name)"
-            self._refuse(event, f"YAML {what} are not supported; quote the value if it is text")
+            feature = "aliases (*name)" if isinstance(event, self._yaml.AliasEvent) else "anchors (&name)"
+            self._refuse(event, f"YAML {feature} are not supported; quote the value if it is text")
         if getattr(event, "tag", None) is not None:
             self._refuse(event, "YAML tags (!name) are not supported; quote the value if it is text")
         return event
 
-    def _refuse(self, event: Event, what: str) -> NoReturn:
-        raise _error(self._shown, _line(event), what)
+    def _refuse(self, event: Event, feature: str) -> NoReturn:
+        raise _error(self._shown, _line(event), feature)
 
 
 def _line(event: Event) -> int:
@@ -377,8 +377,8 @@ def _yaml_error(error: Exception, header: str, label: str) -> FrontMatterError:
     return _error(label, line, f"not YAML: {getattr(error, 'reason', error)}")
 
 
-def _error(label: str, line: int, what: str) -> FrontMatterError:
-    return FrontMatterError(one_line(f"{label}:{line}: {what}"))
+def _error(label: str, line: int, problem: str) -> FrontMatterError:
+    return FrontMatterError(one_line(f"{label}:{line}: {problem}"))
 
 
 def _kind(value: Value) -> str:

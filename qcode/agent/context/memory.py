@@ -212,8 +212,8 @@ def memory_detail(file: MemoryFile) -> str:
 def memory_text(memory: Memory) -> str:
     files = [f"  {one_line(file.label)}: {memory_detail(file)}" for file in memory.files()]
     notes = [one_line(note) for note in memory.notes()]
-    how = "/memory project: TEXT or /memory yours: TEXT adds a line."
-    return "\n".join(["In the order of the prompt:", *files, *notes, "", how])
+    hint = "/memory project: TEXT or /memory yours: TEXT adds a line."
+    return "\n".join(["In the order of the prompt:", *files, *notes, "", hint])
 
 
 def split_memory_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:

@@ -69,7 +69,7 @@ class NestedInstructions:
     def notices(self) -> tuple[str, ...]:
         return tuple(self._notices)
 
-    def beside(self) -> NestedInstructions:
+    def for_subagent(self) -> NestedInstructions:
         """Return the instructions for a sub-agent, which has read no file yet."""
         return NestedInstructions(self._folder, self._root, self._home, self._started, self._is_trusted, self._may_read)
 

@@ -154,8 +154,8 @@ def _plan(briefing: Briefing) -> str:
     if briefing.mode != "plan":
         return ""
     own = briefing.plan_instructions.strip()
-    what = f"\n\n{own}{_OWN_PLAN_ENDS[briefing.is_attended]}" if own else _PLAN_ENDS[briefing.is_attended]
-    return f"{_PLAN}{what}{_PLAN_APPROVAL if briefing.is_attended else ''}"
+    ending = f"\n\n{own}{_OWN_PLAN_ENDS[briefing.is_attended]}" if own else _PLAN_ENDS[briefing.is_attended]
+    return f"{_PLAN}{ending}{_PLAN_APPROVAL if briefing.is_attended else ''}"
 
 
 def build_agent_prompt(briefing: Briefing, role: str) -> str:
@@ -209,12 +209,12 @@ class PendingAttachments:
         pending, self._attached = self._attached, ()
         return (*pending, *attached, *mentioned)
 
-    def steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
+    def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return the blocks before a steering message, which can be withdrawn until the turn takes it."""
         self._steered.append((text, self._attached))
         return self.take_blocks(text, attached)
 
-    def arrived(self, text: str) -> tuple[Block, ...]:
+    def take_steered(self, text: str) -> tuple[Block, ...]:
         """Return the blocks of a steering message that the turn now takes."""
         for index in range(len(self._steered) - 1, -1, -1):
             if self._steered[index][0] == text:
@@ -223,7 +223,7 @@ class PendingAttachments:
 
     def defer(self, text: str) -> None:
         """Hold the blocks of a withdrawn steering message for the next prompt."""
-        self._attached = (*self.arrived(text), *self._attached)
+        self._attached = (*self.take_steered(text), *self._attached)
 
     def turn_over(self) -> None:
         """Hold the blocks of steering messages that the turn did not take for the next turn."""

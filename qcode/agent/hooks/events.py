@@ -89,7 +89,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A hook as it runs. `where` is the `file:line` that defines it, empty for a hook of a program.
+    """A hook as it runs. `location` is the `file:line` that defines it, empty for a hook of a program.
 
     `label` is its command line or the name of its function. `condition` are permission rules: if there are any, the
     hook runs only for calls that one of them covers.
@@ -102,7 +102,7 @@ class Handler:
     on_failure: OnFailure
     origin: HookOrigin
     may_allow: bool = False
-    where: str = ""
+    location: str = ""
     label: str = ""
     condition: tuple[str, ...] = ()
 

@@ -25,14 +25,14 @@ def hook_lines(
     for index, handler in enumerate(handlers):
         matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN))})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
-        facts = [handler.where or "the program", f"{handler.timeout_s:g} s", f"on failure: {handler.on_failure}"]
+        facts = [handler.location or "the program", f"{handler.timeout_s:g} s", f"on failure: {handler.on_failure}"]
         facts += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
         facts += ["may allow"] if handler.counts_allow else []
         facts += [] if runs is None else [_run_summary(runs[index])]
         lines.append(f"  {' · '.join(facts)}")
     for hook in unused:
         command = visible(one_line(hook.label, _MAX_SHOWN))
-        lines.append(f"not run: {hook.event}: {command} ({hook.where}): {hook.why}")
+        lines.append(f"not run: {hook.event}: {command} ({hook.location}): {hook.why}")
     return lines
 
 
@@ -54,7 +54,7 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
             "matcher": handler.matcher,
             "command": handler.label,
             "origin": handler.origin,
-            "where": handler.where,
+            "where": handler.location,
             "timeout_s": handler.timeout_s,
             "on_failure": handler.on_failure,
             "may_allow": handler.counts_allow,
@@ -64,6 +64,6 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
         for handler in handlers
     ]
     rows.extend(
-        {"event": hook.event, "command": hook.label, "where": hook.where, "why_not_run": hook.why} for hook in unused
+        {"event": hook.event, "command": hook.label, "where": hook.location, "why_not_run": hook.why} for hook in unused
     )
     return rows

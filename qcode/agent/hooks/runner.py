@@ -74,7 +74,7 @@ class HookRunner:
         self._folder = folder
         self._root = root
         self._environment = environment
-        self._room: asyncio.Semaphore | None = None
+        self._slots: asyncio.Semaphore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.runs = [HandlerRuns() for _ in self.handlers]
 
@@ -146,7 +146,7 @@ class HookRunner:
         command = shown_command(handler)
         slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
         try:
-            async with self._free_place():
+            async with self._shared_slots():
                 timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
                 ran = await self._run_handler(handler, hook_input, timeout_s)
         finally:
@@ -159,11 +159,11 @@ class HookRunner:
         await emit(_hook_ended(handler, command, hook_input, ran, answer))
         return answer
 
-    def _free_place(self) -> asyncio.Semaphore:
+    def _shared_slots(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
-        if self._room is None or self._loop is not loop:
-            self._room, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
-        return self._room
+        if self._slots is None or self._loop is not loop:
+            self._slots, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
+        return self._slots
 
     async def _run_handler(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _HandlerResult:
         if not isinstance(handler.run, HookCommand):

@@ -37,7 +37,7 @@ class UnusedHook:
 
     event: str
     label: str
-    where: str
+    location: str
     why: str
 
 
@@ -124,14 +124,14 @@ class _Collected:
         self.unused: list[UnusedHook] = []
         self.problems: list[str] = []
 
-    def add_written(self, event: str, hook: WrittenHook, where: str, origin: HookOrigin) -> None:
+    def add_written(self, event: str, hook: WrittenHook, location: str, origin: HookOrigin) -> None:
         """Add a hook of qcode's settings."""
         form = EVENTS[event]
         command = HookCommand(hook.command, hook.argv, hook.env)
         on_failure: Any = hook.on_failure or form.on_failure
         timeout_s = form.timeout_s if hook.timeout_s is None else hook.timeout_s
         may_allow = hook.may_allow and origin == "own"
-        self._add(Handler(event, hook.matcher, command, timeout_s, on_failure, origin, may_allow, where, str(hook)))
+        self._add(Handler(event, hook.matcher, command, timeout_s, on_failure, origin, may_allow, location, str(hook)))
 
     def _add(self, handler: Handler) -> None:
         command = handler.run
@@ -140,15 +140,15 @@ class _Collected:
         if handler.origin == "own" and is_relative(command):
             why = "the program of a hook must be an absolute path or a name on PATH"
             self.problems.append(
-                f"{handler.where}: hooks.{handler.event}: {why}: {one_line(visible(handler.label), 80)}"
+                f"{handler.location}: hooks.{handler.event}: {why}: {one_line(visible(handler.label), 80)}"
             )
         elif not self._is_trusted and (self._places.names_project(command) or self._places.files(command)):
             why = "it runs a file of this folder, which is not trusted"
         elif unpinned := self._places.unpinned(command):
             why = f"it runs {visible(unpinned)}, which qcode does not watch for changes; move that file to .qcode"
-            self.problems.append(f"{handler.where}: hooks.{handler.event}: {why}")
+            self.problems.append(f"{handler.location}: hooks.{handler.event}: {why}")
         if why:
-            self.unused.append(UnusedHook(handler.event, handler.label, handler.where, why))
+            self.unused.append(UnusedHook(handler.event, handler.label, handler.location, why))
         else:
             self.handlers.append(handler)
 
@@ -194,7 +194,7 @@ def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -
     return ""
 
 
-def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: str, origin: HookOrigin) -> Handler:
+def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], location: str, origin: HookOrigin) -> Handler:
     form = EVENTS[event]
     args = hook.get("args")
     line: str = hook["command"]
@@ -208,7 +208,7 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: st
     command_line = " ".join(argv) if argv else line
     command = HookCommand(argv=argv) if argv else HookCommand(line)
     condition = _condition(hook.get("if"))
-    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, where, command_line, condition)
+    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, location, command_line, condition)
 
 
 def _condition(rule: object) -> tuple[str, ...]:

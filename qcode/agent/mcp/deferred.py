@@ -86,9 +86,9 @@ def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
     words = set(_WORD.findall(query.lower()))
 
     def score(spec: ToolSpec) -> int:
-        name, about = spec.name.lower(), spec.description.lower()
+        name, description = spec.name.lower(), spec.description.lower()
         exact = 10 if query.strip().lower() in (name, name.partition("__")[2]) else 0
-        return exact + sum(3 * (word in name) + (word in about) for word in words)
+        return exact + sum(3 * (word in name) + (word in description) for word in words)
 
     found = sorted(((-score(spec), spec.name, spec) for spec in specs), key=lambda row: row[:2])
     return [spec for rank, _, spec in found if rank][:MAX_HITS]

@@ -151,8 +151,8 @@ async def _probe(config: McpServer, token: str) -> httpx2.Response:
     from qcode.agent.mcp.transports import Log, http_client
 
     assert config.url is not None
-    about = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "qcode", "version": "1"}}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    params = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "qcode", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     headers = {
         "Accept": "application/json, text/event-stream",
         **({"Authorization": f"Bearer {token}"} if token else {}),
@@ -215,8 +215,8 @@ class _Exchange:
         if not (self._state and hmac.compare_digest(state.encode(), self._state.encode())):
             raise ServerError("the answer does not belong to this login (its state differs); try again")
         if "error" in query:
-            about = single_spaced(f"{query['error']} {query.get('error_description', '')}", 200)
-            raise ServerError(f"the authorization server refused: {about}")
+            message = single_spaced(f"{query['error']} {query.get('error_description', '')}", 200)
+            raise ServerError(f"the authorization server refused: {message}")
         return AuthorizationCodeResult(code=query.get("code", ""), state=state, iss=query.get("iss"))
 
 

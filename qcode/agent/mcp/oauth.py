@@ -130,7 +130,7 @@ class ServerAuth(OAuthClientProvider):
         redirect: str = "http://localhost/callback",
         client_metadata_url: str | None = None,
     ) -> None:
-        about = OAuthClientMetadata.model_validate(
+        metadata = OAuthClientMetadata.model_validate(
             {
                 "redirect_uris": [redirect],
                 "client_name": "qcode",
@@ -138,7 +138,7 @@ class ServerAuth(OAuthClientProvider):
                 "application_type": "native",
             }
         )
-        super().__init__(credentials.url, about, _NoStorage(), client_metadata_url=client_metadata_url)
+        super().__init__(credentials.url, metadata, _NoStorage(), client_metadata_url=client_metadata_url)
         self.problem = ""
         self._credentials = credentials
         self._login = Login(credentials.url)

@@ -142,7 +142,7 @@ def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) ->
     Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
     """
     rows = [
-        spec.detail() if spec.is_from_project else f"file:     {visible(spec.origin)}\nwhat:     {visible(spec.what)}"
+        spec.detail() if spec.is_from_project else f"file:     {visible(spec.origin)}\nwhat:     {visible(spec.target)}"
     ]
     changes = pins.changed_files(spec, files)
     rows += [f"starts:   {visible(name)}{_state(file)}" for name, file in sorted(files.items())]
@@ -216,4 +216,4 @@ def start_reason(spec: ServerSpec, pins: Pins) -> str:
 def login_question(spec: ServerSpec, problem: str) -> ServerApproval:
     """Return the question whether to sign in at a server, which refuses requests."""
     text = f"The tool server {spec.name} refuses requests: {problem}. Sign in with your browser?"
-    return ServerApproval(key_of(spec, "sign in"), spec.name, text, f"address:  {visible(spec.what)}", is_login=True)
+    return ServerApproval(key_of(spec, "sign in"), spec.name, text, f"address:  {visible(spec.target)}", is_login=True)

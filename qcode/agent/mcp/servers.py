@@ -64,14 +64,14 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The status of a server. `what` is its command line or address without secrets, `origin` its config file.
+    """The status of a server. `target` is its command line or address without secrets, `origin` its config file.
 
     `problem` is one line, `log` the last lines of its stderr; both are foreign text.
     """
 
     name: str
     state: ServerState
-    what: str
+    target: str
     origin: str
     tools: tuple[ServerTool, ...] = ()
     problem: str = ""
@@ -239,8 +239,8 @@ class Servers:
             if not server.spec.is_of_client and server.spec.scope != OF_TEXT
         }
         named = {spec.name: spec for spec in specs if spec.name not in fixed}
-        gone = [server for name, server in self._servers.items() if name not in fixed and is_stale(server.spec, named)]
-        for server in gone:
+        stale = [server for name, server in self._servers.items() if name not in fixed and is_stale(server.spec, named)]
+        for server in stale:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
                 self._ending.add(task)
@@ -253,7 +253,7 @@ class Servers:
             if self._is_started:
                 self._begin(server)
         self._changed()
-        removed = tuple(server.spec.name for server in gone if server.spec.name not in named)
+        removed = tuple(server.spec.name for server in stale if server.spec.name not in named)
         return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in fixed)
 
     def use_folders(self, roots: tuple[Path, ...]) -> None:
@@ -397,8 +397,8 @@ class Servers:
         if not self._is_trusted and spec.connect is None:
             server.state, server.problem = "restricted", _UNTRUSTED
             if spec.config.file:
-                how = "" if self._is_attended else " (use --trust to trust it); continuing without it"
-                self._notice("warning", f"{spec.name} was not started: {_UNTRUSTED}{how}")
+                hint = "" if self._is_attended else " (use --trust to trust it); continuing without it"
+                self._notice("warning", f"{spec.name} was not started: {_UNTRUSTED}{hint}")
         else:
             self._launch(server)
 
@@ -419,12 +419,12 @@ class Servers:
         spec = server.spec
         server.state, server.problem, server.tools, server.changes = "waiting", "", (), ()
         server.files, server.is_refused = files, False
-        how = f"run qcode mcp show {spec.name} to see it and qcode mcp approve {spec.name} to approve it"
+        hint = f"run qcode mcp show {spec.name} to see it and qcode mcp approve {spec.name} to approve it"
         if self._pins.is_approved(spec):
-            what = f"{spec.name} was not started: files that it runs have changed since you approved it"
+            problem = f"{spec.name} was not started: files that it runs have changed since you approved it"
         else:
-            what = f"{spec.name} is defined by this project and not yet approved"
-        self._notice("warning", f"{what}; continuing without it: {how}", is_unattended=True)
+            problem = f"{spec.name} is defined by this project and not yet approved"
+        self._notice("warning", f"{problem}; continuing without it: {hint}", is_unattended=True)
         self._changed()
 
     def _launch(self, server: _Server) -> None:
@@ -459,10 +459,10 @@ class Servers:
         why = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
         server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
         name = server.spec.name
-        how = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
+        hint = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
         tail = server.connection.log.tail if server.connection is not None else ()
         rows = [f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail] if len(tail) > 1 else []
-        self._notice("warning", f"{name} failed: {server.problem}; {how}{''.join(rows)}")
+        self._notice("warning", f"{name} failed: {server.problem}; {hint}{''.join(rows)}")
         self._changed()
 
     def _wait_for_login(self, server: _Server, why: str) -> None:
@@ -560,7 +560,7 @@ class Servers:
         )
         log = server.connection.log.text if server.connection is not None else ""
         spec = server.spec
-        return ServerStatus(spec.name, server.state, spec.what, spec.origin, tools, server.problem, log)
+        return ServerStatus(spec.name, server.state, spec.target, spec.origin, tools, server.problem, log)
 
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec

@@ -73,7 +73,7 @@ class ServerSpec:
         return self.config.is_from_project
 
     @property
-    def what(self) -> str:
+    def target(self) -> str:
         """The command line or the address, without possible secrets."""
         if self.config.url is None:
             return self.config.command or ""

@@ -242,8 +242,8 @@ class ContentReader:
                 case types.AudioContent():
                     self._take_binary("audio", block.data, block.mime_type)
                 case types.ResourceLink():
-                    about = f": {block.description}" if block.description else ""
-                    self.texts.append(f"[resource {block.uri} ({block.mime_type or 'unknown type'}){about}]")
+                    description = f": {block.description}" if block.description else ""
+                    self.texts.append(f"[resource {block.uri} ({block.mime_type or 'unknown type'}){description}]")
                 case types.EmbeddedResource():
                     self.take_resource(block.resource)
 

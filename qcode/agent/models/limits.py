@@ -95,7 +95,7 @@ class LimitStore:
                     found[host, model] = _knowledge(row)
         return found
 
-    def everything_learned(self) -> list[tuple[tuple[str, str], HostKnowledge]]:
+    def all_limits(self) -> list[tuple[tuple[str, str], HostKnowledge]]:
         """Return all stored limits, learned first caps included, sorted by host and model."""
         found = dict(self.everything())
         for place, lengths in self._lengths().items():
@@ -246,7 +246,7 @@ class LearnedCalls:
 
 def learned_lines(limits: LimitStore, model_name: str = "") -> list[str]:
     """Return a line for each model with learned limits and `model_name` in its name."""
-    rows = limits.everything_learned()
+    rows = limits.all_limits()
     return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if model_name in model]
 
 

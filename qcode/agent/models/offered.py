@@ -77,7 +77,7 @@ class ModelsService:
             for model in provider.models
         )
 
-    async def served(self, provider: str) -> tuple[OfferedModel, ...]:
+    async def list_host_models(self, provider: str) -> tuple[OfferedModel, ...]:
         """Ask the host for its models; empty if it does not answer in time. Raises only if cancelled."""
         settings, keys = self._context.settings, self._context.keys
         spec = known_specs(settings)[provider]

@@ -228,8 +228,8 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
             found = tuple(_event_from_json(entry) for entry in cast("list[JsonObject]", reply.get("events", [])))
             yield RecordedReply({**row, "messages": threads[thread]}, found, _error_from(reply.get("error")))
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
-            what = one_line(str(fault), 100)
-            raise InputError(f"{path}: request {row.get('request')} is unreadable: {what}") from None
+            reason = one_line(str(fault), 100)
+            raise InputError(f"{path}: request {row.get('request')} is unreadable: {reason}") from None
 
 
 def _event_to_json(at: int, event: ReplyEvent) -> JsonObject:

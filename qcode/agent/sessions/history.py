@@ -146,7 +146,7 @@ class StoredMessage:
     requests: list[AttemptRecord] = field(default_factory=list)
 
     @property
-    def beside(self) -> tuple[AttemptRecord, ...]:
+    def other_requests(self) -> tuple[AttemptRecord, ...]:
         """The requests of its sub-agents, and those that belong to no message."""
         inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
         return (*inner, *self.requests)
@@ -154,7 +154,7 @@ class StoredMessage:
     @property
     def paid(self) -> HistoryEntry:
         """The entry, with all requests beside it added so that the cost is complete."""
-        beside = self.beside
+        beside = self.other_requests
         return replace(self.entry, attempts=(*self.entry.attempts, *beside)) if beside else self.entry
 
 

@@ -336,5 +336,5 @@ def _is_paused(entry: HistoryEntry) -> bool:
     return bool(entry.attempts) and entry.attempts[-1].stop == StopReason.PAUSED
 
 
-def _count(number: int, what: str) -> str:
-    return f"{count_text(number, what)} {'was' if number == 1 else 'were'}"
+def _count(number: int, noun: str) -> str:
+    return f"{count_text(number, noun)} {'was' if number == 1 else 'were'}"

@@ -298,8 +298,8 @@ def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
     from qcode.text.match import similar
 
     near = similar(text, known, _SHOWN)
-    what = "the nearest" if near else "the latest"
-    return f'no session "{text}" in this folder; {what}: {", ".join(near or known[:_SHOWN])}'
+    label = "the nearest" if near else "the latest"
+    return f'no session "{text}" in this folder; {label}: {", ".join(near or known[:_SHOWN])}'
 
 
 _FIRST_WORDS = 80

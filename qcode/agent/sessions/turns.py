@@ -155,7 +155,7 @@ def _step(
     used = recorded_usage("", entry.attempts, model, price_of)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
     agents = stored.inner if stored is not None else {}
-    beside = stored.beside if stored is not None else ()
+    beside = stored.other_requests if stored is not None else ()
     step = SessionStep(
         replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),
         model,

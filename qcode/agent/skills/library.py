@@ -83,20 +83,20 @@ class Skills:
         self.catalog = SkillCatalog()
 
     @property
-    def used(self) -> tuple[Skill, ...]:
+    def enabled(self) -> tuple[Skill, ...]:
         """The skills that are not switched off."""
         return tuple(skill for skill in self.found.skills if skill.handle not in self._off)
 
     @property
     def for_model(self) -> tuple[Skill, ...]:
         """The skills that the model may load, in the order of the catalog."""
-        found = (used for used in self.used if used.is_for_model and not self._is_left_out(used))
+        found = (used for used in self.enabled if used.is_for_model and not self._is_left_out(used))
         return tuple(sorted(found, key=lambda skill: skill.handle))
 
     @property
     def for_user(self) -> tuple[Skill, ...]:
         """The skills and commands in Markdown that `/name` runs."""
-        return (*(used for used in self.used if used.is_for_user), *self.commands)
+        return (*(used for used in self.enabled if used.is_for_user), *self.commands)
 
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off
@@ -115,14 +115,14 @@ class Skills:
         hidden = self.found.hidden
         names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
-        what = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
-        return (*self.found.problems, *self._problems, *((what,) if hidden else ()))
+        line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
+        return (*self.found.problems, *self._problems, *((line,) if hidden else ()))
 
     def find(self, name: str) -> Skill:
         """Return the skill of this name; raise `Refused` if there is none or it is switched off."""
         skill = next((candidate for candidate in self.found.skills if candidate.handle.lower() == name.lower()), None)
         if skill is None:
-            names = [used.handle for used in self.used]
+            names = [used.handle for used in self.enabled]
             near = f"; the nearest is {most_alike(name, names)}" if names else ""
             raise Refused(f"skill: unknown skill {visible(cut(name, 80))}{near}")
         if self.is_off(skill):
@@ -165,8 +165,8 @@ class Skills:
         """Return the instruction before a skill that runs in a sub-agent."""
         if not self.forks(skill):
             return ()
-        how = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
-        text = f"Let a sub-agent carry out this skill: call the `agent` tool with {how}. Then tell me its answer."
+        arguments = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
+        text = f"Let a sub-agent carry out this skill: call the `agent` tool with {arguments}. Then tell me its answer."
         return (PromptPart(f"{text}\n\n", "typed"),)
 
     def _parts(self, skill: Skill, arguments: str, *, runs_commands: bool) -> list[PromptPart]:

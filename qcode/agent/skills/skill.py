@@ -161,11 +161,13 @@ def _handle(name: str | None, folder: str) -> str:
 def _name_warnings(matter: FrontMatter, name: str | None, handle: str, folder: str) -> list[str]:
     """Return what the format says about a name, in at most one line."""
     if name is None:
-        what = "" if "name" in matter.fields and matter.fields["name"].source else f"`name` is missing; used: {handle}"
+        warning = (
+            "" if "name" in matter.fields and matter.fields["name"].source else f"`name` is missing; used: {handle}"
+        )
     elif _STRICT_NAME.fullmatch(name) is None or len(name) > MAX_NAME:
         allowed = f"at most {MAX_NAME} lower-case letters, digits and single hyphens"
         used = "" if handle == name else f"; used: {handle}"
-        what = f'`name` "{name}" should be {allowed}{used}'
+        warning = f'`name` "{name}" should be {allowed}{used}'
     else:
-        what = "" if name == folder else f'`name` "{name}" differs from the folder "{folder}"'
-    return [str(matter.error("name", what))] if what else []
+        warning = "" if name == folder else f'`name` "{name}" differs from the folder "{folder}"'
+    return [str(matter.error("name", warning))] if warning else []

@@ -137,11 +137,11 @@ def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int
 
 def _refuse_without_key(spec: ProviderSpec) -> None:
     if spec.protocol == "bedrock":
-        how = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
-        raise UsageError(f"{spec.name} uses credentials from the AWS chain ({how}); qcode stores no key for it")
+        hint = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
+        raise UsageError(f"{spec.name} uses credentials from the AWS chain ({hint}); qcode stores no key for it")
     if spec.is_vertex:
-        how = "gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS, or api_key_command"
-        raise UsageError(f"{spec.name} uses credentials of Google Cloud ({how}); qcode stores no key for it")
+        hint = "gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS, or api_key_command"
+        raise UsageError(f"{spec.name} uses credentials of Google Cloud ({hint}); qcode stores no key for it")
     if not registry.takes_key(spec):
         raise UsageError(f"{spec.name} needs no key")
 
@@ -191,8 +191,8 @@ def _logout(context: AuthContext, spec: ProviderSpec) -> int:
         places = context.keys.store.remove(name)
     except KeyringError as error:
         raise QcodeError(f"cannot remove the key for {name}: the keyring {error}") from None
-    where = " and ".join("the keyring" if place == "keyring" else "the key file" for place in places)
-    lines = [f"removed the key for {name} from {where}" if places else f"no key for {name} was stored"]
+    stores = " and ".join("the keyring" if place == "keyring" else "the key file" for place in places)
+    lines = [f"removed the key for {name} from {stores}" if places else f"no key for {name} was stored"]
     left = registry.credential_of(spec, context.keys.env)
     if left:
         lines.append(f"{left} is still set and provides a credential")

@@ -50,7 +50,7 @@ def run_import(rest: Sequence[str]) -> int:
         write_stdout("".join(f"{clean(line)}\n" for line in _lines(plans, context, files, is_written="write" in flags)))
     denials = [row for rows in plans.values() for row in rows if row.found.is_unenforced]
     for row in denials:
-        write_stderr(f"{row.found.where}: a denial is lost: {visible(row.found.name)}")
+        write_stderr(f"{row.found.location}: a denial is lost: {visible(row.found.name)}")
     return ExitCode.FAILED if denials else ExitCode.OK
 
 
@@ -98,7 +98,7 @@ def _row_lines(row: Row) -> Iterator[str]:
     results = [_change_text(change) for change in found.changes] if row.status in ("new", "same") else []
     result = f" -> {', '.join(results)}" if results else ""
     why = f": {visible(single_spaced(row.why, 400))}" if row.why else ""
-    yield f"  {_MARKS[row.status]} {found.kind} {name}{result}{why}  ({visible(found.where)})"
+    yield f"  {_MARKS[row.status]} {found.kind} {name}{result}{why}  ({visible(found.location)})"
     if row.status in ("new", "same"):
         yield from (f"    - {visible(single_spaced(line, 400))}" for line in found.lost)
 
@@ -126,7 +126,7 @@ def _row(program: str, row: Row) -> JsonObject:
         "program": program,
         "kind": found.kind,
         "name": found.name,
-        "where": found.where,
+        "where": found.location,
         "status": row.status,
         "is_project": row.is_project,
         "becomes": [_change_text(change) for change in found.changes],

@@ -214,7 +214,7 @@ def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> li
     width = max((len(spec.name) for spec in specs), default=0)
     states = {spec.name: f"{_state(spec, pins, _files(spec, context))}{_login(spec, context)}" for spec in specs}
     return [
-        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.what)}  ({visible(spec.origin)})" for spec in specs
+        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.target)}  ({visible(spec.origin)})" for spec in specs
     ]
 
 
@@ -222,7 +222,7 @@ def _row_json(spec: ServerSpec, pins: Pins, context: ServerContext) -> JsonObjec
     return {
         "name": spec.name,
         "state": _state(spec, pins, _files(spec, context)),
-        "what": spec.what,
+        "what": spec.target,
         "origin": spec.origin,
         "is_from_project": spec.is_from_project,
     }

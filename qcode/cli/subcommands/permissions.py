@@ -68,9 +68,9 @@ def run_permissions(rest: Sequence[str]) -> int:
 def _check(options: Options, words: Sequence[str]) -> int:
     kind = next((known for known in TRIED_KINDS if [known] == list(words[:1])), None)
     if kind is None or len(words) != 2:
-        what = f"unknown kind {words[0]!r}" if words and kind is None else "a kind and one value are needed"
+        problem = f"unknown kind {words[0]!r}" if words and kind is None else "a kind and one value are needed"
         quoting = "; put a command with spaces in quotes" if len(words) > 2 else ""
-        raise CommandLineError(f"{what}{quoting}; {_USE}")
+        raise CommandLineError(f"{problem}{quoting}; {_USE}")
     judge = judge_of(_context(options))
     verdict = judge(kind, _as_text(words[1]))
     write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")

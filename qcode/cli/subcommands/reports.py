@@ -36,11 +36,11 @@ def _print(*lines: str) -> int:
     return 0
 
 
-def _end(problem: ConfigError | None, *, is_said: bool = True) -> int:
-    """Report an invalid configuration, unless that `is_said`, and return the exit code."""
+def _end(problem: ConfigError | None, *, is_reported: bool = True) -> int:
+    """Report an invalid configuration, unless it was reported (`is_reported`), and return the exit code."""
     if problem is None:
         return ExitCode.OK
-    if not is_said:
+    if not is_reported:
         write_stderr(str(problem))
     return problem.exit_code
 
@@ -71,9 +71,9 @@ def run_models(rest: Sequence[str]) -> int:
             listed = rows if query or "all" in flags else [row for row in rows if row[2]]
             if "json" in flags:
                 write_stdout(json.dumps([_model_json(*row) for row in listed]) + "\n")
-                return _end(problem, is_said=False)
+                return _end(problem, is_reported=False)
             _print_models(listed, len(rows) - len(listed), query, learned_lines(limits, query))
-            return _end(problem, is_said=False)
+            return _end(problem, is_reported=False)
         case _:
             raise invalid_arguments(words, _MODELS)
 
@@ -139,7 +139,7 @@ def run_stats(rest: Sequence[str]) -> int:
     own = SessionStore(context.paths.state_dir, context.root).folder
     stats.read(sorted(own.parent.glob("*/*.jsonl") if "all" in flags else own.glob("*.jsonl")))
     _print(json.dumps(stats.as_json())) if "json" in flags else _print(*map(clean, stats.lines()))
-    return _end(problem, is_said=False)
+    return _end(problem, is_reported=False)
 
 
 def run_themes(rest: Sequence[str]) -> int:

@@ -168,9 +168,9 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
     else:
         found = find(os.environ, None if is_everywhere else root)
     if not found:
-        where = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
-        where = f" in {', '.join(map(str, places))}" if places else where
-        write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{where}")
+        scope = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
+        scope = f" in {', '.join(map(str, places))}" if places else scope
+        write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
         write_stdout("[]\n" if is_json else "")
         return 0
     is_chosen = "yes" in flags or (bool(places) and not any(place.is_dir() for place in places))
@@ -272,14 +272,14 @@ def _imported(
     }, 0
 
 
-def _report(foreign: ForeignSession, done: ImportResult, where: str) -> str:
+def _report(foreign: ForeignSession, done: ImportResult, target: str) -> str:
     """Return lines about what was imported, and what was left out of it."""
     title = single_spaced(_title(foreign))
     facts = {
-        "imported": f"{done.session_id}  imported {count_text(done.added, 'message')}{where}  {title}",
-        "updated": f"{done.session_id}  added {count_text(done.added, 'new message')}{where}  {title}",
-        "unchanged": f"{done.session_id}  already imported{where}  {title}",
-        "changed": f"{done.session_id}  not imported again: both programs continued it{where}; "
+        "imported": f"{done.session_id}  imported {count_text(done.added, 'message')}{target}  {title}",
+        "updated": f"{done.session_id}  added {count_text(done.added, 'new message')}{target}  {title}",
+        "unchanged": f"{done.session_id}  already imported{target}  {title}",
+        "changed": f"{done.session_id}  not imported again: both programs continued it{target}; "
         f"qcode sessions delete {done.session_id} makes room for the other one",
     }[done.status]
     left_out = [f"{single_spaced(name)} ({count:,})" for name, count in sorted(foreign.left_out.items()) if count]

@@ -91,8 +91,8 @@ def run_update(rest: Sequence[str]) -> int:
     if words:
         raise invalid_arguments(words, _USE)
     found = installation()
-    where = f"installed from {found.clone}" if found.clone is not None else f"installed with {found.installer}"
-    lines = [f"qcode {__version__}, {where}"]
+    source = f"installed from {found.clone}" if found.clone is not None else f"installed with {found.installer}"
+    lines = [f"qcode {__version__}, {source}"]
     step = _step(found)
     newest = newest_release(os.environ) if "check" in flags else None
     if "check" not in flags:

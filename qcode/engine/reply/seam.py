@@ -53,7 +53,7 @@ class Seam:
         self._breaks = ""
         self._is_open = not before
 
-    def renewed(self) -> Seam:
+    def for_next_continuation(self) -> Seam:
         """Return a new filter for another continuation of the same text."""
         return Seam(self._before, is_json=self._is_json)
 

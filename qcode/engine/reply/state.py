@@ -173,7 +173,7 @@ class ReplyState:
 
     def send_again(self, attempt: Attempt, cap: int, request: ModelRequest | None = None) -> list[Effect]:
         """Send the request of a failed attempt again, or `request` instead."""
-        seam = None if attempt.seam is None else attempt.seam.renewed()
+        seam = None if attempt.seam is None else attempt.seam.for_next_continuation()
         request = replace(request or attempt.request, max_tokens=cap)
         return self.send(attempt.kind, request, "retries", seam=seam, is_broken=attempt.is_broken)
 
@@ -361,8 +361,8 @@ def describe_damaged(model: str, events: int) -> str:
 
 def describe_repetition(*, has_text: bool) -> str:
     """Return the message for a reply that was stopped because the model repeated itself endlessly."""
-    where = "; the text so far is kept" if has_text else " before it answered"
-    return f"The model kept repeating itself, so qcode stopped it{where}. Rephrase the request, or try another model."
+    ending = "; the text so far is kept" if has_text else " before it answered"
+    return f"The model kept repeating itself, so qcode stopped it{ending}. Rephrase the request, or try another model."
 
 
 def describe_no_room(prompt_tokens: int, window: int | None) -> str:

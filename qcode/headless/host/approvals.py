@@ -229,8 +229,8 @@ class HostApprovals:
                 self._permissions.remove(rule.number)
 
     def _refuse(self, update: JsonObject) -> None:
-        what = shown_line(str(update.get("type")), 40)
-        text = f"a permission update was not applied ({what}): only the proposed rule can be kept"
+        kind = shown_line(str(update.get("type")), 40)
+        text = f"a permission update was not applied ({kind}): only the proposed rule can be kept"
         self._control.notice(Notice("warning", text))
 
 

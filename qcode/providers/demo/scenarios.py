@@ -439,8 +439,8 @@ def _play_huge_write(scene: Scene) -> Script:
         )
     done = sum(each.call.name == "edit" for each in scene.steps)
     if not was_rejected or done == _HUGE_PARTS:
-        how = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
-        return reply_with(f"Done: `{path}` is written, in {how}. Nothing was lost to the output limit.\n")
+        steps = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
+        return reply_with(f"Done: `{path}` is written, in {steps}. Nothing was lost to the output limit.\n")
     mark = _part_mark(path, done + 1)
     lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
     return _edit(scene, path, DemoEdit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))

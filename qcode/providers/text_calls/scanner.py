@@ -36,7 +36,7 @@ _EXCERPT_CHARS = 200
 _REASONS = {
     "open": f"it is longer than {MAX_CALL_CHARS} characters",
     "broken": "its content is not a valid call",
-    "strange": "no call follows its marker",
+    "unrelated": "no call follows its marker",
 }
 _THINK, _END_THINK = "<think>", "</think>"
 _MAX_SPACE_BEFORE_THINKING = 256
@@ -229,7 +229,7 @@ class TextCalls:
             self._note(candidate, reason)
         self._show(candidate.opener)
         if candidate.form.is_marked:
-            is_call = candidate.state != "strange"
+            is_call = candidate.state != "unrelated"
             self._is_spoilt = self._is_spoilt or is_call
             self._begin_malformed(candidate.form, is_call=is_call)
         return candidate.body

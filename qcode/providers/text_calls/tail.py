@@ -124,7 +124,7 @@ class TailCalls:
         """Show the first character of a mark that begins no call; return the rest."""
         size = len(found) - len(found.lstrip("`")) or 1
         visible.append(found[:size])
-        self._search.passed(found[:size])
+        self._search.add_plain(found[:size])
         return found[size:]
 
     def _follow(self, text: str, visible: list[str]) -> str:

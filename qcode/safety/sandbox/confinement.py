@@ -248,9 +248,9 @@ def _secrets(scope: SandboxScope) -> Iterator[str]:
     if not home:
         return
     names = _names_in(home)
-    there = {name.casefold() for name in names}
+    existing = {name.casefold() for name in names}
     # One listing instead of a call for each place. The entries of `CREDENTIALS` are in small letters.
-    known = [name for name in (*CREDENTIALS, ".ssh") if not names or name.partition("/")[0] in there]
+    known = [name for name in (*CREDENTIALS, ".ssh") if not names or name.partition("/")[0] in existing]
     paths = (f"{home}/{name}" for name in (*known, *filter(is_history, names)))
     yield from (os.path.realpath(path) for path in paths if os.path.exists(path))  # noqa: PTH110  # text
 

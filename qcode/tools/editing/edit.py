@@ -20,7 +20,7 @@ from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import Loaded
 from qcode.tools.text_file import Document
-from qcode.tools.tool import WRITES_PATH, Preview, ToolRunContext, answered
+from qcode.tools.tool import WRITES_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
@@ -74,17 +74,17 @@ class ChangeTool(ABC):
             return Preview("Change a file?", "", str(refused))
         first = change.steps[0]
         if len(change.steps) > 1:
-            what = f"Edit {len({step.place for step in change.steps})} files"
+            question = f"Edit {len({step.place for step in change.steps})} files"
         elif first.data is None:
-            what = f"Delete {visible(first.place.name)}"
+            question = f"Delete {visible(first.place.name)}"
         else:
-            what = f"{'Create' if first.old is None else 'Edit'} {visible(first.place.name)}"
+            question = f"{'Create' if first.old is None else 'Edit'} {visible(first.place.name)}"
         changes = changed_files(change, workspace)
-        return Preview(f"{what}?", change.diff or "[an empty file]\n", is_diff=True, changes=changes)
+        return Preview(f"{question}?", change.diff or "[an empty file]\n", is_diff=True, changes=changes)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         """Compute the change again and carry it out."""
-        return await answered(lambda: self._perform(arguments, workspace))
+        return await run_off_loop(lambda: self._perform(arguments, workspace))
 
     def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
         from qcode.text.diff import count_changes  # loads with the first change
@@ -161,7 +161,7 @@ class Edit(ChangeTool):
         data = text_file.encode(new)
         if data == loaded.data:
             raise Refused(f"{place.label} already contains this text; no change made")
-        report = f"Edited {place.label} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
+        report = f"Edited {place.label} {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}"
         return replacement(place, loaded, old, new, data, report)
 
 
@@ -185,7 +185,7 @@ def plain(value: str) -> str:
     return value.replace("\r\n", "\n")
 
 
-def where(edited: EditResult) -> str:
+def edit_location(edited: EditResult) -> str:
     """Return a description of the lines that an edit changed."""
     first = edited.lines[0]
     return f"at line {first}" if len(edited.lines) == 1 else f"in {len(edited.lines)} places, first at line {first}"
@@ -302,5 +302,5 @@ def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str,
             before = f" (of the text after edit {number - 1})" if number > 1 else ""
             raise Refused(f"Edit {number} of {len(edits)}{before}: {refused}\nNone of the edits was made.") from None
         content = edited.text
-        reports.append(f"{number}. {where(edited)}.{f' {edited.note}' if edited.note else ''}")
+        reports.append(f"{number}. {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}")
     return content, reports

@@ -86,7 +86,7 @@ def _search_readings(text: str, old: str, new: str) -> tuple[PassageMatches, str
     for reading in readings(old, new):
         found = find_lines(text, reading.old, reading.new)
         if found.passages:
-            return found, f"matched {reading.what}."
+            return found, f"matched {reading.label}."
     return PassageMatches(), ""
 
 

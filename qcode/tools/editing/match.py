@@ -39,8 +39,8 @@ def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | Non
     for want, line in zip(old, present, strict=True):
         if want.strip() and pairs.setdefault(indent_of(want), indent_of(line)) != indent_of(line):
             return None
-    depths = sorted((_columns(old, _USUAL_WIDTH), _columns(there, _USUAL_WIDTH)) for old, there in pairs.items())
-    is_kept = all((low < high) == (there < other) for (low, there), (high, other) in pairwise(depths))
+    depths = sorted((_columns(old, _USUAL_WIDTH), _columns(new, _USUAL_WIDTH)) for old, new in pairs.items())
+    is_kept = all((low < high) == (new < other) for (low, new), (high, other) in pairwise(depths))
     return pairs if is_kept else None
 
 
@@ -57,9 +57,9 @@ class Reindenter:
 
     def __init__(self, pairs: Mapping[str, str], unit: Callable[[], int]) -> None:
         self._pairs = pairs
-        self._is_kept = all(old == there for old, there in pairs.items())
+        self._is_kept = all(old == new for old, new in pairs.items())
         self._width = _tab_width(pairs)
-        self._has_tabs = any("\t" in there for there in pairs.values())
+        self._has_tabs = any("\t" in new for new in pairs.values())
         self._unit = unit
         self._indents: dict[int, str] = {}
 
@@ -86,14 +86,14 @@ class Reindenter:
     def _known(self) -> dict[int, int]:
         """The columns in the edit, each with the columns in the file; at most √n in a text of n characters."""
         known: dict[int, int] = {}
-        for old, there in self._pairs.items():
-            known.setdefault(_columns(old, self._width), _columns(there, self._width))
+        for old, new in self._pairs.items():
+            known.setdefault(_columns(old, self._width), _columns(new, self._width))
         return known
 
     @cached_property
     def _scale(self) -> float:
         """The number of columns in the file for one column in the edit."""
-        known = sorted((_columns(old, self._width), _columns(there, self._width)) for old, there in self._pairs.items())
+        known = sorted((_columns(old, self._width), _columns(new, self._width)) for old, new in self._pairs.items())
         (low, low_there), (high, high_there) = known[0], known[-1]
         if high > low:
             return (high_there - low_there) / (high - low)
@@ -104,8 +104,8 @@ class Reindenter:
 
 def _tab_width(pairs: Mapping[str, str]) -> int:
     """Return the width of a tab in blanks, derived from pairs of the same indentation in both styles."""
-    for old, there in pairs.items():
-        tabs, blanks = (there, old) if "\t" in there else (old, there)
+    for old, new in pairs.items():
+        tabs, blanks = (new, old) if "\t" in new else (old, new)
         count = tabs.count("\t")
         if count and "\t" not in blanks and blanks and len(blanks) % count == 0:
             return len(blanks) // count
@@ -346,12 +346,12 @@ class _RestoredText:
         if len(present) > _RESTORED or len(self._new) > _RESTORED:
             return self._new
         if present not in self._known:
-            there, folded = fold(present), self._fold_line
+            present_folded, folded = fold(present), self._fold_line
             pieces: list[str] = []
-            matcher = BoundedMatcher(there.text, folded.text, autojunk=False, steps=self._steps)
+            matcher = BoundedMatcher(present_folded.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
                 if kind == "equal":
-                    pieces.append(present[there.offsets[start] : there.offsets[end]])
+                    pieces.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
                 else:
                     pieces.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
             self._known[present] = "".join(pieces)
@@ -461,7 +461,7 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
         at_line = tuple(passage for passage, line in zip(found.passages, numbers, strict=True) if line == reading.line)
         if found.passages:
             ignored = f", ignoring {found.ignored}" if found.ignored else ""
-            return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.what}{ignored}."
+            return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.label}{ignored}."
     return PassageMatches(), ""
 
 
@@ -483,8 +483,8 @@ def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
         for number in (line - 1, line)
         if number
     )
-    how = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
+    note_text = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
     return (
-        f"old_text is in {label} {len(lines)} times, at lines {listed}{how}: add lines around it until it is unique, "
+        f"old_text is in {label} {len(lines)} times, at lines {listed}{note_text}: add lines around it until it is unique, "
         f"or set replace_all. Nothing was changed. Each place with the line before it:\n{around}"
     )

@@ -37,12 +37,12 @@ def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old
     shown_diff = "\n".join(line[:300] for line in diff[:_SHOWN_DIFF])
     if len(diff) > _SHOWN_DIFF:
         shown_diff += f"\n[{len(diff) - _SHOWN_DIFF} more lines]"
-    where = f"lines {start + 1}-{start + len(present)}" if len(present) > 1 else f"line {start + 1}"
+    location = f"lines {start + 1}-{start + len(present)}" if len(present) > 1 else f"line {start + 1}"
     numbered = "\n".join(
         f"{start + 1 + index:>6}\t{line[:300]}" for index, line in enumerate(present[: _SHOWN_DIFF // 2])
     )
     return (
-        f"{name} is not in {label}. Nothing was changed. The nearest passage is at {where}:\n{numbered}\n"
+        f"{name} is not in {label}. Nothing was changed. The nearest passage is at {location}:\n{numbered}\n"
         f"Expected (-) and actual (+):\n{shown_diff}{hints}"
     )
 

@@ -37,7 +37,7 @@ _FOREIGN = re.compile(r"[\s\S]?[^\x00-\x7f]+")
 class Reading:
     """An alternative reading of an edit. `line` is the line number that the passage was copied from, 0 if unknown."""
 
-    what: str
+    label: str
     old: str
     new: str
     line: int = 0
@@ -45,10 +45,10 @@ class Reading:
 
 def readings(old: str, new: str) -> Iterator[Reading]:
     """Yield alternative readings of an edit, most likely first; each has a different `old`."""
-    for what, reader in _READERS:
+    for label, reader in _READERS:
         found = reader(old, new)
         if found is not None and found[0] != old and found[0].strip():
-            yield Reading(what, *found)
+            yield Reading(label, *found)
     numbered = _without_numbers(old, new)
     if numbered is not None:
         yield numbered

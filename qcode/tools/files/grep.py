@@ -25,7 +25,7 @@ from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
-from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
@@ -294,7 +294,7 @@ class Grep:
             report = _Report(checked.text("output", "content"), context.max_output_chars, has_context=query.around > 0)
             return report.outcome(_gather(report, lines, query, workspace) + _notes(running))
 
-        return await answered(work, running.stop)
+        return await run_off_loop(work, running.stop)
 
 
 def _query(arguments: Arguments, workspace: Workspace) -> Query:

@@ -16,7 +16,7 @@ from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import Workspace, WorkspacePath, printable
 from qcode.values import dataclass
 
@@ -56,7 +56,7 @@ class Glob:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         stop = threading.Event()
-        return await answered(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
+        return await run_off_loop(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
 
 
 def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
@@ -156,7 +156,7 @@ class Ls:
         return Preview(f"List {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
-        return await answered(lambda: _list(check(self.spec, arguments), workspace))
+        return await run_off_loop(lambda: _list(check(self.spec, arguments), workspace))
 
 
 @dataclass(slots=True)

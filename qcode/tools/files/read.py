@@ -19,7 +19,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import MAX_FILE_BYTES
 from qcode.tools.files import notebooks
 from qcode.tools.processes import SideProcess
-from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import Workspace, WorkspacePath
 
 MAX_LINES = 2_000
@@ -68,7 +68,7 @@ class Read:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         process = SideProcess()
-        return await answered(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
+        return await run_off_loop(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
 
 
 def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> ToolOutcome:

@@ -202,7 +202,7 @@ CHAT: tuple[Command, ...] = (
     Command(
         "trust",
         "Trust this folder",
-        "Trust this folder, so that its rules and modes apply.",
+        "Trust this folder: use its files, and your rules and modes in it.",
         _trust,
         ("trust",),
     ),
@@ -293,8 +293,8 @@ PROMPT: tuple[Command, ...] = (
 _NO_TODOS = "No to-do list yet. The model makes one for longer tasks."
 
 
-def _todos(context: CommandContext, what: str) -> None:
-    if what == "all":
+def _todos(context: CommandContext, scope: str) -> None:
+    if scope == "all":
         items = context.view.todos
         context.view.show_panel("Todos", todo_lines(items) if items else _NO_TODOS)
     elif not context.view.toggle_todos():

@@ -223,7 +223,7 @@ def _skills(context: CommandContext, argument: str) -> None:
 
 
 def _skill_choices(context: CommandContext) -> Sequence[str]:
-    names = [skill.handle for skill in context.agent.skills.used] if context.agent.skills is not None else []
+    names = [skill.handle for skill in context.agent.skills.enabled] if context.agent.skills is not None else []
     return (*names, *(f"{_SHOW} {name}" for name in names))
 
 

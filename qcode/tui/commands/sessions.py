@@ -82,9 +82,9 @@ def _rewind(context: CommandContext, _argument: str) -> None:
 
 
 def _pick_what_to_rewind(context: CommandContext, message: OwnMessage) -> None:
-    def picked(what: str | None) -> None:
-        if what is not None:
-            _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("What", what)))
+    def picked(scope: str | None) -> None:
+        if scope is not None:
+            _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("What", scope)))
 
     from qcode.tui.screens.rewind import RewindScopePicker
 
@@ -190,11 +190,11 @@ def _export(context: CommandContext, argument: str) -> None:
         request = export_request(argument)
         text = context.agent.sessions.export(request)
         name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.form}"
-        where = save_export(context.agent.context.folder, name, text)
+        path = save_export(context.agent.context.folder, name, text)
     except ValueError as refusal:
         context.view.notify("warning", str(refusal))
         return
-    context.view.notify("info", f"Exported to {one_line(where)}.")
+    context.view.notify("info", f"Exported to {one_line(path)}.")
 
 
 SESSIONS: tuple[Command, ...] = (

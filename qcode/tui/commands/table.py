@@ -61,12 +61,12 @@ _MAX_HELP, _MAX_HINT = 200, 40
 
 def as_command(custom: CustomCommand) -> Command:
     """Return the command that sends this prompt."""
-    where = "of this project" if custom.is_from_project else "yours"
+    owner = "of this project" if custom.is_from_project else "yours"
     description = custom.description or custom.prompt.strip().split("\n", 1)[0]
     return Command(
         f"{_CUSTOM_PREFIX}{custom.name}",
         f"/{custom.name}",
-        f"{description} ({where})",
+        f"{description} ({owner})",
         partial(_send_custom, custom=custom),
         (custom.name,),
         custom.argument,
@@ -80,11 +80,11 @@ def _send_custom(context: CommandContext, arguments: str, *, custom: CustomComma
 
 def as_skill_command(skill: Skill) -> Command:
     """Return the command that runs a skill, or sends the prompt of a command in Markdown."""
-    what = "command" if skill.is_command else "skill"
+    noun = "command" if skill.is_command else "skill"
     return Command(
         f"{_SKILL_PREFIX}{skill.handle}",
         f"/{skill.handle}",
-        f"{cut(skill.description, _MAX_HELP)} ({what}, {skill.place})",
+        f"{cut(skill.description, _MAX_HELP)} ({noun}, {skill.place})",
         partial(send_skill, skill=skill),
         (skill.handle.lower(),),
         cut(skill.hint, _MAX_HINT),

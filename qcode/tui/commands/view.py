@@ -161,8 +161,8 @@ def _config(context: CommandContext, argument: str) -> None:
     else:
         listed = [settings[name]] if name else list(settings.values())
         lines = table_text([(setting.name, f"{setting.display}  ({setting.origin})") for setting in listed])
-        how = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
-        context.view.show_panel("Settings", f"{lines}\n{how}")
+        hint = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
+        context.view.show_panel("Settings", f"{lines}\n{hint}")
 
 
 def _change_setting(context: CommandContext, name: str, value: str) -> None:

@@ -113,7 +113,7 @@ def _lines(status: ServerStatus) -> tuple[str, ...]:
     state = _WORDS.get(status.state, status.state)
     return (
         f"{status.name}: {state}{count}{out}",
-        f"  {one_line(status.what)}",
+        f"  {one_line(status.target)}",
         f"  {one_line(status.origin)}",
         *problem,
     )

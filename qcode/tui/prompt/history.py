@@ -121,9 +121,9 @@ class DraftFile:
     copy.
     """
 
-    def __init__(self, folder: Path | None, where: str) -> None:
+    def __init__(self, folder: Path | None, path: str) -> None:
         self._folder = folder
-        self._where = where
+        self._where = path
         self._kept = ""
 
     def save(self, text: str) -> None:

@@ -112,8 +112,8 @@ class MemoryPicker(Picker):
 
     def compose_more(self) -> ComposeResult:
         lines = [Content.styled(one_line(note), "$text-warning") for note in self._notes]
-        how = Content.styled("/memory TEXT adds a line. Changes apply from the next turn.", "$muted")
-        yield Static(Content("\n").join([*lines, how]), id="picker-said", markup=False)
+        hint = Content.styled("/memory TEXT adds a line. Changes apply from the next turn.", "$muted")
+        yield Static(Content("\n").join([*lines, hint]), id="picker-said", markup=False)
 
 
 class PlacePicker(Picker):

@@ -106,7 +106,7 @@ class ModelPicker(ListScreen[ModelChoice]):
     @work(exit_on_error=False, group="models")
     async def _ask(self, name: str) -> None:
         try:
-            found = await self._offering.served(name)
+            found = await self._offering.list_host_models(name)
         finally:
             self._asked.discard(name)
         provider = self._providers[name]

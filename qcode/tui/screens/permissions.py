@@ -82,11 +82,11 @@ class PermissionsScreen(Picker):
     def action_keep(self) -> None:
         self._change(control_text.save_rule)
 
-    def action_ask(self, what: _Asking) -> None:
+    def action_ask(self, question: _Asking) -> None:
         """Open the field for a new rule, or for something to check."""
         field = self.query_one("#permission-field", Input)
-        self._asking, field.display = what, True
-        field.value, field.placeholder = "", _HINTS[what]
+        self._asking, field.display = question, True
+        field.value, field.placeholder = "", _HINTS[question]
         field.focus()
 
     def action_leave(self) -> None:
@@ -160,8 +160,8 @@ class PermissionsScreen(Picker):
 
     @property
     def _title(self) -> str:
-        what = "decisions, latest first" if self._shows_decisions else "rules"
-        return f"Permissions: {what}"
+        list_name = "decisions, latest first" if self._shows_decisions else "rules"
+        return f"Permissions: {list_name}"
 
     def _reload(self) -> None:
         self.heading = self._title

@@ -178,10 +178,10 @@ class SettingsScreen(ListScreen[None]):
     def _show_message(self, text: str, *, is_wrong: bool = False) -> None:
         """Show a message, or the description of the highlighted setting."""
         setting = self._highlighted
-        about = Content.styled(text, "$text-error" if is_wrong else "$text-success")
+        message = Content.styled(text, "$text-error" if is_wrong else "$text-success")
         if not text and setting is not None:
-            about = about_setting(setting, self.size.width - 4)
-        self.query_one("#setting-about", Static).update(about)
+            message = about_setting(setting, self.size.width - 4)
+        self.query_one("#setting-about", Static).update(message)
 
 
 def setting_row(setting: Setting) -> PickerRow:

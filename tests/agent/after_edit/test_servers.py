@@ -54,7 +54,7 @@ def test_editor_gets_the_problems_with_the_diff(tmp_path: Path) -> None:
     editing = Editing(tmp_path, write(TWO), DONE)
     (finished,) = editing.run()
     card = CallCard("1", "c", "write")
-    update = cards.finished(card, finished.call, finished.outcome, "done", str(editing.work), has_terminal=False)
+    update = cards.finished_update(card, finished.call, finished.outcome, "done", str(editing.work), has_terminal=False)
     assert "a.fake:1:1: error: one (fake F1)" in json.dumps(update["content"])
 
 

@@ -61,7 +61,7 @@ def test_changed_file_and_compaction_bring_it_again(repo: Monorepo) -> None:
     assert repo.touched(nested, "docs/a.md") == ["the docs, changed"]
     nested.forget()
     assert repo.touched(nested, "docs/a.md") == ["the docs, changed"]
-    assert repo.touched(nested.beside(), "docs/a.md") == ["the docs, changed"]
+    assert repo.touched(nested.for_subagent(), "docs/a.md") == ["the docs, changed"]
     assert repo.touched(nested, "docs/a.md") == []
 
 

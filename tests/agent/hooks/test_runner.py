@@ -307,7 +307,7 @@ def _is_running(pid: int) -> bool:
 
 def test_listing_has_the_figures_of_a_session() -> None:
     hooks = [
-        Handler("Stop", "", HookCommand("check"), 5, "go-on", "own", where="config.toml:3", label="check"),
+        Handler("Stop", "", HookCommand("check"), 5, "go-on", "own", location="config.toml:3", label="check"),
         Handler("PreToolUse", "Bash", HookCommand("guard"), 600, "ask", "own", True, "config.toml:7", "guard"),
     ]
     noted = HandlerRuns(2, 1, datetime(2026, 1, 2, tzinfo=UTC), 0.25, 7, "exit code 7")

@@ -62,7 +62,7 @@ Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
 
 @dataclass(frozen=True, slots=True)
 class ForeignSetting:
-    """One thing that another program has. `where` is its `file:line`.
+    """One thing that another program has. `location` is its `file:line`.
 
     `changes` are what it becomes; without any, `why` says what happens instead. `lost` has a line for each part that
     cannot be converted. `is_unenforced`: it is a denial that nothing replaces. `is_read`: qcode reads it as it is.
@@ -70,7 +70,7 @@ class ForeignSetting:
 
     kind: Kind
     name: str
-    where: str
+    location: str
     changes: tuple[Change, ...] = ()
     why: str = ""
     lost: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class SettingsFile:
     def is_toml(self) -> bool:
         return self.path.suffix == ".toml"
 
-    def where(self, *keys: str) -> str:
+    def location(self, *keys: str) -> str:
         """Return `file:line` of a key, or of the nearest key above it."""
         line = self._toml_line(keys) if self.is_toml else self._json_line(keys)
         return f"{self.label}:{line}" if line else self.label

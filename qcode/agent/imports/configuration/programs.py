@@ -135,7 +135,7 @@ def _claude_projects(file: SettingsFile, root: Path) -> None:
             add_servers(file, "claude", ("projects", name, "mcpServers"))
         else:
             why = "servers of another project; run qcode import in its folder"
-            file.add(ForeignSetting("setting", single_spaced(name, 200), file.where("projects", name), why=why))
+            file.add(ForeignSetting("setting", single_spaced(name, 200), file.location("projects", name), why=why))
 
 
 def _read(places: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
@@ -239,18 +239,18 @@ def _opencode_tables(file: SettingsFile) -> None:
     for name in file.table("command"):
         values = dict(file.table("command", name))
         text = str(values.get("template") or "")
-        file.add(command_found(name, values, text, file.where("command", name), opencode_prompt))
+        file.add(command_found(name, values, text, file.location("command", name), opencode_prompt))
     for name in file.table("agent"):
-        values, where = dict(file.table("agent", name)), file.where("agent", name)
+        values, location = dict(file.table("agent", name)), file.location("agent", name)
         prompt = str(values.pop("prompt", "") or "")
         if prompt.startswith("{file:"):
             file.add(
                 ForeignSetting(
-                    "agent", name, where, why="its prompt is in another file; write it as an agent in Markdown"
+                    "agent", name, location, why="its prompt is in another file; write it as an agent in Markdown"
                 )
             )
         else:
-            file.add(agent_found(name, values, prompt, where, "opencode"))
+            file.add(agent_found(name, values, prompt, location, "opencode"))
 
 
 _FINDERS: Mapping[str, Callable[[ImportFolders], Iterator[tuple[ForeignSetting, bool]]]] = {

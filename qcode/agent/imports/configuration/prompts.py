@@ -134,15 +134,15 @@ _USED = frozenset({"description", "argument-hint", "template", "prompt"})
 
 
 def command_found(
-    name: str, fields: Mapping[str, object], text: str, where: str, convert: Callable[[str], ConvertedPrompt]
+    name: str, fields: Mapping[str, object], text: str, location: str, convert: Callable[[str], ConvertedPrompt]
 ) -> ForeignSetting:
     """Return a command; one without a prompt, or with a name that cannot be typed, is not converted."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
         return ForeignSetting(
-            "command", name, where, why="a name has letters, digits, - and _, and starts with a letter"
+            "command", name, location, why="a name has letters, digits, - and _, and starts with a letter"
         )
     if not text.strip():
-        return ForeignSetting("command", name, where, why="it has no prompt")
+        return ForeignSetting("command", name, location, why="it has no prompt")
     prompt = convert(text)
     header = {
         "description": single_spaced(str(fields.get("description") or ""), 1_000),
@@ -151,7 +151,7 @@ def command_found(
     }
     lost = [*prompt.lost, *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _USED)]
     return ForeignSetting(
-        "command", name, where, (WriteFile("commands", name, markdown(header, prompt.body)),), lost=tuple(lost)
+        "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), lost=tuple(lost)
     )
 
 
@@ -166,16 +166,16 @@ def commands_in(
     """Yield the commands in the files of a folder."""
     problems: list[str] = []
     for stem, file in named_files(folder, problems, inside=project, suffix=suffix):
-        name, where = f"{prefix}{stem}", shown_path(file, home)
+        name, location = f"{prefix}{stem}", shown_path(file, home)
         try:
             if suffix == ".toml":
                 table = parse_toml(read_toml_text(file, is_needed=True) or "", file)
-                yield command_found(name, table, str(table.get("prompt") or ""), where, convert)
+                yield command_found(name, table, str(table.get("prompt") or ""), location, convert)
             else:
                 matter = read_markdown(file)
-                yield command_found(name, _fields(matter), matter.body, where, convert)
+                yield command_found(name, _fields(matter), matter.body, location, convert)
         except (FrontMatterError, ConfigError) as problem:
-            yield ForeignSetting("command", name, where, why=str(problem).removeprefix(f"{file}:").strip())
+            yield ForeignSetting("command", name, location, why=str(problem).removeprefix(f"{file}:").strip())
     yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
@@ -187,30 +187,32 @@ def agents_in(folder: Path, home: str, project: Path | None, program: str) -> It
     """Yield the agents in the files of a folder."""
     problems: list[str] = []
     for stem, file in named_files(folder, problems, inside=project, suffix=".md"):
-        where = shown_path(file, home)
+        location = shown_path(file, home)
         try:
             matter = read_markdown(file)
         except FrontMatterError as problem:
-            yield ForeignSetting("agent", stem, where, why=str(problem).removeprefix(f"{file}:").strip())
+            yield ForeignSetting("agent", stem, location, why=str(problem).removeprefix(f"{file}:").strip())
             continue
-        yield agent_found(stem, _fields(matter), matter.body, where, program)
+        yield agent_found(stem, _fields(matter), matter.body, location, program)
     yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
-def agent_found(stem: str, fields: Mapping[str, object], body: str, where: str, program: str) -> ForeignSetting:
+def agent_found(stem: str, fields: Mapping[str, object], body: str, location: str, program: str) -> ForeignSetting:
     """Return an agent, if what it becomes is one that qcode can use."""
     name = str(fields.get("name") or stem.rpartition(":")[2])
     agent = _Agent(dict(fields))
     agent.convert(program)
     text = markdown({"name": name, **agent.header}, body)
     if not _NAME.fullmatch(name):
-        return ForeignSetting("agent", name, where, why="a name has letters, digits, - and _, and starts with a letter")
+        return ForeignSetting(
+            "agent", name, location, why="a name has letters, digits, - and _, and starts with a letter"
+        )
     try:
-        matter = read_front_matter(text, where)
+        matter = read_front_matter(text, location)
         agent_kind(name, {key: plain(field.value) for key, field in matter.fields.items()} | agent.limits, matter.body)
     except ValueError as problem:
-        return ForeignSetting("agent", name, where, why=str(problem).removeprefix(f"{where}:").strip())
-    return ForeignSetting("agent", name, where, (WriteFile("agents", name, text),), lost=tuple(agent.lost))
+        return ForeignSetting("agent", name, location, why=str(problem).removeprefix(f"{location}:").strip())
+    return ForeignSetting("agent", name, location, (WriteFile("agents", name, text),), lost=tuple(agent.lost))
 
 
 class _Agent:

@@ -123,9 +123,9 @@ class _Server:
             return match[0]
         return f"{mark}{name}={self._reference('', name)}"
 
-    def _reference(self, variable: str, what: str) -> str:
+    def _reference(self, variable: str, field: str) -> str:
         """Return a reference to a variable, and note that the user must set it."""
-        plain = what.strip("-")
+        plain = field.strip("-")
         variable = variable or re.sub(r"\W+", "_", f"{self.name}_{plain}").upper()
         self.lost.append(f"the value of {single_spaced(plain, 60)} is left out: set the variable {variable}")
         return f"${{{variable}}}"
@@ -232,15 +232,15 @@ _FORMS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]] = {
 def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], off: tuple[str, ...] = ()) -> None:
     """Add the servers in a table of a file; those in `off` are not started."""
     for name, entry in file.table(*path).items():
-        where = file.where(*path, name)
+        location = file.location(*path, name)
         try:
-            file.add(_convert_server(file, program, name, entry, where, is_off=name in off))
+            file.add(_convert_server(file, program, name, entry, location, is_off=name in off))
         except (_NotConvertible, ConfigError) as problem:
-            file.add(ForeignSetting("server", name, where, why=str(problem)))
+            file.add(ForeignSetting("server", name, location, why=str(problem)))
 
 
 def _convert_server(
-    file: SettingsFile, program: str, name: str, entry: object, where: str, *, is_off: bool
+    file: SettingsFile, program: str, name: str, entry: object, location: str, *, is_off: bool
 ) -> ForeignSetting:
     """Return one server; raise `_NotConvertible` or `ConfigError` if qcode cannot have it."""
     if not is_server_name(name):
@@ -265,4 +265,4 @@ def _convert_server(
     server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in unfit]
     fitting = tuple(rule for rule in rules if rule.rule not in unfit)
     changes: tuple[Change, ...] = (AddServer(name, server.values), *fitting)
-    return ForeignSetting("server", name, where, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))
+    return ForeignSetting("server", name, location, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))

@@ -79,19 +79,19 @@ class Target:
         permissions = values.get("permissions", {})
         match change:
             case AddServer(name=name):
-                there = values.get("mcp_servers", {}).get(name)
-                if there is not None:
+                existing = values.get("mcp_servers", {}).get(name)
+                if existing is not None:
                     why = f"{self._label} has another server of this name"
-                    return ("same", "") if there == dict(change.values) else ("taken", why)
+                    return ("same", "") if existing == dict(change.values) else ("taken", why)
                 self._text = with_table(self._text, ("mcp_servers", name), copy.deepcopy(dict(change.values)))
             case AddRule(effect=effect, rule=rule):
                 if rule in permissions.get(effect, []):
                     return "same", ""
                 self._text = with_items(self._text, ("permissions", effect), [rule])
             case SetMode(mode=mode):
-                there = permissions.get("mode")
-                if there is not None:
-                    return ("same", "") if there == mode else ("taken", f"permissions.mode is {there}")
+                existing = permissions.get("mode")
+                if existing is not None:
+                    return ("same", "") if existing == mode else ("taken", f"permissions.mode is {existing}")
                 self._text = with_value(self._text, ("permissions", "mode"), mode)
             case WriteFile():
                 return self._add_file(change)
@@ -103,13 +103,13 @@ class Target:
             return "lost", f"{path.parent} leads out of the project"
         if change.folder == AGENTS_FOLDER and change.name in {kind.name for kind in KINDS}:
             return "taken", "qcode has a sub-agent of this name"
-        there = self._files.get(path)
-        if there is None and path.is_file():
-            there = path.read_text("utf-8", "replace")
-        if there is None and not (os.path.lexists(path) or os.path.lexists(path.with_suffix(".toml"))):
+        existing = self._files.get(path)
+        if existing is None and path.is_file():
+            existing = path.read_text("utf-8", "replace")
+        if existing is None and not (os.path.lexists(path) or os.path.lexists(path.with_suffix(".toml"))):
             self._files[path] = change.text
             return "new", ""
-        is_same = there == change.text
+        is_same = existing == change.text
         return ("same", "") if is_same else ("taken", f"{shown_path(path, self._home)} is already there")
 
     @property

@@ -55,8 +55,8 @@ class Cluster:
             raise
         except self._ray.exceptions.RayError as error:
             failure = ErrorInfo(ErrorKind.INTERNAL, f"the cluster lost the task: {single_spaced(str(error))[:500]}")
-            about: JsonObject = {"id": task.id, "cwd": str(task.cwd), "exit_code": int(ExitCode.TRANSIENT)}
-            return {**about, **line_without_turn(failure, "")}
+            common: JsonObject = {"id": task.id, "cwd": str(task.cwd), "exit_code": int(ExitCode.TRANSIENT)}
+            return {**common, **line_without_turn(failure, "")}
 
     async def pause_left(self) -> float:
         return await _RemoteLimits(self._limits).left()

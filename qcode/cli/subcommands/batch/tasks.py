@@ -147,18 +147,18 @@ class ThisProcess:
 
 async def task_result(task: BatchTask, options: Options, limits: SharedLimits) -> JsonObject:
     """Run a task and return its line, also if it fails."""
-    about: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
+    common: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
     try:
         if not task.cwd.is_dir():
             raise InputError(f"{task.cwd} is not a folder")
         options = replace(options, cwd=task.cwd, **cast("dict[str, Any]", task.options))
         async with Opening(partial(_open, options, limits)) as agent:
-            return {**about, "model": agent.conversation.model, **await _answer(agent, task)}
+            return {**common, "model": agent.conversation.model, **await _answer(agent, task)}
     except QcodeError as failure:
-        return {**about, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, "")}
+        return {**common, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, "")}
     except Exception as fault:  # noqa: BLE001 - a fault of one task must not end the others
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}: {fault}")
-        return {**about, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, "")}
+        return {**common, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, "")}
 
 
 def _open(options: Options, limits: SharedLimits) -> Agent:

@@ -155,9 +155,9 @@ class VimKeys:
         area = self._area
         old, new = area.text, self._units.unpack(edited.text)
         if new != old:
-            start, gone, come = difference(old, new)
+            start, removed, come = difference(old, new)
             area.history.checkpoint()
-            end = _location(old, start + len(gone))
+            end = _location(old, start + len(removed))
             area.replace(come, _location(old, start), end, maintain_selection_offset=False)
             area.history.checkpoint()
         self._put_cursor(edited.cursor)
