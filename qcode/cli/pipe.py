@@ -163,11 +163,24 @@ def begin(
 
         if may_have_skills(context):
             return _begin_skill(context, typed, tell)
+    _check(context)
     began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     if options.timeout is not None and options.input_format == "text":  # reading standard input is a part of the run
         turn = replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
     return _OpenedRun(_open_agent(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
+
+
+def _check(context: RunContext) -> None:
+    """Raise `QcodeError` for an invalid rule or model name, before standard input is waited for.
+
+    The agent is opened after that: in `qcode -p A | qcode -c -p B` the session is complete only then.
+    """
+    from qcode.agent.models.selection import begin_with
+    from qcode.agent.permissions import configured_rules
+
+    configured_rules(context.settings)
+    begin_with(context)
 
 
 def _open_agent(

@@ -483,8 +483,8 @@ def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
         for number in (line - 1, line)
         if number
     )
-    note_text = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
+    how = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
     return (
-        f"old_text is in {label} {len(lines)} times, at lines {listed}{note_text}: add lines around it until it is unique, "
+        f"old_text is in {label} {len(lines)} times, at lines {listed}{how}: add lines around it until it is unique, "
         f"or set replace_all. Nothing was changed. Each place with the line before it:\n{around}"
     )
