@@ -93,10 +93,13 @@ class SessionCommands:
             return
         from qcode.agent.mcp.typed import prompts_of
 
-        for one in prompts_of(self._agent.servers):
-            if one.handle not in used_names:
-                row: JsonObject = {"name": one.handle, "description": one.description or f"A prompt of {one.server}."}
-                yield {**row, **({"input": {"hint": one.hint}} if one.hint else {})}
+        for prompt in prompts_of(self._agent.servers):
+            if prompt.handle not in used_names:
+                row: JsonObject = {
+                    "name": prompt.handle,
+                    "description": prompt.description or f"A prompt of {prompt.server}.",
+                }
+                yield {**row, **({"input": {"hint": prompt.hint}} if prompt.hint else {})}
 
     def typed(self, text: str) -> tuple[str, str] | None:
         """Return the command at the start of a prompt and its argument; None if there is no such command."""

@@ -248,7 +248,9 @@ def _usage_of(entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[s
         if turns:
             _, first_model, attempts = turns[-1]
             has_same = model == first_model
-            attempts.extend(one if has_same or one.model else replace(one, model=model) for one in entry.attempts)
+            attempts.extend(
+                attempt if has_same or attempt.model else replace(attempt, model=model) for attempt in entry.attempts
+            )
     known_price = cache(price_of)
     return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
 

@@ -91,7 +91,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 _NEARLY = 0.75
-"""How like the name of a subcommand a prompt of one word must be to be taken for it: `doctr`, but not `hello`."""
+"""Minimum similarity of a one-word prompt and a subcommand for an error: `doctr` is too similar, `hello` is not."""
 
 
 _PRINTING = frozenset(name for flag in FLAGS if "-p" in flag.names for name in flag.names)
@@ -125,7 +125,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
 def _refuse_near_subcommand(word: str) -> None:
     from qcode.text.match import similar
 
-    # `/help` is a command of the app, and the prompt of one word that such a name makes is not nearly `help`.
+    # `/help` is a command of the app, not a misspelled `help`.
     if word.isascii() and word[:1].isalpha() and (close := similar(word, SUBCOMMANDS, 1, _NEARLY)):
         raise CommandLineError(f'unknown command "{word}"; did you mean qcode {close[0]}? As a prompt: qcode -p {word}')
 
@@ -180,7 +180,7 @@ _MAX_LOW, _MAX_MEDIUM = 4_096, 16_384
 
 
 def _normal(values: dict[str, Any]) -> dict[str, Any]:
-    """Return flags with the names of their choices; the mode `dontAsk` of Claude Code also sets `never_asks`."""
+    """Replace aliases of choices by their names; the mode `dontAsk` of Claude Code also sets `never_asks`."""
     if values.get("permission_mode") == _NEVER_ASKS:
         values["never_asks"] = True
     if values.get("permission_prompts") == "none":

@@ -103,7 +103,7 @@ def test_prompt_requests_and_replies_are_in_order(tmp_path: Path) -> None:
     assert recorded.model == "openai/gpt-5"
     assert recorded.prompts == ("one", "two")
     messages: list[Any] = [reply.request["messages"] for reply in recorded.replies]
-    assert [len(one) for one in messages] == [1, 3, 5]
+    assert [len(message) for message in messages] == [1, 3, 5]
     assert messages[2][0]["blocks"][-1]["text"] == "one"
 
 

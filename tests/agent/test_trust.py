@@ -254,7 +254,7 @@ def test_changes_below_a_folder_are_those_of_one_skill(store: TrustStore, root: 
     put(root, ".claude/skills/y/SKILL.md", "x")
     store.remember(root)
     put(root, ".claude/skills/x/scripts/run.py", "evil")
-    assert [one.name for one in store.changes_below(root, root / ".claude/skills/x")] == [
+    assert [item.name for item in store.changes_below(root, root / ".claude/skills/x")] == [
         ".claude/skills/x/scripts/run.py"
     ]
     assert store.changes_below(root, root / ".claude/skills/y") == ()

@@ -122,7 +122,7 @@ def test_every_dependency_is_imported_by_the_program() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
     modules = {"google-genai": "google", "markdown-it-py": "markdown_it", "pyyaml": "yaml"}
-    names = [_normal(re.split(r"[<>=!~\[; ]", one, maxsplit=1)[0]) for one in project["dependencies"]]
+    names = [_normal(re.split(r"[<>=!~\[; ]", dependency, maxsplit=1)[0]) for dependency in project["dependencies"]]
     unused = [
         name
         for name in names

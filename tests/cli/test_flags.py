@@ -68,7 +68,7 @@ def test_choices_of_a_flag_are_those_of_its_field(flag: Flag) -> None:
 
 def _choices(hint: object) -> tuple[str, ...]:
     found = typing.get_args(hint)
-    return found if all(isinstance(one, str) for one in found) else _choices(found[0])
+    return found if all(isinstance(item, str) for item in found) else _choices(found[0])
 
 
 def test_forms_of_an_export_are_those_of_its_flag() -> None:

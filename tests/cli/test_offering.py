@@ -43,7 +43,7 @@ def offering(home: Path, config: str = "") -> ModelsService:
 
 
 def named(found: ModelsService, name: str) -> OfferedProvider:
-    return next(one for one in found.providers() if one.name == name)
+    return next(provider for provider in found.providers() if provider.name == name)
 
 
 def test_provider_with_a_key_offers_its_catalog_with_its_default_first(

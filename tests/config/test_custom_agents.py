@@ -38,7 +38,7 @@ def test_untrusted_project_has_no_kinds(tmp_path: Path) -> None:
 
 def test_user_kind_replaces_a_project_kind_of_the_same_name(tmp_path: Path) -> None:
     found = load(tmp_path, {"reviewer": WHOLE, EXPLORE: MINIMAL}, {"reviewer": MINIMAL})
-    assert [one.model for one in found.agents] == ["small"]
+    assert [agent.model for agent in found.agents] == ["small"]
     assert len(found.problems) == 2
 
 

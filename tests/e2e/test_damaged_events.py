@@ -70,7 +70,7 @@ def test_text_with_a_gap_is_reported_without_retries(protocol: ProtocolName, cli
     assert (done.code, done.result["result"], len(notices(done))) == (0, GAP, 1)
 
 
-@pytest.mark.parametrize("protocol", [one for one in PROTOCOLS if one != "gemini"])
+@pytest.mark.parametrize("protocol", [item for item in PROTOCOLS if item != "gemini"])
 def test_call_with_a_gap_in_its_arguments_never_runs(protocol: ProtocolName, cli: CliRunner) -> None:
     """The first damaged stream is requested again, the second call is rejected, the third is whole."""
     whole = Turn(calls=[Call("write", WRITE)])

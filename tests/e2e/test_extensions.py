@@ -72,7 +72,7 @@ def test_skill_hook_server_prompt_and_nested_instructions_act_in_one_turn(cli: C
             terminal.press("\x04")
             assert terminal.wait_for_end() == 0
         assert server.complaints == []
-    first, second = (one for one in asked if any(name == "read" for name in one.tools))
+    first, second = (item for item in asked if any(name == "read" for name in item.tools))
     sent = first.messages[-1].text
     assert "Review api in a short style" in sent
     assert "The branch is frozen." in sent

@@ -74,10 +74,10 @@ def receiver() -> Iterator[Receiver]:
 def facts(span: Any) -> dict[str, Any]:
     """Return the attributes of a span."""
     found: dict[str, Any] = {}
-    for one in span.attributes:
-        kind = one.value.WhichOneof("value")
-        value = getattr(one.value, kind)
-        found[one.key] = [item.string_value for item in value.values] if kind == "array_value" else value
+    for attribute in span.attributes:
+        kind = attribute.value.WhichOneof("value")
+        value = getattr(attribute.value, kind)
+        found[attribute.key] = [item.string_value for item in value.values] if kind == "array_value" else value
     return found
 
 

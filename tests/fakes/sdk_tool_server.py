@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mcp.server.mcpserver import Context, Image, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.mcpserver.prompts.base import AssistantMessage, Message, UserMessage
+from mcp.server.server import Context, Image, MCPServer
+from mcp.server.server.exceptions import ToolError
+from mcp.server.server.prompts.base import AssistantMessage, Message, UserMessage
 from mcp_types import (
     CallToolResult,
     Completion,
@@ -154,7 +154,7 @@ def add_texts(server: MCPServer) -> None:
     async def complete(ref: Any, argument: Any, context: Any) -> Completion:
         given = (context.arguments or {}) if context is not None else {}
         offered = {"style": ["short", "long", f"like {given.get('code')}"], "name": ["monday", "tuesday"]}
-        values = [one for one in offered.get(argument.name, []) if one.startswith(argument.value)]
+        values = [item for item in offered.get(argument.name, []) if item.startswith(argument.value)]
         return Completion(values=values)
 
 

@@ -100,7 +100,7 @@ def check_growth(read: Callable[[str], object], pump: str) -> None:
     for length in (SHORT, MIDDLE):
         short, long = seconds(read, pump, length), seconds(read, pump, length * 10)
         if long > 12 * max(short, FLOOR_S):  # perhaps something else ran: the best of three decides
-            short, long = (min(seconds(read, pump, each) for _ in range(3)) for each in (length, length * 10))
+            short, long = (min(seconds(read, pump, item) for _ in range(3)) for item in (length, length * 10))
         assert long <= 12 * max(short, FLOOR_S), f"{pump!r}: {short:.3f} s, and {long:.3f} s for ten times the text"
 
 

@@ -60,7 +60,7 @@ def _to_lines(value: Any) -> Any:
     if isinstance(value, str) and "\n" in value and len(value) > MIN_SAME_CHARS:
         return {"lines": value.splitlines(keepends=True)}
     if isinstance(value, list):
-        return [_to_lines(each) for each in value]
+        return [_to_lines(item) for item in value]
     if isinstance(value, dict):
         return {key: _to_lines(each) for key, each in value.items()}
     return value
@@ -72,7 +72,7 @@ def from_lines(value: Any) -> Any:
         if list(value) == ["lines"] and isinstance(value["lines"], list):
             return "".join(value["lines"])
         return {key: from_lines(each) for key, each in value.items()}
-    return [from_lines(each) for each in value] if isinstance(value, list) else value
+    return [from_lines(item) for item in value] if isinstance(value, list) else value
 
 
 def fold(requests: list[dict[str, Any]], shared: dict[str, Any]) -> list[Any]:
@@ -99,7 +99,7 @@ def _fold_same(value: Any, previous: Any, finish: Callable[[Any], Any]) -> Any:
     """Replace parts that equal the same part of the previous request; elements of lists count from the start."""
     if value == previous and _size(value) >= MIN_SAME_CHARS and json.dumps(value) == json.dumps(previous):
         return {"same": True}
-    if _is_tool(value) or (isinstance(value, list) and value and all(_is_tool(each) for each in value)):
+    if _is_tool(value) or (isinstance(value, list) and value and all(_is_tool(item) for item in value)):
         return finish(value)
     if isinstance(value, dict) and isinstance(previous, dict):
         return {key: _fold_same(each, previous.get(key), finish) for key, each in value.items()}
@@ -129,8 +129,8 @@ def _fold_shared(value: Any, shared: dict[str, Any]) -> Any:
         shared[name] = value
         return {"shared": name}
     if isinstance(value, list):
-        folded = [_fold_shared(each, shared) for each in value]
-        if _size(folded) < MIN_SHARED_CHARS or any(list(each) != ["shared"] for each in folded):
+        folded = [_fold_shared(item, shared) for item in value]
+        if _size(folded) < MIN_SHARED_CHARS or any(list(item) != ["shared"] for item in folded):
             return folded
         name = f"list {_hash(value)}"
         shared[name] = folded

@@ -39,7 +39,7 @@ def updates(*events: TurnEvent) -> list[dict[str, str]]:
 
 
 def joined(given: list[dict[str, str]], key: str) -> str:
-    return "".join(one[key] for one in given if key in one)
+    return "".join(item[key] for item in given if key in item)
 
 
 def test_each_call_of_a_sub_agent_is_a_line_of_its_card_with_the_outcome() -> None:

@@ -421,7 +421,9 @@ def test_choice_answers_the_question_of_the_model_with_its_label() -> None:
 def test_hooks_are_listed_with_their_runs(tmp_path: Path) -> None:
     own = ScriptedConversation()
     assert "No hooks. Add [[hooks.PreToolUse]]" in "\n".join(talk(own, "/hooks"))
-    stop = Handler("Stop", "", HookCommand("make test"), 5, "go-on", "own", where="~/config.toml:3", label="make test")
+    stop = Handler(
+        "Stop", "", HookCommand("make test"), 5, "go-on", "own", location="~/config.toml:3", label="make test"
+    )
     own = ScriptedConversation()
     own.hooks = SessionHooks(
         HookRunner([stop], folder=tmp_path, root=tmp_path, environment={}),

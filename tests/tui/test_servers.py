@@ -58,7 +58,7 @@ class ScriptedServers:
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         self.answers.append((approval_id, decision))
-        self.asks = tuple(one for one in self.asks if one.id != approval_id)
+        self.asks = tuple(ask for ask in self.asks if ask.id != approval_id)
         self.changed()
 
     def ask_again(self, server: str) -> None:

@@ -9,7 +9,10 @@ from qcode.agent.doctor import Terminal, program_of, terminal_findings
 
 def lines_of(terminal: Terminal) -> str:
     """Return each finding as a line with its label, text and fix."""
-    return "\n".join(f"{one.label}: {one.text}; {one.fix}" for one in terminal_findings(terminal))
+    return "\n".join(
+        f"{terminal_finding.label}: {terminal_finding.text}; {terminal_finding.fix}"
+        for terminal_finding in terminal_findings(terminal)
+    )
 
 
 def told(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **env: str) -> str:

@@ -25,7 +25,14 @@ from qcode.tools.workspace import UNRECORDED, Workspace
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.blobs import Blobs
-    from qcode.agent.checkpoints.rewind import OwnMessage, Rewinder, RewindPlan, RewindReport, SessionFileDiff, What
+    from qcode.agent.checkpoints.rewind import (
+        OwnMessage,
+        Rewinder,
+        RewindPlan,
+        RewindReport,
+        RewindScope,
+        SessionFileDiff,
+    )
     from qcode.agent.checkpoints.turn_changes import TurnChanges
     from qcode.agent.checkpoints.watch import FolderWatch
 
@@ -86,7 +93,7 @@ class Checkpoints:
     async def plan_redo(self) -> RewindPlan:
         return await self._work(self._rewinder.plan_redo)
 
-    async def plan_rewind(self, number: int, scope: What) -> RewindPlan:
+    async def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
         """Plan to rewind to the state before message `number`."""
         return await self._work(lambda: self._rewinder.plan_rewind(number, scope))
 

@@ -37,7 +37,7 @@ from qcode.tools import disk, text_file
 from qcode.tools.disk import Loaded, explain
 from qcode.values import dataclass
 
-What: TypeAlias = Literal["conversation", "files", "both"]
+RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Rewinder:
             found.append(OwnMessage(prompt.number, typed_text(entry.message), entry.at, files))
         return tuple(found)
 
-    def plan_rewind(self, number: int, scope: What) -> RewindPlan:
+    def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
         """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
         prompt = next((user_prompt for user_prompt in self._history.prompts() if user_prompt.number == number), None)
         if prompt is None:

@@ -91,7 +91,7 @@ class HookRunner:
     ) -> HookAnswer:
         """Run the handlers that match one of `inputs`, each once per input, and return their merged answer.
 
-        `whole` is given instead to handlers whose matcher lists one of its names: the patch that `inputs` are parts of.
+        A handler whose matcher lists a name of `whole` gets `whole` instead: the patch of which `inputs` are the parts.
         """
         chosen: list[tuple[int, HookInput]] = []
         answers: dict[int, list[HookAnswer]] = {}

@@ -156,9 +156,9 @@ class SessionHooks:
         self.open_transcript(messages)
 
     async def end(self) -> None:
-        """Run the SessionEnd hooks, once those that run beside the turn have had as much time as they."""
+        """Run the SessionEnd hooks after the background hooks, which get the same time limit."""
         self._cancel_idle_notice()
-        # Those of a loop that has ended are over.
+        # Tasks of another loop have ended with it.
         tasks = {task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()}
         if tasks:
             await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
@@ -285,7 +285,7 @@ class SessionHooks:
         self.spawn("Notification", HookInput(fields, (kind,)))
 
     def _cancel_idle_notice(self) -> None:
-        """The user did something: the notification that qcode waits for a prompt is not due."""
+        """Cancel the notification that qcode waits for a prompt, because the user did something."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None

@@ -394,7 +394,7 @@ class ContextSizing:
             return
 
         async def counted() -> None:
-            await run_in_thread(lambda: tokens().load() and counter.size_of(request, enough=0))
+            await run_in_thread(lambda: tokens().load() and counter.size_of(request, threshold=0))
 
         await self._wait_for(asyncio.ensure_future(counted()))
 

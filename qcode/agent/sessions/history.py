@@ -161,7 +161,7 @@ class StoredMessage:
     @property
     def other_requests(self) -> tuple[AttemptRecord, ...]:
         """The requests of its sub-agents, and those that belong to no message."""
-        inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
+        inner = (attempt for item in self.inner.values() for said in item.messages for attempt in said.attempts)
         return (*inner, *self.requests)
 
     @property
@@ -345,7 +345,7 @@ class SessionHistory:
             return False
         inner = last.inner.setdefault(call_id, AgentWork())
         inner.intents.add(inner_call)
-        calls = (call for one in inner.messages for call in one.message.calls if call.call_id == inner_call)
+        calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_call)
         is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)
         if is_revised:
             inner.revised[inner_call] = ran

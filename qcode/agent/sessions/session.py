@@ -284,7 +284,7 @@ class Session:
         """Record requests that belong to no message: of a reply that was not committed, a summary, a title."""
         with self._lock:
             if named := self._without_session_model(attempts):
-                records: list[Json] = [attempt_to_json(one) for one in named]
+                records: list[Json] = [attempt_to_json(item) for item in named]
                 self._write({"kind": "requests", "at": self._now(), "attempts": records})
                 self.history.add_requests(named)
 

@@ -1,4 +1,4 @@
-"""The skills of a session: which there are and apply, their catalog, and the text of one that is loaded.
+"""The skills of a session: those that apply, their catalog, and the text of a loaded skill.
 
 A skill of a project is checked against its pins each time: after a change it is not used until the user has seen the
 difference. Loading makes its folder readable, never writable.
@@ -102,7 +102,7 @@ class Skills:
         return skill.handle in self._off
 
     def _is_left_out(self, skill: Skill) -> bool:
-        """Return whether the program that opened the agent keeps a skill from the model."""
+        """Return whether the program that opened the agent hides a skill from the model."""
         return self._only is not None and skill.handle.lower() not in self._only
 
     def make_catalog(self, window: int | None) -> str:

@@ -154,7 +154,7 @@ def _listed_json(permissions: Permissions) -> JsonObject:
         "mode": permissions.mode,
         "mode_origin": permissions.mode_origin,
         "is_trusted": permissions.is_trusted,
-        "rules": [{"effect": one.effect, "rule": one.text, "origin": one.origin} for one in permissions.rules()],
+        "rules": [{"effect": rule.effect, "rule": rule.text, "origin": rule.origin} for rule in permissions.rules()],
     }
 
 

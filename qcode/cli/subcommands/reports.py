@@ -1,7 +1,7 @@
 """`qcode doctor`, `models`, `stats` and `themes`: they print facts about this folder and machine.
 
-All take `-C`, `--trust`, `--settings` and `--json`. With an invalid configuration they print what they can without it,
-and the error, and the exit code of the error is used.
+All take `-C`, `--trust`, `--settings` and `--json`. With an invalid configuration they print the
+facts that do not depend on it and the error, and exit with its code.
 """
 
 from __future__ import annotations

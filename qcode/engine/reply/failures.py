@@ -233,7 +233,7 @@ def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt 
 
 
 def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
-    note = describe_no_room(state.counter.size_of(request, enough=0).tokens, state.model.window)
+    note = describe_no_room(state.counter.size_of(request, threshold=0).tokens, state.model.window)
     effects = state.salvage(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
@@ -312,7 +312,7 @@ def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) 
         return limit.prompt
     if limit.total is not None and limit.total > request.max_tokens:
         return limit.total - request.max_tokens
-    return max(state.counter.size_of(request, enough=0).tokens, limit.tokens - request.max_tokens + 1)
+    return max(state.counter.size_of(request, threshold=0).tokens, limit.tokens - request.max_tokens + 1)
 
 
 def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, part: RefusedPart) -> list[Effect]:

@@ -416,7 +416,7 @@ class Reply:
                     "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
                 )
             if not has_room:
-                note = describe_no_room(state.counter.size_of(continuing, enough=0).tokens, state.model.window)
+                note = describe_no_room(state.counter.size_of(continuing, threshold=0).tokens, state.model.window)
             truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
             if not has_room:
                 return failures.ask_for_room(state, truncated)

@@ -135,7 +135,7 @@ class ReplyState:
     def fitted(self, request: ModelRequest, cap: int) -> int | None:
         """Return `cap` clamped to the room that the window leaves for `request`, None if that is too little."""
         window = self.model.window
-        size = self.counter.size_of(request, enough=caps.room_for_prompt(cap, window))
+        size = self.counter.size_of(request, threshold=caps.room_for_prompt(cap, window))
         return caps.fit(cap, prompt_tokens=size.tokens, window=window, is_counted=size.is_counted)
 
     def send(

@@ -72,7 +72,7 @@ def prompt_names(agent: Agent) -> tuple[str, ...]:
         return ()
     from qcode.agent.mcp.typed import prompts_of
 
-    return tuple(f"mcp__{one.handle.replace(':', '__', 1)}" for one in prompts_of(agent.servers))
+    return tuple(f"mcp__{prompt.handle.replace(':', '__', 1)}" for prompt in prompts_of(agent.servers))
 
 
 def context_usage(agent: Agent) -> JsonObject:

@@ -120,7 +120,7 @@ def _has_room(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines
 
 def _first_line(node: ast.stmt) -> int:
     decorators = node.decorator_list if isinstance(node, _NAMED) else []
-    return min([node.lineno, *(each.lineno for each in decorators)])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _insertion(text: str, number: int, line: str, noun: str) -> DemoEdit:

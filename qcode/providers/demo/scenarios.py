@@ -289,7 +289,7 @@ def find_scenario(wish: str) -> Scenario | None:
 
 def play_help(scene: Scene) -> Script:
     """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario."""
-    tries = "\n".join(f"- **{each.request}**: {each.shows}" for each in SCENARIOS)
+    tries = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
     return reply_with(
         "I am the **built-in demo model** of qcode. I run a script on your machine, without a network or an API key, "
         "to show how qcode works. I do not understand your message.\n\n"
@@ -424,7 +424,7 @@ def _play_huge_write(scene: Scene) -> Script:
     if step is None:
         text = f"I will write all of `{path}` in one call, which is more than one reply can hold."
         return call(scene, text, "write", path=path, content=guide(HUGE_CHARS))
-    was_rejected = any(each.result.is_error for each in scene.steps)
+    was_rejected = any(item.result.is_error for item in scene.steps)
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:
             return failed(step)
@@ -437,7 +437,7 @@ def _play_huge_write(scene: Scene) -> Script:
             path=path,
             content=content,
         )
-    done = sum(each.call.name == "edit" for each in scene.steps)
+    done = sum(item.call.name == "edit" for item in scene.steps)
     if not was_rejected or done == _HUGE_PARTS:
         steps = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
         return reply_with(f"Done: `{path}` is written, in {steps}. Nothing was lost to the output limit.\n")

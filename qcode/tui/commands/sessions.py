@@ -11,7 +11,7 @@ from qcode.text.clean import one_line
 from qcode.tui.commands.command import Command, CommandContext
 
 if TYPE_CHECKING:
-    from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, SessionFileDiff, What
+    from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, RewindScope, SessionFileDiff
     from qcode.agent.checkpoints.turn_changes import TurnChanges
     from qcode.tui.screens.changes import ChangePart
 
@@ -74,17 +74,17 @@ def _rewind(context: CommandContext, _argument: str) -> None:
     def picked(number: str | None) -> None:
         message = next((own_message for own_message in messages if str(own_message.number) == number), None)
         if message is not None:
-            _pick_what_to_rewind(context, message)
+            _pick_rewind_scope(context, message)
 
     from qcode.tui.screens.rewind import RewindPicker
 
     context.screen.open_screen(RewindPicker(messages), picked)
 
 
-def _pick_what_to_rewind(context: CommandContext, message: OwnMessage) -> None:
+def _pick_rewind_scope(context: CommandContext, message: OwnMessage) -> None:
     def picked(scope: str | None) -> None:
         if scope is not None:
-            _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("What", scope)))
+            _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("RewindScope", scope)))
 
     from qcode.tui.screens.rewind import RewindScopePicker
 

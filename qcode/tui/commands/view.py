@@ -183,7 +183,7 @@ def _vim(context: CommandContext, _argument: str) -> None:
         context.view.notify("warning", str(refusal))
         return
     context.view.apply_setting(setting)
-    if setting.above:
+    if setting.overridden_by:
         context.view.notify("info", outcome_text(setting, is_now=True))
     else:
         context.view.notify("info", "Vim mode on: Esc for normal mode, i to type." if is_on else "Vim mode off.")

@@ -112,7 +112,7 @@ class SettingsScreen(ListScreen[None]):
         choices = self._choices(setting) if setting is not None else ()
         if setting is None or setting.fixed or not choices:
             return
-        now = setting.own or _plain(setting.value)
+        now = setting.typed_value or _plain(setting.value)
         at = choices.index(now) + step if now in choices else 0
         self._change(setting, choices[at % len(choices)])
 
@@ -121,7 +121,7 @@ class SettingsScreen(ListScreen[None]):
         setting = self._highlighted
         if setting is None or setting.fixed:
             return
-        if setting.own:
+        if setting.typed_value:
             self._change(setting, None)
         else:
             self._show_message(f"{setting.name} is not set in your file.")
@@ -150,7 +150,7 @@ class SettingsScreen(ListScreen[None]):
     def _edit(self, setting: Setting) -> None:
         self._editing = setting.name
         field = self.query_one("#setting-field", Input)
-        field.placeholder, field.value = "Enter without a value removes it from your file", setting.own
+        field.placeholder, field.value = "Enter without a value removes it from your file", setting.typed_value
         field.display = True
         field.focus()
         self._show_message(f"New value of {setting.name}: Enter save · Esc cancel")
@@ -190,7 +190,7 @@ def setting_row(setting: Setting) -> PickerRow:
     group = _GROUPS.get(table if key else "", table)
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
-    cells = (shorten(setting.display, _VALUE_CELLS), shorten(setting.whose, 16))
+    cells = (shorten(setting.display, _VALUE_CELLS), shorten(setting.owner, 16))
     return PickerRow(
         setting.name,
         label or setting.name,

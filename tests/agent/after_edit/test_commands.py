@@ -115,7 +115,7 @@ def test_user_is_asked_once_about_a_command(tmp_path: Path, decision: Answer | D
             editing.it.conversation.answer(event.approval.id, decision)
 
     finished = editing.run(on_event=answer)
-    assert [one.state for one in finished] == ["done", "done"]
+    assert [item.state for item in finished] == ["done", "done"]
     (question,) = asked
     assert question.question.startswith("Run the format command each time the model has edited a file?")
     assert question.detail == "sed -i s/bad/good/ {file}"

@@ -205,7 +205,7 @@ def test_server_that_dies_is_restarted_once(tmp_path: Path) -> None:
 def test_broken_server_fails_no_edit_and_is_reported_once(tmp_path: Path, option: str, why: str) -> None:
     editing = Editing(tmp_path, write("error: a\n"), edit("a", "b"), DONE, server=fake_server(option))
     finished = editing.run()
-    assert [one.state for one in finished] == ["done", "done"]
+    assert [item.state for item in finished] == ["done", "done"]
     assert editing.told == ["Created a.fake (1 line).", "Edited a.fake at line 1."]
     assert len(notices(editing)) == 1
     assert notices(editing)[0].endswith(f"checks no more edits of this session: {why}")
@@ -290,7 +290,7 @@ def test_framing_accepts_any_split_and_survives_broken_json() -> None:
     stream = b"Content-Type: x\r\ncontent-length: 3\r\n\r\n{{{" + b"Content-Length: %d\r\n\r\n" % len(body) + body
     for size in range(1, len(stream) + 1):
         framing = Framing()
-        found = [one for at in range(0, len(stream), size) for one in framing.feed(stream[at : at + size])]
+        found = [item for at in range(0, len(stream), size) for item in framing.feed(stream[at : at + size])]
         assert found == [{"id": 1, "result": "é"}]
 
 

@@ -281,7 +281,7 @@ def test_failing_hook_asks(tmp_path: Path) -> None:
 def test_permission_request_decides_only_what_would_ask(tmp_path: Path) -> None:
     answer = {"hookSpecificOutput": {"decision": {"behavior": "allow"}}}
     played = play(tmp_path, [[READ], [WRITE], "ok"], {"PermissionRequest": answer}, may_allow=True)
-    assert [one.state for one in played.results] == ["done", "done"]
+    assert [result.state for result in played.results] == ["done", "done"]
     assert played.seen == ["PermissionRequest"]
     answer = {"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "not today"}}}
     other = Call("write", path="b.txt", content="x")

@@ -189,7 +189,7 @@ def test_concurrent_sessions_refresh_once(server: OAuthServer, folders: ServerFo
     async def body() -> None:
         first, second = servers_of(server, folders), servers_of(server, folders)
         async with open_servers(first), open_servers(second):
-            results = await asyncio.gather(*(call(one, "guarded__whoami") for one in (first, second) * 4))
+            results = await asyncio.gather(*(call(item, "guarded__whoami") for item in (first, second) * 4))
             assert {result.content for result in results} == {"you"}
 
     asyncio.run(body())

@@ -435,7 +435,7 @@ def test_cancel_does_not_wait_for_a_server_that_never_starts(tmp_path: Path) -> 
         options = Options(cwd=tmp_path, model=Scripted(["hi"]), no_session=True, trust=True, mcp_config=[config])
         async with Agent.open(options) as agent:
             task = asyncio.ensure_future(agent.run("go"))
-            while agent.servers is None or not any(one.state == "starting" for one in agent.servers.statuses()):
+            while agent.servers is None or not any(status.state == "starting" for status in agent.servers.statuses()):
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
             began = time.monotonic()

@@ -70,7 +70,7 @@ def test_name_gives_the_handle_and_at_most_one_warning(
 ) -> None:
     skill = read(put(tmp_path, folder, name=name))
     assert skill.handle == handle
-    assert [warning in one for one in skill.warnings] == ([True] if warning else [])
+    assert [warning in item for item in skill.warnings] == ([True] if warning else [])
 
 
 def test_skill_without_a_name_that_can_be_typed_is_an_error(tmp_path: Path) -> None:

@@ -390,7 +390,7 @@ def test_cost_that_is_not_known_is_0_for_a_host(tmp_path: Path) -> None:
         host.ask()
         result = host.result()
     assert (result["total_cost_usd"], result["qcode_total_cost_usd"]) == (0, None)
-    assert [one["costUSD"] for one in result["modelUsage"].values()] == [0]
+    assert [item["costUSD"] for item in result["modelUsage"].values()] == [0]
 
 
 def test_existing_session_id_is_refused(tmp_path: Path) -> None:

@@ -69,9 +69,10 @@ def test_user_who_denies_everything_loses_nothing(
     case = mode if is_trusted else ("restricted plan" if mode == "plan" else "restricted")
     is_whole = case == "default"
     tried = [
-        one
-        for one in (ATTEMPTS if is_whole else share(MODES.index(mode) + 4 * is_trusted, 8))
-        if one.tool in offered and not (one.verdict(case) == "allow" and (one.tool == "shell" or one.kind in EFFECTS))
+        item
+        for item in (ATTEMPTS if is_whole else share(MODES.index(mode) + 4 * is_trusted, 8))
+        if item.tool in offered
+        and not (item.verdict(case) == "allow" and (item.tool == "shell" or item.kind in EFFECTS))
     ]
     before = ground.photograph()
     played = play(ground, [*FIRST, *tried], mode, is_trusted=is_trusted)
