@@ -219,9 +219,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
-        finder = AttachmentFinder(
-            agent, say=lambda level, text: self.view.notify(level, text), changed=self._note_files
-        )
+        on_change = self._note_files
+        finder = AttachmentFinder(agent, say=lambda level, text: self.view.notify(level, text), changed=on_change)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
         self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
