@@ -229,8 +229,12 @@ def check(names: Sequence[str], config: Config, kinds: Sequence[Kind] = KINDS) -
     found += [item for path in pages for item in layout(path)]
     checked = {path.relative_to(ROOT).as_posix() for path in paths if kinds == KINDS}
     lines = [str(item) for item in found if not any(exempt.covers(item) for exempt in config.allowed)]
-    unused = (item for item in config.allowed if item.path in checked and not any(item.covers(item) for item in found))
-    return [*lines, *(f"prose.toml: {item.path} no longer needs the exemption of {item.text!r}" for item in unused)]
+    used = {id(exempt) for exempt in config.allowed if any(exempt.covers(finding) for finding in found)}
+    unused = (exempt for exempt in config.allowed if exempt.path in checked and id(exempt) not in used)
+    return [
+        *lines,
+        *(f"prose.toml: {exempt.path} no longer needs the exemption of {exempt.text!r}" for exempt in unused),
+    ]
 
 
 def over_limit(names: Sequence[str]) -> list[str]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mcp.server.server import Context, Image, MCPServer
-from mcp.server.server.exceptions import ToolError
-from mcp.server.server.prompts.base import AssistantMessage, Message, UserMessage
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.prompts.base import AssistantMessage, Message, UserMessage
 from mcp_types import (
     CallToolResult,
     Completion,
