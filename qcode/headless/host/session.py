@@ -58,7 +58,7 @@ async def run_host(
     `link` is bound to the connection. `first_bytes` is the input that was read so far, handshake included; `notices`
     are lines for the user.
     """
-    output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, is_terminal=False))
+    output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, has_live_line=False))
     return await HostSession(output, handshake, link, notices).serve(descriptor, first_bytes)
 
 
