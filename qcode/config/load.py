@@ -345,7 +345,7 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
     if key.kind.choices and isinstance(value, str):
         from qcode.text.match import suggestion
 
-        hint = suggestion(value, key.kind.choices, shown='"{}"')
+        hint = suggestion(value, key.kind.choices, label='"{}"')
         hint = hint and f"; {hint}"
     elif key.kind.words.startswith(type_words(value)):
         hint = ""

@@ -409,7 +409,7 @@ def _with_required(spec: ToolSpec) -> str:
 def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
     from qcode.text.match import sentences, suggestion
 
-    error = sentences(f"There is no tool `{name}`", suggestion(name, tools, shown="`{}`"))
+    error = sentences(f"There is no tool `{name}`", suggestion(name, tools, label="`{}`"))
     return f"{error} The tools are: {', '.join(sorted(tools))}."
 
 

@@ -15,17 +15,7 @@ from functools import lru_cache
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
-from qcode.providers.demo.scene import (
-    Scene,
-    Script,
-    call,
-    failed,
-    file_in,
-    last_match,
-    paragraphs,
-    reply_with,
-    shortened,
-)
+from qcode.providers.demo.scene import Scene, Script, call, failed, file_in, last_match, paragraphs, reply, shortened
 from qcode.text.json import Json, parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -229,7 +219,7 @@ def play_init(scene: Scene) -> Script:
         return call(scene, "I will list the folder first.", "ls")
     if scene.last.call.name in ("write", "edit"):
         done = f"Done: `{path}` describes the build and the layout of the project.\n"
-        return failed(scene.last) or reply_with(done)
+        return failed(scene.last) or reply(done)
     if scene.steps[0].result.is_error:
         return failed(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
@@ -245,9 +235,7 @@ def play_init(scene: Scene) -> Script:
         return call(scene, f"This is my proposal for `{path}`.", "write", path=path, content=content)
     missing = missing_part(current, names)
     if not missing:
-        return reply_with(
-            f"`{path}` already has everything a script can find. A real model would read the code as well.\n"
-        )
+        return reply(f"`{path}` already has everything a script can find. A real model would read the code as well.\n")
     content = f"{current.rstrip()}\n\n{missing}\n"
     return call(scene, f"`{path}` does not describe the layout; I would add that.", "write", path=path, content=content)
 
@@ -260,9 +248,9 @@ def play_plan(scene: Scene) -> Script:
         plan = _PLAN.format(path=path)
         return call(scene, "My plan is ready.", "exit_plan_mode", plan=plan)
     if step.call.name == "write":
-        return failed(step) or reply_with(f"Done, as planned: `{path}`.\n")
+        return failed(step) or reply(f"Done, as planned: `{path}`.\n")
     if step.result.is_error:
-        return reply_with("You want another plan, but my script has only this one. Plan mode stays on.\n")
+        return reply("You want another plan, but my script has only this one. Plan mode stays on.\n")
     return call(scene, f"You approved it, so I write `{path}`.", "write", path=path, content=new_file(path))
 
 
@@ -300,7 +288,7 @@ def find_scenario(wish: str) -> Scenario | None:
 def play_help(scene: Scene) -> Script:
     """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario."""
     tries = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
-    return reply_with(
+    return reply(
         "I am the **built-in demo model** of qcode. I run a script on your machine, without a network or an API key, "
         "to show how qcode works. I do not understand your message.\n\n"
         f"Prompts to try:\n\n{tries}\n\n"
@@ -312,7 +300,7 @@ def play_help(scene: Scene) -> Script:
 def _play_list(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look at the folder with the `glob` tool.", "glob", pattern="*")
-    return failed(scene.last) or reply_with(f"Files in this folder:\n\n{shortened(scene.last.result.content)}\n")
+    return failed(scene.last) or reply(f"Files in this folder:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_read(scene: Scene) -> Script:
@@ -325,7 +313,7 @@ def _play_read(scene: Scene) -> Script:
     text = text_read(scene.last.result.content)
     lines = text.split("\n") if text else []
     first = next((line.strip() for line in lines if line.strip()), "only white space")
-    return reply_with(f"I read {len(lines)} lines of `{path}`. The first line:\n\n{shortened(first)}\n")
+    return reply(f"I read {len(lines)} lines of `{path}`. The first line:\n\n{shortened(first)}\n")
 
 
 def _play_edit(scene: Scene) -> Script:
@@ -341,13 +329,11 @@ def _play_edit(scene: Scene) -> Script:
     if step.call.name == "read" and not text.strip():
         return call(scene, f"`{path}` is empty, so I will write it.", "write", path=path, content=new_file(path))
     if step.call.name == "write":
-        return reply_with(
-            f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n"
-        )
+        return reply(f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n")
     edit = plan_edit(scene.wish, path, text_read(scene.steps[0].result.content))
     if step.call.name == "read":
-        return _edit(scene, path, edit) if edit else reply_with(f"There is nothing to change in `{path}`.\n")
-    return reply_with(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
+        return _edit(scene, path, edit) if edit else reply(f"There is nothing to change in `{path}`.\n")
+    return reply(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
 
 
 def _play_agents(scene: Scene) -> Script:
@@ -363,14 +349,14 @@ def _play_agents(scene: Scene) -> Script:
         )
         return (Text("I will give one task each to two sub-agents, which work in parallel.\n"), *calls)
     answers = "\n\n".join(shortened(step.result.content) for step in scene.steps)
-    return reply_with(f"The sub-agents answered; the files they read are not part of my context:\n\n{answers}\n")
+    return reply(f"The sub-agents answered; the files they read are not part of my context:\n\n{answers}\n")
 
 
 def _play_shell(scene: Scene) -> Script:
     command = _command_in(scene.wish)
     if scene.last is None:
         return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
-    return failed(scene.last) or reply_with(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
+    return failed(scene.last) or reply(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_tests(scene: Scene) -> Script:
@@ -378,7 +364,7 @@ def _play_tests(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look for the tests first.", "ls")
     if scene.last.call.name == "shell":
-        return failed(scene.last) or reply_with(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
+        return failed(scene.last) or reply(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
     if scene.steps[0].result.is_error:
         return failed(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
@@ -387,7 +373,7 @@ def _play_tests(scene: Scene) -> Script:
     makefile = text_read(scene.last.result.content) if scene.last.call.name == "read" else ""
     command = test_command(names, makefile)
     if not command:
-        return reply_with(
+        return reply(
             "I found no tests here. I look for a manifest, such as pyproject.toml, or files named test_*.py.\n"
         )
     return call(scene, f"I will run them with `{command}`.", "shell", command=command)
@@ -398,8 +384,8 @@ def _play_failure(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, f"I will read `{path}`, which should fail.", "read", path=path)
     if not scene.last.result.is_error:
-        return reply_with(f"That worked: `{path}` exists.\n")
-    return reply_with(
+        return reply(f"That worked: `{path}` exists.\n")
+    return reply(
         f"As expected, the tool failed with this error:\n\n{shortened(scene.last.result.content)}\n\nA failed call "
         "does not end the turn: the model gets the error and can try something else.\n"
     )
@@ -421,11 +407,11 @@ def _play_overthinking(scene: Scene) -> Script:
 
 
 def _play_long(scene: Scene) -> Script:
-    return reply_with(guide(LONG_CHARS))
+    return reply(guide(LONG_CHARS))
 
 
 def _play_very_long(scene: Scene) -> Script:
-    return reply_with(guide(VERY_LONG_CHARS))
+    return reply(guide(VERY_LONG_CHARS))
 
 
 def _play_huge_write(scene: Scene) -> Script:
@@ -450,21 +436,21 @@ def _play_huge_write(scene: Scene) -> Script:
     done = sum(item.call.name == "edit" for item in scene.steps)
     if not was_rejected or done == _HUGE_PARTS:
         steps = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
-        return reply_with(f"Done: `{path}` is written, in {steps}. Nothing was lost to the output limit.\n")
+        return reply(f"Done: `{path}` is written, in {steps}. Nothing was lost to the output limit.\n")
     mark = _part_mark(path, done + 1)
     lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
     return _edit(scene, path, DemoEdit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))
 
 
 def _play_rate_limit(scene: Scene) -> Script:
-    return reply_with(
+    return reply(
         "The first request failed with a rate limit and a wait of three seconds. qcode retried it automatically, and "
         "this is the answer. Esc would have interrupted the wait.\n"
     )
 
 
 def _thinking(scene: Scene, thought: str, answer: str) -> Script:
-    return reply_with(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
+    return reply(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
 
 
 def _edit(scene: Scene, path: str, edit: DemoEdit) -> Script:

@@ -234,7 +234,7 @@ _FILE = lazy_pattern(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\
 _SHOWN_LINES = 12
 
 
-def reply_with(text: str) -> Script:
+def reply(text: str) -> Script:
     return (Text(text),)
 
 
@@ -247,7 +247,7 @@ def failed(step: DemoStep) -> Script:
     """Return a reply about a call that failed or was denied, empty if it did neither."""
     if not step.result.is_error:
         return ()
-    return reply_with(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
+    return reply(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
 
 
 def shortened(text: str) -> str:
