@@ -65,7 +65,7 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
 
 
 def _begin_lines(options: Options) -> _OpenedRun:
-    """Read the first line, and open the agent as a host asks in its handshake, if it is one."""
+    """Read the first line and open the agent. If the line is the handshake of a host, it sets options of the agent."""
     from qcode.headless.exchange import handshake_of
     from qcode.streams import read_first_line
 
@@ -82,7 +82,7 @@ def _begin_lines(options: Options) -> _OpenedRun:
 
     host, link, notices = Handshake.read(request.request_id, request.request), HostLink(), list[str]()
 
-    def prepared(context: RunContext) -> RunContext:
+    def prepare(context: RunContext) -> RunContext:
         kinds, complaints = host.kinds()
         notices.extend(complaints)
         return replace(
@@ -98,7 +98,7 @@ def _begin_lines(options: Options) -> _OpenedRun:
 
     hooks, complaints = link.hooks(host.hooks)
     notices.extend(complaints)
-    opened = begin(host.applied_to(options), notices.append, prepared, hooks)
+    opened = begin(host.applied_to(options), notices.append, prepare, hooks)
     return replace(opened, read=read, host=host, link=link, notices=tuple(notices))
 
 
@@ -137,20 +137,20 @@ def _facts(options: Options | None) -> InitFacts:
 
 def begin(
     options: Options,
-    tell: Callable[[str], None] = write_stderr,
-    prepared: Callable[[RunContext], RunContext] = lambda context: context,
+    report: Callable[[str], None] = write_stderr,
+    prepare: Callable[[RunContext], RunContext] = lambda context: context,
     hooks: Hooks | None = None,
 ) -> _OpenedRun:
-    """Open the agent. `tell` gets lines for the user; `prepared` adds what a host brings, `hooks` are its functions."""
-    context = prepared(run_context(options, working_folder(options.cwd), is_attended=False))
+    """Open the agent. `report` gets lines for the user; `prepare` adds the options and `hooks` the functions of a host."""
+    context = prepare(run_context(options, working_folder(options.cwd), is_attended=False))
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
     ):
-        tell(note)
+        report(note)
     elif not context.is_trusted and context.settings.permissions.mode == "bypass":
-        tell("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
+        report("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
     for warning in context.settings.warnings:
-        tell(warning)
+        report(warning)
     typed, turn = options.prompt or "", NO_OPTIONS
     found = _custom_command(context)
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
@@ -162,17 +162,17 @@ def begin(
         from qcode.agent.opening import may_have_skills  # the agent loads it anyway, after standard input is read
 
         if may_have_skills(context):
-            return _begin_skill(context, typed, tell)
+            return _begin_skill(context, typed, report)
     _check(context)
     began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     if options.timeout is not None and options.input_format == "text":  # reading standard input is a part of the run
         turn = replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
-    return _OpenedRun(_open_agent(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
+    return _OpenedRun(_open_agent(context, attached, report, hooks), prompt, replace(turn, typed=typed))
 
 
 def _check(context: RunContext) -> None:
-    """Raise `QcodeError` for an invalid rule or model name, before standard input is waited for.
+    """Raise `QcodeError` for an invalid rule or model name, before waiting for standard input.
 
     The agent is opened after that: in `qcode -p A | qcode -c -p B` the session is complete only then.
     """
@@ -186,12 +186,12 @@ def _check(context: RunContext) -> None:
 def _open_agent(
     context: RunContext,
     attached: tuple[Block, ...] = (),
-    tell: Callable[[str], None] = write_stderr,
+    report: Callable[[str], None] = write_stderr,
     hooks: Hooks | None = None,
 ) -> Agent:
     agent = Agent.begin(with_chosen_session(context), hooks=hooks)
     for notice in (*context.keys.complaints, *agent.notices):
-        tell(notice)
+        report(notice)
     agent.conversation.attach(attached)
     return agent
 
@@ -207,9 +207,9 @@ def _is_skill(context: RunContext, name: str) -> bool:
     return any(skill.handle.lower() == name.lower() for skill in Skills(context).for_user)
 
 
-def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -> _OpenedRun:
+def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None]) -> _OpenedRun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
-    agent, turn = _open_agent(context, tell=tell), NO_OPTIONS
+    agent, turn = _open_agent(context, report=report), NO_OPTIONS
     name, _, arguments = typed[1:].partition(" ")
     skill = next(
         (

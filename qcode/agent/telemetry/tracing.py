@@ -2,7 +2,7 @@
 
 A span for each turn and sub-agent (`invoke_agent`), each model request (`chat`) and each call (`execute_tool`);
 histograms of tokens and durations. Texts only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` asks for them.
-Exporting is in threads of the SDK: a collector that does not answer delays nothing but, for a moment, the exit.
+Threads of the SDK export them: a collector that does not answer delays only the exit, by `FLUSH_S` at most.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Tracing:
         self._is_closed = False
 
     def event(self, event: TurnEvent) -> None:
-        """Observe an event. Most are deltas, which are of no interest here."""
+        """Observe an event. Deltas, the most frequent events, are skipped."""
         if isinstance(event, AgentEvent):
             self._observe(event.event, event.call_id)
         elif not isinstance(event, TextDelta | ReasoningDelta):

@@ -318,8 +318,8 @@ def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) 
 def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, part: RefusedPart) -> list[Effect]:
     """Send the request once more without the refused part, and leave that part out from now on."""
     effects: list[Effect] = []
-    if part == "marks":
-        effects.append(state.learn(Learn("refuses_marks")))
+    if part == "signatures":
+        effects.append(state.learn(Learn("refuses_signatures")))
     else:
         if is_lasting(error):
             effects.append(state.learn(Learn("refuses_images")))

@@ -158,10 +158,10 @@ def spell(notebook: JsonObject, old: JsonObject, text: str) -> str:
         for ascii_only in (False, True):
             if json.dumps(old, indent=indent, ensure_ascii=ascii_only) + tail == text:
                 return json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + tail
-    return json.dumps(notebook, indent=1, ensure_ascii=_has_half_characters(text)) + tail
+    return json.dumps(notebook, indent=1, ensure_ascii=_may_have_surrogates(text)) + tail
 
 
-def _has_half_characters(text: str) -> bool:
+def _may_have_surrogates(text: str) -> bool:
     """Return whether the JSON in `text` may contain lone surrogates, which can only be written as escapes."""
     return re.search(r"\\u[dD][89a-fA-F]", text) is not None
 
