@@ -141,7 +141,10 @@ def begin(
     prepare: Callable[[RunContext], RunContext] = lambda context: context,
     hooks: Hooks | None = None,
 ) -> _OpenedRun:
-    """Open the agent. `report` gets lines for the user; `prepare` adds the options and `hooks` the functions of a host."""
+    """Open the agent.
+
+    `report` gets lines for the user; `prepare` adds the options and `hooks` the functions of a host.
+    """
     context = prepare(run_context(options, working_folder(options.cwd), is_attended=False))
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])

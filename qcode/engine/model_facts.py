@@ -20,10 +20,10 @@ from qcode.values import dataclass
 class HostKnowledge:
     """Facts learned from a host. `output` and `window` are limits in tokens that override the catalog.
 
-    `refuses_signatures`: the host rejects the signatures in this history. This is a fact about the history, not the model.
-    `text_calls` is the form in which the host passes calls on as text, with the date when that was seen first;
-    `native_calls` counts native ones, up to 2.
-    `first_cap` is the output cap of a first attempt, learned from the lengths of earlier replies.
+    `refuses_signatures`: the host rejects the signatures in this history. This is a fact about the history, not the
+    model. `text_calls` is the form in which the host passes calls on as text, with the date when that was seen first;
+    `native_calls` counts native ones, up to 2. `first_cap` is the output cap of a first attempt, learned from the
+    lengths of earlier replies.
     """
 
     output: int | None = None

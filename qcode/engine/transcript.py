@@ -96,7 +96,9 @@ class PreparedHistory:
         return self._prepared
 
     def _next_settled(self, start: int) -> int:
-        """Return the last index after `start` from which the rest is independent of the messages before; `start` if there is none."""
+        """Return the last index after `start` from which the rest is independent of the messages before; `start` if
+        there is none.
+        """
         messages = self._messages
         places = range(len(messages) - 1, start, -1)
         return next((at for at in places if _is_a_prompt(messages[at]) and _is_plain_answer(messages[at - 1])), start)
