@@ -87,7 +87,7 @@ def test_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: Pat
         (" \n", "Your edit was not used: the text is empty."),
     ],
 )
-def test_edit_that_is_denied_or_empty_leaves_the_call_as_it_was(tmp_path: Path, text: str, why: str) -> None:
+def test_edit_that_is_denied_or_empty_leaves_the_call_unchanged(tmp_path: Path, text: str, why: str) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."), rules=Rules.of(deny=["shell(rm *)"]))
     told: list[TurnEvent] = []
     asked: list[ToolApproval] = []

@@ -136,7 +136,7 @@ def test_second_batch_on_the_same_results_is_refused(work: Path, capfd: pytest.C
 
 
 @pytest.mark.parametrize("content", ["# Notes\n", '{"id": "0", "prompt": "x"}\n', "[1]\n"])
-def test_file_that_holds_no_results_is_refused_and_stays_as_it_is(
+def test_file_that_holds_no_results_is_refused_and_unchanged(
     content: str, work: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_tasks(work, {"prompt": "x"})

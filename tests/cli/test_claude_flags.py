@@ -251,9 +251,7 @@ def test_servers_come_from_a_pipe(home: dict[str, str]) -> None:
     os.close(int(path.rpartition("/")[2]))
 
 
-def test_pipe_that_nobody_writes_to_is_an_error(
-    home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_pipe_is_an_error(home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.agent.claude.settings.PIPE_S", 0.05)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="nothing arrived"):

@@ -84,7 +84,7 @@ def test_call_with_a_gap_in_its_arguments_never_runs(protocol: ProtocolName, cli
     assert written(cli.work) == {"a.txt": CONTENT}
 
 
-def test_words_that_are_no_json_are_not_damage(cli: CliRunner) -> None:
+def test_text_that_is_not_json_is_not_damage(cli: CliRunner) -> None:
     pings = Faults(inserted={0: b"data: keep-alive\n\n", 1: b"data: [PING]\n\n", 2: b"event: ping\ndata: {\n\n"})
     with FakeServer("openai", [Turn(text=TEXT, faults=pings)]) as server:
         done = ask(cli, server, "openai")

@@ -127,7 +127,7 @@ def test_texts_are_sent_if_the_standard_variable_asks_and_never_with_keys(cli: C
     assert KEY.encode() not in receiver.raw
 
 
-def test_escalation_continuation_and_failure_are_told_apart(cli: CliRunner, receiver: Receiver) -> None:
+def test_escalation_continuation_and_failure_are_distinguished(cli: CliRunner, receiver: Receiver) -> None:
     script: list[Turn] = [
         truncated("The first half ", output_tokens=8_000),
         truncated("The first half of it ", output_tokens=64_000),

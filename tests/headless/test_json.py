@@ -295,7 +295,7 @@ def test_truncated_call_is_never_streamed() -> None:
     assert kinds_seen.count("content_block_start") == 1
 
 
-def test_usage_of_a_reply_is_that_of_its_last_request_with_all_kept_output() -> None:
+def test_usage_of_a_reply_is_its_last_request_with_all_kept_output() -> None:
     attempts = (
         ev.AttemptRecord("first", 8_000, "max_tokens", Usage(100, 8_000), is_discarded=True),
         ev.AttemptRecord("escalated", 64_000, "max_tokens", Usage(100, 64_000, cache_read=20)),

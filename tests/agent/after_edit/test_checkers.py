@@ -75,14 +75,14 @@ def test_syntax_error_is_found(tmp_path: Path, program: str, name: str, text: st
         assert problems[0].line == line
 
 
-def test_module_syntax_is_no_error_in_a_script(tmp_path: Path) -> None:
+def test_module_syntax_is_not_an_error_in_a_script(tmp_path: Path) -> None:
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     assert checked(tmp_path, "a.js", "import x from 'y';\n") == ()
     assert checked(tmp_path, "a.js", "export const a = 1;\n") == ()
 
 
-def test_output_that_cannot_be_read_is_no_problem() -> None:
+def test_unreadable_output_is_not_a_problem() -> None:
     for checker in TEXT_CHECKERS:
         for output in ("", "[", "[5]", '["x"]', "[{}]", "Traceback: no such module\n", '{"a": 1}'):
             for item in checker.read(output):

@@ -24,7 +24,7 @@ def texts(editing: Editing, kind: type[Notice] | type[SteeringAdded]) -> list[st
     return [event.text for event in editing.events if isinstance(event, kind)]
 
 
-def test_formatter_changes_the_file_and_the_model_is_told(tmp_path: Path) -> None:
+def test_formatter_changes_the_file_and_the_result_says_so(tmp_path: Path) -> None:
     replies = write("bad\nx\n", "a.txt"), edit("good\nx", "good\ny", "a.txt"), DONE
     editing = Editing(tmp_path, *replies, settings=FORMAT, rules=SED)
     first, second = editing.run()

@@ -48,7 +48,7 @@ def test_files_between_the_folder_and_the_touched_file_come_once_outermost_first
     assert repo.touched(nested, "packages/api/a.py", "docs/a.md") == ["packages/api", "docs"]
 
 
-def test_session_below_the_root_gets_only_what_is_below_it(repo: Monorepo) -> None:
+def test_session_in_a_subfolder_gets_only_files_below_it(repo: Monorepo) -> None:
     nested = repo.memory("packages").nested()
     assert repo.touched(nested, "docs/a.md") == []
     assert repo.touched(nested, "packages/web/src/a.py") == ["packages/web", "packages/web/src"]

@@ -46,7 +46,7 @@ class Ran:
         return asyncio.run(self.runner.run(event, inputs or (BASH,), self.emit, whole))
 
 
-def test_input_arrives_on_stdin_and_nowhere_else(tmp_path: Path) -> None:
+def test_input_arrives_only_on_stdin(tmp_path: Path) -> None:
     given = HookInput({"tool_input": {"command": "$(touch hacked); `id` '\n"}}, ("Bash",))
     assert Ran(tmp_path, [command("cat > seen; echo $# > count")]).answer("PreToolUse", given) == HookAnswer()
     assert json.loads((tmp_path / "seen").read_text()) == given.fields
@@ -78,13 +78,13 @@ def test_words_run_without_a_shell(tmp_path: Path) -> None:
     assert (tmp_path / "$HOME").exists()
 
 
-def test_command_has_no_terminal_and_a_session_of_its_own(tmp_path: Path) -> None:
+def test_command_has_no_terminal_and_a_separate_session(tmp_path: Path) -> None:
     Ran(tmp_path, [command("ps -o sid= -p $$ > sid; (: < /dev/tty) 2> tty; echo $? > code")]).answer()
     assert int((tmp_path / "sid").read_text()) != os.getsid(0)
     assert (tmp_path / "code").read_text() != "0\n"
 
 
-def test_input_that_is_not_read_is_no_failure(tmp_path: Path) -> None:
+def test_unread_input_is_not_a_failure(tmp_path: Path) -> None:
     given = HookInput({"tool_input": {"content": "x" * 3_000_000}}, ("Write",))
     assert Ran(tmp_path, [command("exec true")]).answer("PreToolUse", given) == HookAnswer()
 

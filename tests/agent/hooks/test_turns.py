@@ -655,7 +655,7 @@ def test_user_who_sends_no_prompt_is_notified(tmp_path: Path, monkeypatch: pytes
     assert (given["notification_type"], given["message"]) == ("idle_prompt", "qcode is waiting for your input")
 
 
-def test_nobody_is_notified_in_time_or_without_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_is_not_notified_early_or_if_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert play(tmp_path, ["one"], {"Notification": None}, decide=lambda _: Allow()).seen == []
     monkeypatch.setattr("qcode.agent.hooks.session.IDLE_S", 0.0)
     assert play(tmp_path, ["one"], {"Notification": None}).seen == []

@@ -59,7 +59,7 @@ def store_of(root: Path) -> SessionStore:
 
 
 @pytest.mark.parametrize("program", RECORDS)
-def test_imported_session_loads_as_it_was_read(program: str, root: Path) -> None:
+def test_imported_session_loads_unchanged(program: str, root: Path) -> None:
     path = write(root.parent / "session.jsonl", RECORDS[program](str(root)))
     before = (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
     foreign = read_file(path)

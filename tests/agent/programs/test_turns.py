@@ -556,7 +556,7 @@ asyncio.run(main())
 """
 
 
-def test_agent_that_nobody_waits_for_any_more_is_released(tmp_path: Path) -> None:
+def test_abandoned_agent_is_released(tmp_path: Path) -> None:
     command = [sys.executable, "-c", ABANDONED, str(tmp_path)]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.split() == ["timeout", "released"]

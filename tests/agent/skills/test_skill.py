@@ -30,13 +30,13 @@ def read(folder: Path) -> Skill:
         ("---\nname: x\ndescription: &a b\n---\n", "x/SKILL.md:3: YAML anchors"),
     ],
 )
-def test_unusable_file_is_no_skill_and_one_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_unusable_file_is_not_a_skill_and_reported_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(FrontMatterError) as raised:
         read(put(tmp_path, "x", text))
     assert str(raised.value).startswith(problem)
 
 
-def test_file_over_256_kib_is_no_skill(tmp_path: Path) -> None:
+def test_file_over_256_kib_is_not_a_skill(tmp_path: Path) -> None:
     folder = put(tmp_path, "x", body="x" * MAX_FILE_BYTES)
     with pytest.raises(FrontMatterError, match="larger than 256 KiB"):
         read(folder)

@@ -112,7 +112,7 @@ def test_process_server_does_not_start_in_an_untrusted_folder(tmp_path: Path) ->
         assert statuses(host) == {"fake": "disabled"}
 
 
-def test_servers_that_are_no_object_are_an_error(tmp_path: Path) -> None:
+def test_servers_that_are_not_an_object_are_an_error(tmp_path: Path) -> None:
     with hosting(tmp_path, []) as host:
         host.greet()
         assert "needs servers" in set_servers(host, ["x"])["error"]
