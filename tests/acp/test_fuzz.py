@@ -113,12 +113,12 @@ def fuzz(seed: int, seconds: float, folder: Path) -> int:
             fuzzer.sessions = [result["sessionId"] for result in results if "sessionId" in result][-3:]
         for session_id in fuzzer.sessions:
             connected.notify("session/cancel", sessionId=session_id)
-        wanted = set(fuzzer.requests)
+        expected = set(fuzzer.requests)
         connected.wait(
-            lambda: wanted <= {message.get("id") for message in connected.messages if "method" not in message}
+            lambda: expected <= {message.get("id") for message in connected.messages if "method" not in message}
         )
         answers = Counter(
-            message["id"] for message in connected.messages if "method" not in message and message.get("id") in wanted
+            message["id"] for message in connected.messages if "method" not in message and message.get("id") in expected
         )
         assert set(answers.values()) <= {1}
         connected.messages = []

@@ -43,12 +43,12 @@ def test_constraints_hold_names_and_versions_only() -> None:
 
 def test_every_dependency_of_run_and_test_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [
+    expected = [
         *project["dependencies"],
         *project["optional-dependencies"]["test"],
         *project["optional-dependencies"]["docs"],
     ]
-    names = {_normal(re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0]) for requirement in wanted}
+    names = {_normal(re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0]) for requirement in expected}
     pinned = {_normal(line.partition("==")[0]) for line in _constraints()}
     assert names - pinned == set()
 

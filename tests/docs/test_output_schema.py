@@ -49,7 +49,7 @@ def problems(schema: dict[str, Any], value: Any) -> list[str]:
     """Return the problems of a line, those of a union under the alternative for its type and subtype."""
     for item in schema.get("anyOf", []):
         constants = {name: field["const"] for name, field in item["properties"].items() if "const" in field}
-        if all(value.get(name) == wanted for name, wanted in constants.items()):
+        if all(value.get(name) == expected for name, expected in constants.items()):
             schema = item
     return [f"{error.json_path}: {error.message[:300]}" for error in Draft202012Validator(schema).iter_errors(value)]
 

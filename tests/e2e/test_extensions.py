@@ -31,9 +31,9 @@ FILES = {
 class Retyped:
     """Types the last character again until `wanted` shows: the commands of a server are there once it has started."""
 
-    def __init__(self, terminal: Terminal, wanted: str) -> None:
+    def __init__(self, terminal: Terminal, expected: str) -> None:
         self._terminal = terminal
-        self._wanted = wanted
+        self._wanted = expected
         self._since = time.monotonic()
 
     def __call__(self, text: str) -> bool:

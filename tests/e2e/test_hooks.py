@@ -196,8 +196,8 @@ def test_answer_of_a_hook_narrows_and_only_a_right_allows(
     stage.write(hook)
     stage.play("pipe", answer, "--trust", "--permission-mode", mode)
     runs = mode in ("accept-edits", "auto", "bypass")
-    wanted = {"allow": runs or (may_allow and mode == "default"), "ask": False, "deny": False, "": runs}[decision]
-    assert (stage.cli.work / "a.txt").exists() is wanted
+    expected = {"allow": runs or (may_allow and mode == "default"), "ask": False, "deny": False, "": runs}[decision]
+    assert (stage.cli.work / "a.txt").exists() is expected
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,10 @@ def _events_before_stall(asked: Asked) -> int:
     return 4 if "/messages" in asked.path else 2
 
 
-def wait_for_partial(cli: CliRunner, wanted: str) -> None:
-    """Block until the file of the reply under way holds `wanted`: the moment from which a kill must not lose it."""
+def wait_for_partial(cli: CliRunner, expected: str) -> None:
+    """Block until the file of the reply under way holds `expected`: the moment from which a kill must not lose it."""
     deadline = time.monotonic() + PATIENCE_S
-    while not any(wanted.strip() in path.read_text() for path in cli.home.rglob("*.partial")):
+    while not any(expected.strip() in path.read_text() for path in cli.home.rglob("*.partial")):
         assert time.monotonic() < deadline, "the shown text was not written"
         time.sleep(0.01)
 
@@ -167,8 +167,8 @@ class Shown:
         assert [text for text in self.messages if text not in said] == []
         assert [result for result in self.results if result not in results] == []
         if self.live or self.superseded:
-            wanted = [self.live] if len(self.live) > len(self.superseded) else [self.live, self.superseded]
-            assert any(said[-1].startswith(text.rstrip()) for text in wanted if text.strip()), (wanted, said)
+            expected = [self.live] if len(self.live) > len(self.superseded) else [self.live, self.superseded]
+            assert any(said[-1].startswith(text.rstrip()) for text in expected if text.strip()), (expected, said)
 
 
 def is_result(block: Block) -> TypeGuard[ToolResult]:

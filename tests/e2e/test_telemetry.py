@@ -172,5 +172,5 @@ def test_collector_that_does_not_answer_changes_nothing(is_listening: bool, cli:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True),
     ],
 )
-def test_only_the_standard_variables_switch_it_on(env: dict[str, str], wanted: bool) -> None:
-    assert wants_tracing(env) is wanted
+def test_only_the_standard_variables_switch_it_on(env: dict[str, str], expected: bool) -> None:
+    assert wants_tracing(env) is expected

@@ -47,8 +47,8 @@ class Golden:
             _write(shared_path, pretty(_referenced(shared, self._data)))
             _shared.cache_clear()
         recorded = _load(path, None)
-        wanted = None if recorded is None else pretty(unfold(from_lines(recorded), shared))
-        _compare(name, wanted, pretty(found))
+        expected = None if recorded is None else pretty(unfold(from_lines(recorded), shared))
+        _compare(name, expected, pretty(found))
 
 
 def pretty(value: Any) -> str:
@@ -205,16 +205,16 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, "utf-8")
 
 
-def _compare(name: str, wanted: str | None, found: str) -> None:
-    if wanted == found:
+def _compare(name: str, expected: str | None, found: str) -> None:
+    if expected == found:
         return
-    if wanted is None:
+    if expected is None:
         raise AssertionError(f"nothing is recorded for {name}. {_HOW_TO_ACCEPT}\n{found[:2_000]}")
     lines = list(
-        difflib.unified_diff(wanted.splitlines(), found.splitlines(), f"recorded {name}", "now", lineterm="", n=2)
+        difflib.unified_diff(expected.splitlines(), found.splitlines(), f"recorded {name}", "now", lineterm="", n=2)
     )
     if not lines:
-        lines = ["only line ends differ", repr(wanted[-200:]), repr(found[-200:])]
+        lines = ["only line ends differ", repr(expected[-200:]), repr(found[-200:])]
     lines = _shortened(lines)
     more = f"\n… {len(lines) - MAX_DIFF_LINES} more lines" if len(lines) > MAX_DIFF_LINES else ""
     shown = "\n".join(lines[:MAX_DIFF_LINES])

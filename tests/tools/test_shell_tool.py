@@ -123,11 +123,11 @@ def test_cancel_ends_all_processes_of_a_command(runner: ToolRunner, command: str
     async def cancel_once_it_runs() -> tuple[list[int], float]:
         task = asyncio.ensure_future(TOOLS["shell"].run({"command": command}, runner.workspace, runner.context))
         pids = await _pids(runner.root / "pids", 3)
-        begun = time.monotonic()
+        start = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return pids, time.monotonic() - begun
+        return pids, time.monotonic() - start
 
     pids, seconds = asyncio.run(cancel_once_it_runs())
     assert [pid for pid in pids if not _has_ended(pid)] == []

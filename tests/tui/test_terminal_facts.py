@@ -59,8 +59,8 @@ def test_unknown_terminal_features_are_shown_as_unknown() -> None:
 
 def test_tmux_and_ssh_name_their_requirements() -> None:
     text = told(TERM="tmux-256color", TMUX="x", SSH_CONNECTION="a b")
-    for wanted in ("set-clipboard on", "allow-passthrough on", "extended-keys on", "terminal-features", "over SSH"):
-        assert wanted in text
+    for expected in ("set-clipboard on", "allow-passthrough on", "extended-keys on", "terminal-features", "over SSH"):
+        assert expected in text
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_tmux_and_ssh_name_their_requirements() -> None:
         ("utf-8", {"XMODIFIERS": "@im=ibus"}, "input method: @im=ibus"),
     ],
 )
-def test_text_and_input_methods_are_reported(encoding: str, env: dict[str, str], wanted: str) -> None:
-    assert wanted in lines_of(Terminal({"TERM": "xterm", **env}, encoding))
+def test_text_and_input_methods_are_reported(encoding: str, env: dict[str, str], expected: str) -> None:
+    assert expected in lines_of(Terminal({"TERM": "xterm", **env}, encoding))
 
 
 def test_no_color_is_reported() -> None:

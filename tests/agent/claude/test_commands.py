@@ -38,8 +38,8 @@ class Place:
         self.env = {**os.environ, "QCODE_HOME": str(base / "qcode"), "HOME": str(self.home)}
 
     def agent(self, **options: Any) -> Agent:
-        wanted = Options(cwd=self.work, model=Scripted(["done"]), no_session=True, **{"trust": True, **options})
-        return Agent.begin(RunContext.read(wanted, self.env))
+        expected = Options(cwd=self.work, model=Scripted(["done"]), no_session=True, **{"trust": True, **options})
+        return Agent.begin(RunContext.read(expected, self.env))
 
     def names(self, **options: Any) -> list[str]:
         agent = self.agent(**options)

@@ -124,8 +124,8 @@ def results(messages: tuple[Message, ...]) -> list[str]:
 
 def run(repo: Monorepo, replies: list[Any], *prompts: str, **options: Any) -> tuple[Message, ...]:
     async def work() -> tuple[Message, ...]:
-        wanted = Options(cwd=repo.root, model=Scripted(replies), no_session=True, trust=True, **options)
-        async with Agent.open(wanted) as agent:
+        expected = Options(cwd=repo.root, model=Scripted(replies), no_session=True, trust=True, **options)
+        async with Agent.open(expected) as agent:
             for prompt in prompts:
                 await agent.run(prompt)
             return agent.conversation.messages
@@ -165,8 +165,8 @@ def test_untrusted_folder_brings_none(repo: Monorepo) -> None:
 
 def test_attached_file_brings_the_instructions_of_its_folder(repo: Monorepo) -> None:
     async def work() -> tuple[Message, ...]:
-        wanted = Options(cwd=repo.root, model=Scripted(["done"]), no_session=True, trust=True)
-        async with Agent.open(wanted) as agent:
+        expected = Options(cwd=repo.root, model=Scripted(["done"]), no_session=True, trust=True)
+        async with Agent.open(expected) as agent:
             agent.conversation.attach((Text('<file path="docs/a.md">\nx\n</file>'),))
             await agent.run("look")
             return agent.conversation.messages

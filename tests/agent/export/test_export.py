@@ -290,11 +290,11 @@ def test_secrets_are_redacted_in_every_part(form: ExportForm) -> None:
 @pytest.mark.parametrize(
     ("wanted", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
 )
-def test_turn_range_is_exported_with_turn_numbers(wanted: str, numbers: list[int]) -> None:
+def test_turn_range_is_exported_with_turn_numbers(expected: str, numbers: list[int]) -> None:
     said = [message for number in range(4) for message in (user(f"ask {number}"), assistant(Text("yes")))]
-    page = json.loads(written("json", *said, turns=wanted))
+    page = json.loads(written("json", *said, turns=expected))
     assert [turn["number"] for turn in page["turns"]] == numbers
-    tree = parsed(written("html", *said, turns=wanted))
+    tree = parsed(written("html", *said, turns=expected))
     assert [item.attrib["id"] for item in tree.iter("section")] == [f"turn-{number}" for number in numbers]
 
 
@@ -307,9 +307,9 @@ def test_turn_range_is_exported_with_turn_numbers(wanted: str, numbers: list[int
         ("-", '"-" is not a range of turns. Use 3, 3-7, 3- or -7.'),
     ],
 )
-def test_range_without_turns_is_a_one_line_error(wanted: str, said: str) -> None:
+def test_range_without_turns_is_a_one_line_error(expected: str, said: str) -> None:
     with pytest.raises(ValueError, match=r"^.") as refused:
-        written("md", turns=wanted)
+        written("md", turns=expected)
     assert str(refused.value) == said
 
 

@@ -107,8 +107,8 @@ def play(
 
     async def work_off() -> None:
         given = {event: [hook(answer)] for event, answer in (hooks or {}).items()}
-        wanted = Options(cwd=work, model=played.model, **{"trust": True, **options})
-        async with Agent.open(wanted, approve=None if decide is None else approve, hooks=given) as agent:
+        expected = Options(cwd=work, model=played.model, **{"trust": True, **options})
+        async with Agent.open(expected, approve=None if decide is None else approve, hooks=given) as agent:
             for prompt in prompts:
                 async with agent.stream(prompt) as stream:
                     async for event in stream:
@@ -470,8 +470,8 @@ def test_cancelling_ends_the_hook_of_a_prompt(tmp_path: Path) -> None:
             return {}
 
         (tmp_path / "work").mkdir()
-        wanted = Options(cwd=tmp_path / "work", model=Scripted([]), trust=True)
-        async with Agent.open(wanted, hooks={"UserPromptSubmit": [Hook("", hangs)]}) as agent:
+        expected = Options(cwd=tmp_path / "work", model=Scripted([]), trust=True)
+        async with Agent.open(expected, hooks={"UserPromptSubmit": [Hook("", hangs)]}) as agent:
             events: list[TurnEvent] = []
 
             async def follow() -> None:

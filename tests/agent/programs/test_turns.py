@@ -73,8 +73,8 @@ def use(
     work_folder.mkdir(exist_ok=True)
 
     async def run() -> Any:
-        wanted = Options(cwd=work_folder, model=model, **{"trust": True, **options})
-        async with Agent.open(wanted, approve=approve) as agent:
+        expected = Options(cwd=work_folder, model=model, **{"trust": True, **options})
+        async with Agent.open(expected, approve=approve) as agent:
             return await work(agent)
 
     return asyncio.run(run()), model

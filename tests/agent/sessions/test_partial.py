@@ -187,7 +187,7 @@ def test_partial_equals_the_answer_of_an_interrupted_pipe(
     assert answer.text.startswith(kept)
 
 
-def killed(chat: Talk, prompt: str, wanted: Sequence[str], hang: Hang) -> Path:
+def killed(chat: Talk, prompt: str, expected: Sequence[str], hang: Hang) -> Path:
     """Copy the session folder at the moment when the reply hangs, as a kill would leave it."""
     copy = chat.store.folder.parent / "killed"
 
@@ -199,7 +199,7 @@ def killed(chat: Talk, prompt: str, wanted: Sequence[str], hang: Hang) -> Path:
         await hang.reached.wait()
         session = chat.conversation.session_id
         async with asyncio.timeout(10):
-            while not all(item in text_of(chat.store.folder / f"{session}.partial", 1) for item in wanted):
+            while not all(item in text_of(chat.store.folder / f"{session}.partial", 1) for item in expected):
                 await asyncio.sleep(0.01)
         shutil.copytree(chat.store.folder, copy)
         hang.go.set()
