@@ -122,8 +122,8 @@ def choose_theme(chosen: str, names: Iterable[str], environ: Mapping[str, str], 
     """
     known = tuple(names)
     if chosen == AUTO:
-        ground = environ.get("COLORFGBG", "").rpartition(";")[2]
-        chosen = _TERMINAL if has_few_colors else "light" if ground in ("7", "15") else _DEFAULT
+        background = environ.get("COLORFGBG", "").rpartition(";")[2]
+        chosen = _TERMINAL if has_few_colors else "light" if background in ("7", "15") else _DEFAULT
     return next(name for name in (chosen, _DEFAULT, known[0]) if name in known)
 
 

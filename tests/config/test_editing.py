@@ -28,7 +28,7 @@ max_tokens = 5
 
 
 @pytest.mark.parametrize(
-    ("text", "path", "value", "wanted"),
+    ("text", "path", "value", "expected"),
     [
         (FILE, ("ui", "bell"), True, FILE.replace("bell = false", "bell = true")),
         (FILE, ("model",), "c/d", FILE.replace('"a/b"  #', '"c/d"  #')),
@@ -59,7 +59,7 @@ def test_key_is_set_in_its_table(text: str, path: tuple[str, ...], value: object
 
 
 @pytest.mark.parametrize(
-    ("text", "path", "wanted"),
+    ("text", "path", "expected"),
     [
         (FILE, ("ui", "bell"), FILE.replace("bell = false\n", "")),
         (FILE, ("model",), FILE.replace('model = "a/b"  # the good one\n', "")),
@@ -173,7 +173,7 @@ def test_lists_and_tables_are_not_changed_line_by_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("", '[permissions]\ndeny = ["a"]\n'),
         ("[permissions]\ndeny = []\n", '[permissions]\ndeny = ["a"]\n'),

@@ -160,7 +160,7 @@ def test_collector_that_does_not_answer_changes_nothing(is_listening: bool, cli:
 
 
 @pytest.mark.parametrize(
-    ("env", "wanted"),
+    ("env", "expected"),
     [
         ({}, False),
         ({"OTEL_SERVICE_NAME": "x"}, False),

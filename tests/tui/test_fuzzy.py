@@ -15,7 +15,7 @@ def best(query: str, *texts: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("query", "texts", "wanted"),
+    ("query", "texts", "expected"),
     [
         ("dark", ["tokyo-dark", "dark"], "dark"),
         ("hc", ["archive", "high-contrast"], "high-contrast"),

@@ -64,7 +64,7 @@ def test_tmux_and_ssh_name_their_requirements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "env", "wanted"),
+    ("encoding", "env", "expected"),
     [
         ("ascii", {}, "set LANG to a UTF-8 locale"),
         ("utf-8", {"LANG": "C"}, "the locale is not UTF-8"),

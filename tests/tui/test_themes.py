@@ -257,7 +257,7 @@ def test_theme_error_names_the_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "ground", "chosen"),
+    ("expected", "ground", "chosen"),
     [
         (AUTO, None, "dark"),
         (AUTO, "15;0", "dark"),

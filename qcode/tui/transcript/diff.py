@@ -251,7 +251,7 @@ def _render_row(row: DiffRow, line_number: int, digits: int, width: int) -> list
 
 
 def _spans(row: DiffRow) -> list[Span]:
-    """Return the code in its own colors, on the ground of the change, with the changed words marked.
+    """Return the code in its own colors, on the background of the change, with the changed words marked.
 
     The slot of the change comes last, so in a theme that sets its foreground that color wins.
     """

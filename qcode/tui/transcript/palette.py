@@ -27,15 +27,15 @@ class SlotStyle(NamedTuple):
 
     color: str = ""
     share: int = 100
-    ground: str = ""
-    ground_share: int = 100
+    background: str = ""
+    background_share: int = 100
     attributes: str = ""
 
 
 _LOOKS: dict[str, SlotStyle] = {
     "welcome-title": SlotStyle(attributes="bold"),
     "welcome": SlotStyle("text-muted"),
-    "user-band": SlotStyle(ground="foreground", ground_share=9),
+    "user-band": SlotStyle(background="foreground", background_share=9),
     "user": SlotStyle("foreground", attributes="bold"),
     "user-mark": SlotStyle("accent", attributes="bold"),
     "thinking": SlotStyle("text-muted", attributes="italic"),
@@ -61,7 +61,7 @@ _LOOKS: dict[str, SlotStyle] = {
     "rule": SlotStyle("foreground", 30),
     "table-head": SlotStyle(attributes="bold"),
     "code": SlotStyle("accent"),
-    "code-block": SlotStyle(ground="surface"),
+    "code-block": SlotStyle(background="surface"),
     "code-label": SlotStyle("text-muted"),
     "code-keyword": SlotStyle("secondary"),
     "code-type": SlotStyle("accent"),
@@ -76,35 +76,35 @@ _LOOKS: dict[str, SlotStyle] = {
     "card-failed": SlotStyle("error"),
     "card-denied": SlotStyle("warning"),
     "output": SlotStyle("foreground", 75),
-    "diff-add": SlotStyle(ground="success", ground_share=22),
-    "diff-remove": SlotStyle(ground="error", ground_share=22),
-    "diff-add-word": SlotStyle(ground="success", ground_share=35),
-    "diff-remove-word": SlotStyle(ground="error", ground_share=35),
+    "diff-add": SlotStyle(background="success", background_share=22),
+    "diff-remove": SlotStyle(background="error", background_share=22),
+    "diff-add-word": SlotStyle(background="success", background_share=35),
+    "diff-remove-word": SlotStyle(background="error", background_share=35),
     "diff-hunk": SlotStyle("text-muted"),
     "diff-number": SlotStyle("text-muted"),
-    "news": SlotStyle("background", ground="accent", attributes="bold"),
-    "found": SlotStyle("background", ground="warning"),
+    "news": SlotStyle("background", background="accent", attributes="bold"),
+    "found": SlotStyle("background", background="warning"),
     "choice": SlotStyle("accent", attributes="bold"),
-    "chosen": SlotStyle(ground="accent", ground_share=28),
+    "chosen": SlotStyle(background="accent", background_share=28),
     "risk": SlotStyle("warning", attributes="bold"),
 }
 
 # For terminals with 256 colors. Their cube has six steps a channel, the darkest at 0 and 95: the nearest color to a
-# soft green or red ground is teal or gray. These are colors of the cube, by dark or light theme.
+# soft green or red background is teal or gray. These are colors of the cube, by dark or light theme.
 _CUBE_LOOKS: dict[bool, dict[str, SlotStyle]] = {
     True: {
-        "diff-add": SlotStyle(ground="#005f00"),
-        "diff-remove": SlotStyle(ground="#5f0000"),
-        "diff-add-word": SlotStyle(ground="#008700"),
-        "diff-remove-word": SlotStyle(ground="#870000"),
-        "chosen": SlotStyle(ground="#005f5f"),
+        "diff-add": SlotStyle(background="#005f00"),
+        "diff-remove": SlotStyle(background="#5f0000"),
+        "diff-add-word": SlotStyle(background="#008700"),
+        "diff-remove-word": SlotStyle(background="#870000"),
+        "chosen": SlotStyle(background="#005f5f"),
     },
     False: {
-        "diff-add": SlotStyle(ground="#d7ffd7"),
-        "diff-remove": SlotStyle(ground="#ffd7d7"),
-        "diff-add-word": SlotStyle(ground="#afffaf"),
-        "diff-remove-word": SlotStyle(ground="#ffafaf"),
-        "chosen": SlotStyle(ground="#afffff"),
+        "diff-add": SlotStyle(background="#d7ffd7"),
+        "diff-remove": SlotStyle(background="#ffd7d7"),
+        "diff-add-word": SlotStyle(background="#afffaf"),
+        "diff-remove-word": SlotStyle(background="#ffafaf"),
+        "chosen": SlotStyle(background="#afffff"),
     },
 }
 
@@ -132,7 +132,7 @@ _TERMINAL_LOOKS: dict[str, SlotStyle] = {
     "rule": SlotStyle("foreground", attributes="dim"),
     "code-label": SlotStyle("text-muted", attributes="dim"),
     "diff-hunk": SlotStyle("text-muted", attributes="dim"),
-    "diff-number": SlotStyle(attributes="dim"),  # keeps the color of the change, which has no ground here
+    "diff-number": SlotStyle(attributes="dim"),  # keeps the color of the change, which has no background here
     "thinking": SlotStyle("text-muted", attributes="dim italic"),
     "code-comment": SlotStyle("text-muted", attributes="dim italic"),
     "diff-add": SlotStyle("success"),
@@ -202,7 +202,9 @@ class Palette:
             look = _special_looks(app).get(slot, _LOOKS[slot])
             style = self._slots[slot] = Style.parse(look.attributes) + Style(
                 color=self._color(look.color, look.share, app.theme_variables, is_terminal=is_terminal),
-                bgcolor=self._color(look.ground, look.ground_share, app.theme_variables, is_terminal=is_terminal),
+                bgcolor=self._color(
+                    look.background, look.background_share, app.theme_variables, is_terminal=is_terminal
+                ),
             )
         return style
 
@@ -224,7 +226,7 @@ _SGR_ATTRIBUTES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "7"
 
 
 def _sgr_style(parameters: str) -> Style:
-    """Return the style of SGR parameters: an attribute, or a color of the text or of its ground."""
+    """Return the style of SGR parameters: an attribute, or a color of the text or of its background."""
     if parameters in _SGR_ATTRIBUTES:
         return Style.parse(_SGR_ATTRIBUTES[parameters])
     code, *values = map(int, parameters.split(";"))

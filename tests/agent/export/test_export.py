@@ -288,7 +288,7 @@ def test_secrets_are_redacted_in_every_part(form: ExportForm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
+    ("expected", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
 )
 def test_turn_range_is_exported_with_turn_numbers(expected: str, numbers: list[int]) -> None:
     said = [message for number in range(4) for message in (user(f"ask {number}"), assistant(Text("yes")))]
@@ -299,7 +299,7 @@ def test_turn_range_is_exported_with_turn_numbers(expected: str, numbers: list[i
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("expected", "said"),
     [
         ("7", "No turn in 7: this session has 2 turns."),
         ("2-1", "No turn in 2-1: this session has 2 turns."),
