@@ -246,7 +246,7 @@ class ScriptedRewinds(Checkpoints):
     def __init__(self) -> None:
         pass
 
-    def own_messages(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[OwnMessage, ...]:
         return ()
 
     async def plan_undo(self) -> RewindPlan:

@@ -56,7 +56,7 @@ class _Library(ScriptedLibrary):
 
 
 class _Rewinds(ScriptedRewinds):
-    def own_messages(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[OwnMessage, ...]:
         at = "2025-06-15T15:06:40Z"
         return OwnMessage(1, "why does it fail?", at), OwnMessage(2, "mend it", at, ("Makefile", "src/a.py"))
 
