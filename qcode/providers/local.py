@@ -1,7 +1,7 @@
 """Local model servers: find one, list its models, and query the size of its context window.
 
-Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports, over plain sockets and HTTP/1.0 (`ask`),
-because most machines have none, and then this costs no import and no time. Only lists and settings are requested; no
+Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports. It uses plain sockets and HTTP/1.0
+(`ask`), so that a machine without such a server spends no time on imports. Only lists and settings are requested; no
 prompt is sent and no model is loaded. The window is a setting of the server, not of the model, and some servers
 silently truncate a longer prompt. Sources: the API pages of these servers.
 """

@@ -60,7 +60,7 @@ class Guard:
         self._accepted: frozenset[str] = frozenset()
         self._reported: set[str] = set()
         self._lock = threading.Lock()
-        self._begun_ns = time.time_ns() - _CLOCK_GRAIN_NS
+        self._start_ns = time.time_ns() - _CLOCK_GRAIN_NS
         paths, self._knows_all = find()
         self._before: dict[str, RecordedPath] = _record(paths, self._mounted)
 
@@ -69,7 +69,7 @@ class Guard:
         self._accepted |= frozenset(paths)
 
     def renew(self, paths: Iterable[str]) -> None:
-        """Remember the approved state of accepted paths, and protect it from here on."""
+        """Remember the approved state of accepted paths, and protect it from now on."""
         with self._lock:
             for path in paths:
                 self._before.pop(path, None)
@@ -99,7 +99,7 @@ class Guard:
     def _is_new(self, path: str) -> bool:
         """Return whether a path was created since the start, and not only missed by an incomplete search."""
         try:
-            return self._knows_all or os.lstat(path).st_ctime_ns >= self._begun_ns
+            return self._knows_all or os.lstat(path).st_ctime_ns >= self._start_ns
         except OSError:
             return False
 
