@@ -252,7 +252,7 @@ def test_form_asks_for_several_missing_arguments() -> None:
     servers = ScriptedServers(READY)
     needed = (ListedArgument("code", "The [red]file", is_required=True), ListedArgument("goal", is_required=True))
     listed = ListedPrompt("review", "Review", (*needed, ListedArgument("style")))
-    servers.listing = Listing(prompts=(listed,))
+    servers.listing = ServerListing(prompts=(listed,))
 
     async def test(run: Running) -> None:
         await run.pilot.press(*"/docs:review style=long", "enter")
