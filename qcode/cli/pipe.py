@@ -159,8 +159,9 @@ def begin(
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
         command, arguments = found
         typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
-        model = options.model or command.model or None
-        context = replace(context, options=replace(context.options, model=model))
+        if command.model and not options.model:
+            named = replace(options, model=command.model)
+            context = prepared(run_context(named, working_folder(options.cwd), is_attended=False))
     elif typed.startswith("/"):
         from qcode.agent.opening import may_have_skills  # the agent loads it anyway, after standard input is read
 
@@ -169,9 +170,15 @@ def begin(
     _check(context)
     began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
-    if options.timeout is not None and options.input_format == "text":  # reading standard input is a part of the run
-        turn = replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
+    turn = _with_rest_of_time(options, turn, began)
     return _OpenedRun(_open_agent(context, attached, report, hooks), prompt, replace(turn, typed=typed))
+
+
+def _with_rest_of_time(options: Options, turn: TurnOptions, began: float) -> TurnOptions:
+    """Return the options of a turn with the rest of `--timeout`: reading standard input is a part of the run."""
+    if options.timeout is None or options.input_format != "text":
+        return turn
+    return replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
 
 
 def _check(context: RunContext) -> None:
@@ -212,7 +219,7 @@ def _is_skill(context: RunContext, name: str) -> bool:
 
 def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None]) -> _OpenedRun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
-    agent, turn = _open_agent(context, report=report), NO_OPTIONS
+    agent, turn, began = _open_agent(context, report=report), NO_OPTIONS, time.monotonic()
     name, _, arguments = typed[1:].partition(" ")
     skill = next(
         (
@@ -225,11 +232,14 @@ def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None])
     try:
         if skill is not None:
             typed, turn = asyncio.run(agent.skill_prompt(skill, arguments.strip()))
+            if context.options.model:  # a flag overrides the file, as for a command in TOML
+                turn = replace(turn, model="")
         prompt, attached = _read_prompt(context, typed, turn.foreign)
     except BaseException:
         agent.release()
         raise
     agent.conversation.attach(attached)
+    turn = _with_rest_of_time(context.options, turn, began)
     return _OpenedRun(agent, prompt, replace(turn, typed=typed))
 
 
