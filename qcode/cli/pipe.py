@@ -161,7 +161,7 @@ def begin(
         typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
         if command.model and not options.model:
             named = replace(options, model=command.model)
-            context = prepared(run_context(named, working_folder(options.cwd), is_attended=False))
+            context = prepare(run_context(named, working_folder(options.cwd), is_attended=False))
     elif typed.startswith("/"):
         from qcode.agent.opening import may_have_skills  # the agent loads it anyway, after standard input is read
 
