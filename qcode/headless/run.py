@@ -154,7 +154,7 @@ class RunOutput:
         agent, conversation = self.agent, self.agent.conversation
         await agent.toolbox.wait_for_servers()
         if self.format == "stream-json":
-            await self.put(encode(init_line(self.init_facts())))
+            await self.write(encode(init_line(self.init_facts())))
         if self.is_verbose:
             note = f" ({agent.selection.note})" if agent.selection.note else ""
             await self.stderr.write_line(f"model {conversation.model}{note}, permission mode {conversation.mode}")
@@ -176,7 +176,7 @@ class RunOutput:
             () if agent.skills is None else tuple(skill.handle for skill in agent.skills.for_user),
         )
 
-    async def put(self, data: bytes) -> None:
+    async def write(self, data: bytes) -> None:
         await self.stderr.clear_status()
         await self.pipe.write(data)
 
@@ -314,7 +314,7 @@ class Run:
         self._progress.handle(event)
         self._spending.handle(event)
         if self._lines is not None and (lines := self._lines.lines(event)):
-            await self._output.put(b"".join(map(self.encode, lines)))
+            await self._output.write(b"".join(map(self.encode, lines)))
         match event:
             case ToolStarted(call=call):
                 self._running.add(call.call_id)

@@ -67,8 +67,8 @@ class StderrWriter:
 
     async def quote(self, text: str) -> None:
         """Write foreign text, cleaned, with a final newline."""
-        shown = clean(text)
-        await self._write(shown if shown.endswith("\n") else f"{shown}\n")
+        cleaned = clean(text)
+        await self._write(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
 
     async def show_status(self, status: str) -> None:
         """Replace the live line; do nothing if there is none."""

@@ -16,30 +16,37 @@ from textual.theme import Theme
 
 from qcode.text.pattern import lazy_pattern
 
-COLORS = (
-    "primary",
-    "secondary",
-    "accent",
-    "foreground",
-    "background",
-    "surface",
-    "panel",
-    "success",
-    "warning",
-    "error",
-)
-"""The colors that a theme must define, so that it never mixes with another's defaults.
-
-`muted` and `boost` are optional.
-"""
+COLORS: Mapping[str, str] = {
+    "primary": "headings, links",
+    "secondary": "keywords of code",
+    "accent": "marks, inline code",
+    "foreground": "text",
+    "background": "the screen",
+    "surface": "prompt, panels, blocks of code",
+    "panel": "raised parts of panels",
+    "success": "done, added lines",
+    "warning": "notices, questions",
+    "error": "failed, removed lines",
+}
+"""The colors that a theme must define, so that it never mixes with another's defaults, with their use."""
+OPTIONAL_COLORS: Mapping[str, str] = {
+    "muted": "secondary text; default: a blend of foreground and background",
+    "boost": "the ground of raised parts; default: a trace of white or black",
+}
+KEYS: Mapping[str, str] = {
+    "name": "required: lower-case letters, digits and hyphens",
+    "dark": "required: `true` for a dark theme, `false` for a light one",
+    "colors": "required: the table of colors, each `#rrggbb` or a CSS name",
+    "terminal_colors": "`true`: the colors are those of the terminal, named `ansi_blue`, `ansi_default` and so on",
+    "variables": "a table of single colors that are derived otherwise, such as `input-selection-background`",
+}
+"""The keys of a theme file, with their meaning for the reference."""
 
 AUTO = "auto"
 """The name that selects a light or a dark theme to match the terminal."""
 
 _DEFAULT = "dark"
 _TERMINAL = "terminal"
-_OPTIONAL = ("muted", "boost")
-_TOP = ("name", "dark", "terminal_colors", "colors", "variables")
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -93,13 +100,13 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
 
 
 def first_theme(
-    wanted: str, user_folder: Path | None, environ: Mapping[str, str], *, has_few_colors: bool = False
+    chosen: str, user_folder: Path | None, environ: Mapping[str, str], *, has_few_colors: bool = False
 ) -> Theme | None:
     """Return the first theme without loading the others; None if they are needed to choose it."""
     folders = theme_folders()
     if not folders or (user_folder is not None and any(_files(user_folder))):
         return None
-    name = choose_theme(wanted, (path.stem for path in _files(folders[0])), environ, has_few_colors=has_few_colors)
+    name = choose_theme(chosen, (path.stem for path in _files(folders[0])), environ, has_few_colors=has_few_colors)
     try:
         theme = read_theme(folders[0] / f"{name}.toml")
     except ThemeError:
@@ -114,17 +121,17 @@ def theme_note(theme: Theme) -> str:
     return "dark" if theme.dark else "light"
 
 
-def choose_theme(wanted: str, names: Iterable[str], environ: Mapping[str, str], *, has_few_colors: bool = False) -> str:
+def choose_theme(chosen: str, names: Iterable[str], environ: Mapping[str, str], *, has_few_colors: bool = False) -> str:
     """Return the name of the first theme. `auto` is light or dark to match the terminal, dark if that is unknown.
 
     On a terminal with 16 colors (`has_few_colors`) `auto` is its own palette: there, two blended grounds are one color.
     Some terminals set COLORFGBG to their color numbers, the background last: `15;0` is dark (rxvt, Konsole, iTerm2).
     """
     known = tuple(names)
-    if wanted == AUTO:
-        ground = environ.get("COLORFGBG", "").rpartition(";")[2]
-        wanted = _TERMINAL if has_few_colors else "light" if ground in ("7", "15") else _DEFAULT
-    return next(name for name in (wanted, _DEFAULT, known[0]) if name in known)
+    if chosen == AUTO:
+        background = environ.get("COLORFGBG", "").rpartition(";")[2]
+        chosen = _TERMINAL if has_few_colors else "light" if background in ("7", "15") else _DEFAULT
+    return next(name for name in (chosen, _DEFAULT, known[0]) if name in known)
 
 
 def read_theme(path: Path) -> Theme:
@@ -168,14 +175,14 @@ def _line(text: str, key: str) -> int | None:
 
 
 def _theme(data: Mapping[str, Any]) -> Theme:
-    _refuse_unknown(data, _TOP)
+    _refuse_unknown(data, tuple(KEYS))
     name = data.get("name")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise _WrongKeyError("name", "name must be lower-case letters, digits and hyphens.")
     dark = _boolean(data, "dark")
     has_terminal_colors = "terminal_colors" in data and _boolean(data, "terminal_colors")
     colors = _texts(data.get("colors", {}), "colors")
-    _refuse_unknown(colors, (*COLORS, *_OPTIONAL), "colors.")
+    _refuse_unknown(colors, (*COLORS, *OPTIONAL_COLORS), "colors.")
     for color in COLORS:
         if color not in colors:
             raise _WrongKeyError("colors", f"colors.{color} is missing.")

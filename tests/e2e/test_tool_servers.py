@@ -56,7 +56,9 @@ def test_server_tool_is_offered_allowed_and_called(cli: CliRunner) -> None:
     assert done.lines[0]["tools"][-1].startswith("calc__")
     assert "calc__add" in done.lines[0]["tools"]
     assert done.result["result"] == "It is 42."
-    assert [one["tool_name"] for one in denied.result["permission_denials"]] == ["calc__add"]
+    assert [permission_denial["tool_name"] for permission_denial in denied.result["permission_denials"]] == [
+        "calc__add"
+    ]
     assert "--allowed-tools 'mcp(calc/add)'" in denied.err
 
 

@@ -7,7 +7,7 @@ is optional. Form: https://code.claude.com/docs/en/slash-commands. Apart because
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,24 +17,32 @@ from qcode.agent.skills.skill import Skill, read_skill_file
 from qcode.text.clean import single_spaced
 
 _MAX_DESCRIPTION = 200
-_USED = frozenset({"description", "argument-hint", "arguments", "model", "allowed-tools", "disable-model-invocation"})
+FIELDS: Mapping[str, str] = {
+    "description": "the line in the menu and in `/help`; default: the first line of the text",
+    "argument-hint": "a hint for the text after the name",
+    "arguments": "names for the words after the name: `arguments: [file]` makes `$file` the first one",
+    "model": "in your own folders: PROVIDER/MODEL, only for this command",
+    "allowed-tools": "read, but grants nothing",
+    "disable-model-invocation": "read; only you start a command anyway",
+}
+"""The fields that are known, with their meaning for the reference."""
 _T = TypeVar("_T")
 
 
 def find_commands(
-    folders: Iterable[MarkdownFolder], taken: Collection[str]
+    folders: Iterable[MarkdownFolder], used_names: Collection[str]
 ) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
     """Return the commands, the first of a name, and a line for each file that is not used.
 
-    `taken` are the names of skills, in lower case.
+    `used_names` are the names of skills, in lower case.
     """
     found: dict[str, Skill] = {}
     problems: list[str] = []
     for folder in folders:
         for name, file in folder.named(problems):
             lower = name.lower()
-            if lower in taken or lower in found:
-                owner = "a skill" if lower in taken else str(found[lower].file)
+            if lower in used_names or lower in found:
+                owner = "a skill" if lower in used_names else str(found[lower].file)
                 problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:
@@ -70,7 +78,7 @@ def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
         parameters=lenient(lambda: matter.names("arguments") or (), ()),
         is_for_model=False,
         model=lenient(lambda: matter.text("model") or "", ""),
-        passed_over=tuple(field for field in matter.fields if field not in _USED),
+        passed_over=tuple(field for field in matter.fields if field not in FIELDS),
         size=len(body),
         warnings=tuple(warnings),
         is_command=True,

@@ -18,8 +18,8 @@ from qcode.agent.mcp.elicitation import Ask, fill_form, visit
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.session import (
     MAX_REASON,
-    Listing,
     Rejected,
+    ServerListing,
     agree,
     error_text,
     explain,
@@ -106,7 +106,7 @@ class ServerConnection:
         self,
         spec: ServerSpec,
         context: ServerContext,
-        on_listed: Callable[[Listing], None],
+        on_listed: Callable[[ServerListing], None],
         on_lost: Callable[[str], None],
         admit: Callable[[], Awaitable[None]],
     ) -> None:
@@ -134,7 +134,7 @@ class ServerConnection:
         while True:
             was_ready, used_sse = False, self._uses_sse
             try:
-                async with self._connected(is_second) as (session, fresh_s):
+                async with self._connect(is_second) as (session, fresh_s):
                     was_ready = True
                     await self._serve(session, fresh_s)
                 self._check_login()
@@ -339,7 +339,7 @@ class ServerConnection:
         return types.ElicitResult(action=action, content=dict(values) if action == "accept" else None)
 
     @asynccontextmanager
-    async def _connected(self, is_second: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
+    async def _connect(self, is_second: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
         """Connect and yield a session after its tools were listed, with the seconds until they expire."""
         self._lost.clear()
         self._changed.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,12 +25,23 @@ MAX_DESCRIPTION = 1_024
 _HANDLE = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _UNFIT = lazy_pattern(r"[^A-Za-z0-9_-]+")
 _STRICT_NAME = lazy_pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_USED = frozenset(
-    {
-        "name", "description", "license", "compatibility", "metadata", "allowed-tools", "when_to_use", "argument-hint",
-        "arguments", "disable-model-invocation", "user-invocable", "model", "context", "agent",
-    }
-)  # fmt: skip
+FIELDS: Mapping[str, str] = {
+    "name": "the name, if it has letters, digits, `-` and `_`; otherwise the name of the folder",
+    "description": "required: in the list that the model sees",
+    "when_to_use": "in that list, behind the description",
+    "argument-hint": "shown while you type the arguments",
+    "arguments": "names for the words after `/name`",
+    "disable-model-invocation": "`true`: not in the list, only you run it",
+    "user-invocable": "`false`: no `/name`, only the model loads it",
+    "context": "`fork`: it runs in a sub-agent",
+    "agent": "the kind of that sub-agent",
+    "model": "in your own folders: PROVIDER/MODEL for `/name`; `haiku` is the small model of a sub-agent",
+    "allowed-tools": "shown, grants nothing",
+    "license": "shown",
+    "compatibility": "shown",
+    "metadata": "read, without effect",
+}
+"""The fields that are known, with their meaning for the reference."""
 _T = TypeVar("_T")
 
 
@@ -76,24 +87,24 @@ def skill_file(folder: Path) -> Path | None:
     return next((folder / name for name in FILE_NAMES if os.path.lexists(folder / name)), None)
 
 
-def read_skill_file(file: Path, shown: str) -> FrontMatter:
+def read_skill_file(file: Path, label: str) -> FrontMatter:
     """Read a `SKILL.md`; raise `FrontMatterError`. Never blocks on a special file."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise FrontMatterError(one_line(f"{shown}:1: not a regular file"))
+                raise FrontMatterError(one_line(f"{label}:1: not a regular file"))
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise FrontMatterError(one_line(f"{shown}:1: cannot read the file: {error.strerror}")) from None
+        raise FrontMatterError(one_line(f"{label}:1: cannot read the file: {error.strerror}")) from None
     if len(data) > MAX_FILE_BYTES:
-        raise FrontMatterError(one_line(f"{shown}:1: the file is larger than {MAX_FILE_BYTES // 1024} KiB"))
-    return read_front_matter(data, shown)
+        raise FrontMatterError(one_line(f"{label}:1: the file is larger than {MAX_FILE_BYTES // 1024} KiB"))
+    return read_front_matter(data, label)
 
 
-def read_skill(file: Path, shown: str, place: str, *, is_from_project: bool) -> Skill:
+def read_skill(file: Path, label: str, place: str, *, is_from_project: bool) -> Skill:
     """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read."""
-    matter = read_skill_file(file, shown)
+    matter = read_skill_file(file, label)
     description = _description(matter)
     warnings: list[str] = []
 
@@ -133,7 +144,7 @@ def read_skill(file: Path, shown: str, place: str, *, is_from_project: bool) -> 
         allowed_tools=tools or (),
         license=matter.source("license") or "",
         compatibility=matter.source("compatibility") or "",
-        passed_over=tuple(one_line(field, MAX_NAME) for field in matter.fields if field not in _USED),
+        passed_over=tuple(one_line(field, MAX_NAME) for field in matter.fields if field not in FIELDS),
         size=len(matter.body.encode("utf-8", "replace")),
         warnings=tuple(warnings),
     )
@@ -161,11 +172,13 @@ def _handle(name: str | None, folder: str) -> str:
 def _name_warnings(matter: FrontMatter, name: str | None, handle: str, folder: str) -> list[str]:
     """Return what the format says about a name, in at most one line."""
     if name is None:
-        what = "" if "name" in matter.fields and matter.fields["name"].source else f"`name` is missing; used: {handle}"
+        warning = (
+            "" if "name" in matter.fields and matter.fields["name"].source else f"`name` is missing; used: {handle}"
+        )
     elif _STRICT_NAME.fullmatch(name) is None or len(name) > MAX_NAME:
         allowed = f"at most {MAX_NAME} lower-case letters, digits and single hyphens"
         used = "" if handle == name else f"; used: {handle}"
-        what = f'`name` "{name}" should be {allowed}{used}'
+        warning = f'`name` "{name}" should be {allowed}{used}'
     else:
-        what = "" if name == folder else f'`name` "{name}" differs from the folder "{folder}"'
-    return [str(matter.error("name", what))] if what else []
+        warning = "" if name == folder else f'`name` "{name}" differs from the folder "{folder}"'
+    return [str(matter.error("name", warning))] if warning else []
