@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
-from qcode.cli.terminal import ask, say, working_folder
+from qcode.cli.terminal import ask, working_folder, write_stderr
 from qcode.cli.trust import is_trusted
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, UsageError
@@ -70,7 +70,7 @@ def check_theme(name: str) -> None:
 
 
 def _ask_for_patience() -> None:
-    say("waiting for the keyring; it may need to be unlocked (Ctrl+C to cancel)")
+    write_stderr("waiting for the keyring; it may need to be unlocked (Ctrl+C to cancel)")
 
 
 def with_chosen_session(context: RunContext) -> RunContext:

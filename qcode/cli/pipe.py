@@ -22,7 +22,7 @@ from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.arguments import CommandLineError
 from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.terminal import put, say, working_folder
+from qcode.cli.terminal import working_folder, write_stderr, write_stdout
 from qcode.cli.trust import note_for_pipes
 from qcode.headless.lines import InitFacts, result_without_turn
 from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
@@ -60,12 +60,12 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with _report_errors(options.output_format, options):
         release()
-        begun = _begin_lines(options) if options.input_format == "stream-json" else begin(options)
-    return asyncio.run(_run(begun))
+        opened = _begin_lines(options) if options.input_format == "stream-json" else begin(options)
+    return asyncio.run(_run(opened))
 
 
 def _begin_lines(options: Options) -> _OpenedRun:
-    """Read the first line, and open the agent as a host asks in its handshake, if it is one."""
+    """Read the first line and open the agent. If the line is the handshake of a host, it sets options of the agent."""
     from qcode.headless.exchange import handshake_of
     from qcode.streams import read_first_line
 
@@ -82,7 +82,7 @@ def _begin_lines(options: Options) -> _OpenedRun:
 
     host, link, notices = Handshake.read(request.request_id, request.request), HostLink(), list[str]()
 
-    def prepared(context: RunContext) -> RunContext:
+    def prepare(context: RunContext) -> RunContext:
         kinds, complaints = host.kinds()
         notices.extend(complaints)
         return replace(
@@ -98,29 +98,29 @@ def _begin_lines(options: Options) -> _OpenedRun:
 
     hooks, complaints = link.hooks(host.hooks)
     notices.extend(complaints)
-    begun = begin(host.applied_to(options), notices.append, prepared, hooks)
-    return replace(begun, read=read, host=host, link=link, notices=tuple(notices))
+    opened = begin(host.applied_to(options), notices.append, prepare, hooks)
+    return replace(opened, read=read, host=host, link=link, notices=tuple(notices))
 
 
-def report_usage(error: CommandLineError, wanted: OutputFormat) -> None:
+def report_usage(error: CommandLineError, output_format: OutputFormat) -> None:
     """Write the result of an invalid command line."""
-    put(result_without_turn(error.info, _facts(None), wanted))
+    write_stdout(result_without_turn(error.info, _facts(None), output_format))
 
 
 @contextmanager
-def _report_errors(wanted: OutputFormat, options: Options) -> Iterator[None]:
+def _report_errors(output_format: OutputFormat, options: Options) -> Iterator[None]:
     """Write a result if the body fails, and raise the failure again for the line on stderr."""
     try:
         yield
     except KeyboardInterrupt:
-        put(result_without_turn(None, _facts(options), wanted))
+        write_stdout(result_without_turn(None, _facts(options), output_format))
         raise
     except QcodeError as failure:
-        put(result_without_turn(failure.info, _facts(options), wanted))
+        write_stdout(result_without_turn(failure.info, _facts(options), output_format))
         raise
     except Exception as fault:
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")
-        put(result_without_turn(error, _facts(options), wanted))
+        write_stdout(result_without_turn(error, _facts(options), output_format))
         raise
 
 
@@ -137,20 +137,23 @@ def _facts(options: Options | None) -> InitFacts:
 
 def begin(
     options: Options,
-    tell: Callable[[str], None] = say,
-    prepared: Callable[[RunContext], RunContext] = lambda context: context,
+    report: Callable[[str], None] = write_stderr,
+    prepare: Callable[[RunContext], RunContext] = lambda context: context,
     hooks: Hooks | None = None,
 ) -> _OpenedRun:
-    """Open the agent. `tell` gets lines for the user; `prepared` adds what a host brings, `hooks` are its functions."""
-    context = prepared(run_context(options, working_folder(options.cwd), is_attended=False))
+    """Open the agent.
+
+    `report` gets lines for the user; `prepare` adds the options and `hooks` the functions of a host.
+    """
+    context = prepare(run_context(options, working_folder(options.cwd), is_attended=False))
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
     ):
-        tell(note)
+        report(note)
     elif not context.is_trusted and context.settings.permissions.mode == "bypass":
-        tell("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
+        report("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
     for warning in context.settings.warnings:
-        tell(warning)
+        report(warning)
     typed, turn = options.prompt or "", NO_OPTIONS
     found = _custom_command(context)
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
@@ -158,17 +161,17 @@ def begin(
         typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
         if command.model and not options.model:
             named = replace(options, model=command.model)
-            context = prepared(run_context(named, working_folder(options.cwd), is_attended=False))
+            context = prepare(run_context(named, working_folder(options.cwd), is_attended=False))
     elif typed.startswith("/"):
         from qcode.agent.opening import may_have_skills  # the agent loads it anyway, after standard input is read
 
         if may_have_skills(context):
-            return _begin_skill(context, typed, tell)
+            return _begin_skill(context, typed, report)
     _check(context)
     began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     turn = _with_rest_of_time(options, turn, began)
-    return _OpenedRun(_open_agent(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
+    return _OpenedRun(_open_agent(context, attached, report, hooks), prompt, replace(turn, typed=typed))
 
 
 def _with_rest_of_time(options: Options, turn: TurnOptions, began: float) -> TurnOptions:
@@ -179,7 +182,7 @@ def _with_rest_of_time(options: Options, turn: TurnOptions, began: float) -> Tur
 
 
 def _check(context: RunContext) -> None:
-    """Raise `QcodeError` for an invalid rule or model name, before standard input is waited for.
+    """Raise `QcodeError` for an invalid rule or model name, before waiting for standard input.
 
     The agent is opened after that: in `qcode -p A | qcode -c -p B` the session is complete only then.
     """
@@ -193,12 +196,12 @@ def _check(context: RunContext) -> None:
 def _open_agent(
     context: RunContext,
     attached: tuple[Block, ...] = (),
-    tell: Callable[[str], None] = say,
+    report: Callable[[str], None] = write_stderr,
     hooks: Hooks | None = None,
 ) -> Agent:
     agent = Agent.begin(with_chosen_session(context), hooks=hooks)
     for notice in (*context.keys.complaints, *agent.notices):
-        tell(notice)
+        report(notice)
     agent.conversation.attach(attached)
     return agent
 
@@ -214,9 +217,9 @@ def _is_skill(context: RunContext, name: str) -> bool:
     return any(skill.handle.lower() == name.lower() for skill in Skills(context).for_user)
 
 
-def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -> _OpenedRun:
+def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None]) -> _OpenedRun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
-    agent, turn, began = _open_agent(context, tell=tell), NO_OPTIONS, time.monotonic()
+    agent, turn, began = _open_agent(context, report=report), NO_OPTIONS, time.monotonic()
     name, _, arguments = typed[1:].partition(" ")
     skill = next(
         (
@@ -249,7 +252,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
 
     found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
     for problem in found.problems:
-        say(problem)
+        write_stderr(problem)
     return found.typed(typed)
 
 
@@ -260,7 +263,7 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
     piped = (
         ""
         if has_lines or options.no_stdin
-        else read_standard_input(standard_input(), note=say, timeout_s=options.timeout)
+        else read_standard_input(standard_input(), note=write_stderr, timeout_s=options.timeout)
     )
     attached: tuple[Block, ...] = ()
     if options.file or "@" in typed:
@@ -274,43 +277,43 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
         found, left_out = foreign_mentions(typed, context.folder, foreign, lambda path: why_not_read(policy, path))
         attached = (*attached, *found)
         for line in left_out:
-            say(line)
+            write_stderr(line)
     prompt = with_piped(piped, typed)
     if not has_lines and not prompt.strip() and not attached:
         raise UsageError("there is no prompt: give one after -p or pipe one in")
     return prompt, attached
 
 
-async def _run(begun: _OpenedRun) -> int:
+async def _run(opened: _OpenedRun) -> int:
     try:
-        code = await _run_replay(begun)
+        code = await _run_replay(opened)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _leave_soon(code)
-        elif code == ExitCode.LIMIT_REACHED and begun.agent.context.options.timeout is not None:
+        elif code == ExitCode.LIMIT_REACHED and opened.agent.context.options.timeout is not None:
             _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     finally:
-        await begun.agent.close()
+        await opened.agent.close()
 
 
-async def _run_replay(begun: _OpenedRun) -> int:
-    agent, turn, stdout, stderr = begun.agent, begun.turn, sys.stdout.buffer, sys.stderr.buffer
+async def _run_replay(opened: _OpenedRun) -> int:
+    agent, turn, stdout, stderr = opened.agent, opened.turn, sys.stdout.buffer, sys.stderr.buffer
     if agent.context.options.input_format == "text":
-        return await run_headless(agent, begun.prompt, stdout=stdout, stderr=stderr, turn=turn)
+        return await run_headless(agent, opened.prompt, stdout=stdout, stderr=stderr, turn=turn)
     stream = standard_input()
     descriptor = os.open(os.devnull, os.O_RDONLY) if stream is None else stream.fileno()
-    if begun.host is not None and begun.link is not None:
+    if opened.host is not None and opened.link is not None:
         from qcode.headless.host.session import run_host
 
         streams = {"stdout": stdout, "stderr": stderr}
         code = await run_host(
-            agent, begun.host, begun.link, descriptor, **streams, begun=begun.read, notices=begun.notices
+            agent, opened.host, opened.link, descriptor, **streams, first_bytes=opened.read, notices=opened.notices
         )
         _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     from qcode.headless.exchange import run_exchange
 
-    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, begun=begun.read)
+    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, first_bytes=opened.read)
 
 
 def _leave_soon(code: int, timeout_s: float = EXIT_TIMEOUT_S) -> None:
