@@ -301,19 +301,7 @@ class Agent:
 
         context = self.context
         found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
-        if self.skills is None:
-            return found
-        skills = {skill.handle.lower(): skill for skill in self.skills.for_user if not skill.is_command}
-        hidden = [command for command in found.commands if command.is_from_project and command.name.lower() in skills]
-        problems = (
-            f"{command.file}: /{command.name} is ignored, it is the name of a skill; rename the file"
-            for command in hidden
-        )
-        return replace(
-            found,
-            commands=tuple(command for command in found.commands if command not in hidden),
-            problems=(*found.problems, *problems),
-        )
+        return found if self.skills is None else self.skills.without_hidden(found)
 
     def skill_commands(self, taken: Sequence[str] = ()) -> tuple[Skill, ...]:
         """Return the skills that `/name` runs; the names in `taken` mean commands."""
