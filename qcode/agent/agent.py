@@ -89,7 +89,7 @@ class Agent:
         from qcode.agent.opening import AgentParts  # loads most of the library
 
         parts = AgentParts(context, selection, own_tools, history, wrap, hooks)
-        self.context = context
+        self.context: RunContext = context
         self.selection = selection
         self.permissions = parts.permissions
         self.memory: Memory = parts.memory
@@ -98,8 +98,8 @@ class Agent:
         self.toolbox = parts.toolbox
         self.conversation = parts.conversation
         self.skills = parts.skills
-        self.notices = parts.notices
-        self.redact = parts.redact
+        self.notices: tuple[str, ...] = parts.notices
+        self.redact: Callable[[str], str] = parts.redact
         self._own_tools = tuple(own_tools)
         self._hooks = hooks
         self._store = parts.store
@@ -484,15 +484,59 @@ class Opening:
         return agent
 
 
+@overload
 def run(
     prompt: Prompt,
     *,
-    output: Any = None,  # noqa: ANN401  # a type that only the caller knows
+    output: type[OutputT],
+    check: Literal[True] = True,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
+    **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[OutputT]: ...
+@overload
+def run(
+    prompt: Prompt,
+    *,
+    output: type[OutputT],
+    check: bool,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
+    **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[OutputT | None]: ...
+@overload
+def run(
+    prompt: Prompt,
+    *,
+    output: None = None,
     check: bool = True,
     approve: Approve | None = None,
     tools: Sequence[FunctionTool] = (),
     hooks: Hooks | None = None,
     **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[None]: ...
+@overload
+def run(
+    prompt: Prompt,
+    *,
+    output: object,
+    check: bool = True,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
+    **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[Any]: ...
+def run(
+    prompt: Prompt,
+    *,
+    output: Any = None,  # a type that only the caller knows
+    check: bool = True,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
+    **options: Any,  # checked by `Options`
 ) -> Result[Any]:
     """Open an agent, run one turn, close the agent and return the result; `options` are the fields of `Options`.
 
