@@ -20,7 +20,7 @@ from qcode.agent.driver import Driver, at_time_limit
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
-from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage, context_report, earlier_usage, turn_usage
+from qcode.agent.reports import ContextReport, EarlierTurns, RecoveryMetrics, TurnUsage, context_report, turn_usage
 from qcode.agent.sessions.history import HistoryEntry, StoredMessage
 from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.sessions.session import Session, SessionTranscript, ShownRecorder
@@ -154,8 +154,7 @@ class Conversation:
         if (count := self.transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
         self._turns = 0
-        history = session.history
-        self._resumed = [(stored.paid, history.model_of(number)) for number, stored in sorted(history.stored.items())]
+        self._earlier: EarlierTurns | None = EarlierTurns(session.history)
         self._usage: list[TurnUsage] = []
 
     @property
@@ -390,9 +389,9 @@ class Conversation:
 
     def usage(self) -> tuple[TurnUsage, ...]:
         """Return what each turn of the session used, the first one first; turns of an earlier run as far as known."""
-        if self._resumed:  # computed when first asked for: it takes as long as reading the session
-            self._usage[:0] = earlier_usage(self._resumed, self._clients.price_of)
-            self._resumed = []
+        if self._earlier is not None:
+            self._usage[:0] = self._earlier.usage(self._clients.price_of)
+            self._earlier = None
         return tuple(self._usage)
 
     def signals(self) -> tuple[Signal, ...]:

@@ -288,8 +288,10 @@ def _limit_end(error: ErrorInfo) -> str:
     """Return the end of a limit for a user who runs the program again later; empty if unknown."""
     if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
         return ""
-    utc = utc_text(error.resets_at)
-    return f"; limit reached, again at {time_text(error)} ({utc}): qcode --continue -p TEXT, or use --wait-for-limit"
+    again = f"; limit reached, again at {time_text(error)} ({utc_text(error.resets_at)})"
+    if error.wait_refusal:
+        return f"{again}, {error.wait_refusal}: qcode --continue -p TEXT"
+    return f"{again}: qcode --continue -p TEXT, or use --wait-for-limit"
 
 
 MIN_NAMED_WAIT_S = 60.0

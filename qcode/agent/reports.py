@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 from functools import cache
 
-from qcode.agent.sessions.history import HistoryEntry
+from qcode.agent.sessions.history import HistoryEntry, SessionHistory
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
 from qcode.engine.counting import PromptCounter, estimate_text, size_block, size_messages
 from qcode.engine.effects import COMPACT_AT
@@ -218,13 +218,26 @@ class _SpendingRow:
         }
 
 
-def earlier_usage(
-    entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[str], Price | None]
-) -> list[TurnUsage]:
-    """Return the usage of the turns of a resumed session, as far as it was recorded, at current prices.
+class EarlierTurns:
+    """The turns of a session up to now. Their usage is computed when asked for: it takes as long as reading them."""
 
-    Each entry comes with the model of the conversation at that time.
-    """
+    def __init__(self, history: SessionHistory) -> None:
+        self._history = history
+        self._messages = sorted(history.stored.items())
+        # Requests of later turns may be added to the last message, but to no other.
+        self._last = self._messages[-1][1].paid if self._messages else None
+
+    def usage(self, price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
+        """Return the usage of each turn, as far as it was recorded, at current prices."""
+        if self._last is None:
+            return []
+        paid = [*(stored.paid for _, stored in self._messages[:-1]), self._last]
+        models = [self._history.model_of(number) for number, _ in self._messages]
+        return _usage_of(zip(paid, models, strict=True), price_of)
+
+
+def _usage_of(entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
+    """Return the usage of the turns of these messages; each comes with the model of the conversation at that time."""
     turns: list[tuple[str, str, list[AttemptRecord]]] = []
     for entry, model in entries:
         is_prompt = entry.message.role == "user" and not any(

@@ -90,12 +90,25 @@ def begin_in(
         context = replace(context, options=replace(context.options, model=model))
     elif typed.startswith("/") and may_have_skills(context):
         return _begin_skill(context, typed, tell)
+    selection = selection or _checked(context)
     began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     if options.timeout is not None and options.input_format == "text":  # reading standard input is a part of the run
         turn = replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
     agent = _open_agent(context, attached, tell, selection, hooks)
     return OpenedRun(agent, prompt, replace(turn, typed=typed))
+
+
+def _checked(context: RunContext) -> Selection:
+    """Return the model; raise `QcodeError` for an invalid rule or model name, before standard input is waited for.
+
+    The agent is opened after that: in `qcode -p A | qcode -c -p B` the session is complete only then.
+    """
+    from qcode.agent.models.selection import begin_with
+    from qcode.agent.permissions import configured_rules
+
+    configured_rules(context.settings)
+    return begin_with(context)
 
 
 def _open_agent(

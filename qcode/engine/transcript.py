@@ -140,7 +140,7 @@ def _sendable(messages: Iterable[Message]) -> list[Message]:
             blocks = sendable_blocks(message.blocks)
             is_empty = all(isinstance(block, Reasoning) for block in blocks)
         else:
-            blocks = tuple(block for block in message.blocks if _is_a_persons(block))
+            blocks = tuple([block for block in message.blocks if _is_a_persons(block)])
             is_empty = not blocks
         if not is_empty:
             kept.append(message if len(blocks) == len(message.blocks) else Message(message.role, blocks))
@@ -186,6 +186,11 @@ def _with_results(messages: Sequence[Message]) -> list[Message]:
 
 def _results_first(blocks: Sequence[Block], calls: Sequence[ToolCall]) -> tuple[Block, ...]:
     """Return a user message's blocks, starting with exactly one result per call in the order of the calls."""
+    answered = [block.call_id for block in blocks if isinstance(block, ToolResult)]
+    if answered == [call.call_id for call in calls] and all(
+        isinstance(block, ToolResult) for block in blocks[: len(calls)]
+    ):  # nearly always
+        return tuple(blocks)
     by_id = {block.call_id: block for block in reversed(blocks) if isinstance(block, ToolResult)}
     results = [
         by_id.get(call.call_id) or ToolResult(call.call_id, call.name, INTERRUPTED_RESULT, is_error=True)

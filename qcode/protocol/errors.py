@@ -124,6 +124,7 @@ class ErrorInfo:
     """A failure as front ends and session files see it.
 
     `retry_after` is in seconds, if the server named it; `resets_at` and `period` as in `ProviderError`.
+    `wait_refusal` says why the end of the limit was not waited for although the settings ask for it.
     """
 
     kind: str
@@ -133,6 +134,7 @@ class ErrorInfo:
     retry_after: float | None = None
     resets_at: int | None = None
     period: LimitPeriod = ""
+    wait_refusal: str = ""
 
 
 class ExitCode(IntEnum):

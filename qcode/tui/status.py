@@ -178,6 +178,13 @@ def activity_text(activity: Activity, now: float) -> str:
     return f"{activity.text.rstrip('. ')}, {retrying}"
 
 
+def limit_countdown(activity: Activity | None, now: float) -> str:
+    """Return the time that is left of a wait for a limit; empty for any other activity."""
+    if activity is None or activity.until is None or activity.attempt:
+        return ""
+    return duration_text(max(0, ceil(activity.until - now)))
+
+
 def _activity(status: Status, now: float, is_hinting: bool, room: int) -> Content:
     activity = status.activity
     if status.hint:
@@ -266,6 +273,9 @@ class StatusLine(Widget):
         self._standing = status.problem
         self._totals = Totals()
         self._turn: UsageUpdated | None = None
+        self._countdown = ""
+        self.tell_countdown: Callable[[str], None] = lambda left: None
+        """Called with the time that is left of a wait for a limit whenever it changes, and with "" at its end."""
 
     @property
     def is_ticking(self) -> bool:
@@ -278,7 +288,7 @@ class StatusLine(Widget):
             return
         self.status = status
         self._run_timer(_pace(status))
-        self.refresh()
+        self._tick()
 
     def show_problem(self, problem: str, until: float | None) -> None:
         """Show why no model can be reached, with a countdown to `until` if that is known."""
@@ -342,7 +352,14 @@ class StatusLine(Widget):
         self._pace = pace
         if self._ticks is not None:
             self._ticks.stop()
-        self._ticks = self.set_interval(1 / pace, self.refresh) if pace else None
+        self._ticks = self.set_interval(1 / pace, self._tick) if pace else None
+
+    def _tick(self) -> None:
+        self.refresh()
+        left = limit_countdown(self.status.activity, self._clock())
+        if left != self._countdown:
+            self._countdown = left
+            self.tell_countdown(left)
 
 
 def _pace(status: Status) -> float:

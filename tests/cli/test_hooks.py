@@ -70,7 +70,7 @@ def test_folder_without_hooks_says_so(
     monkeypatch.setenv("QCODE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert main(["hooks"]) == 0
-    assert "no hooks" in capfd.readouterr().out
+    assert "No hooks." in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,28 @@ def test_unreadable_standard_input_is_refused(cli: CliRunner) -> None:
     assert done.stderr.startswith("qcode: cannot read standard input")
 
 
+@pytest.mark.parametrize(
+    ("flags", "code", "part"),
+    [(("-m", "demo/demo"), 52, "config.toml:2"), (("-m", "nosuch/model"), 2, 'unknown provider "nosuch"')],
+)
+def test_invalid_rule_or_model_is_reported_before_standard_input_ends(
+    flags: tuple[str, ...], code: int, part: str, cli: CliRunner
+) -> None:
+    if code == 52:
+        (cli.home / "config.toml").write_text('[permissions]\nallow = ["shell("]\n')
+    argv = cli.command("-p", "hi", *flags)
+    with subprocess.Popen(
+        argv,
+        cwd=cli.work,
+        env=cli.environment({"QCODE_HOME": str(cli.home)}),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        assert part in process.stderr.read().decode()
+    assert process.returncode == code
+
+
 def test_closed_standard_input_is_empty(cli: CliRunner) -> None:
     done = subprocess.run(
         ["bash", "-c", f"{' '.join(cli.command('-p', 'hello', '-m', 'demo/demo'))} <&-"],

@@ -57,8 +57,9 @@ def test_limit_beyond_the_longest_wait_ends_at_once_and_names_the_time(cli: CliR
     result = done.result
     assert result["error"]["kind"] == "rate_limit"
     assert result["resets_at"] == result["error"]["resets_at"]
+    again = r"limit reached, again at \d\d:\d\d.* \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\)"
     assert re.search(
-        r"limit reached, again at \d\d:\d\d.* \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\): qcode --continue", done.err
+        f"{again}, later than the maximum wait of 2 h 00 min: qcode --continue -p TEXT$", done.err, re.MULTILINE
     )
 
 

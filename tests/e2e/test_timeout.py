@@ -43,6 +43,16 @@ def test_running_command_is_ended_at_the_time_limit(cli: CliRunner) -> None:
     assert done.result["duration_ms"] < 20_000
 
 
+def test_sub_agents_share_the_time_limit_and_count_in_the_usage(cli: CliRunner) -> None:
+    looks = [call("agent", f"a{n}", kind="explore", prompt=f"Look at {n}.", description="look") for n in range(2)]
+    with FakeServer("openai", [calls(*looks), stalled(), stalled()]) as server:
+        done = cli.ask(server, "-p", "hi", "--timeout", "1s", "--trust", "-o", "json")
+        assert len(server.requests) == 3
+    assert done.code == 53
+    assert (done.result["subtype"], done.result["api_calls"]["total"]) == ("error_timeout", 3)
+    assert done.result["duration_ms"] < 20_000
+
+
 def test_wait_before_a_retry_counts(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="ok", faults=Faults(first_byte_delay=60))]) as server:
         done = cli.ask(server, "-p", "hi", "--timeout", "0.5s", "-o", "stream-json")

@@ -84,7 +84,7 @@ ATTEMPT = (AttemptRecord("first", 8_000, "end_turn", TokenUsage(100, 20)),)
 def test_prompt_in_10000_messages_costs_at_most_twice_that_in_100(tmp_path: Path) -> None:
     (short, _), (long, memory) = resumed(tmp_path, 100), resumed(tmp_path, 10_000)
     sys.stdout.write(f"\n100 messages: {short:.2f} s of CPU; 10,000 messages: {long:.2f} s and {memory} MB")
-    assert long <= 2.2 * short
+    assert long <= 2 * short
     assert memory <= 90
 
 

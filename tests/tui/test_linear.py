@@ -420,7 +420,7 @@ def test_choice_answers_the_question_of_the_model_with_its_label() -> None:
 
 def test_hooks_are_listed_with_their_runs(tmp_path: Path) -> None:
     own = ScriptedConversation()
-    assert "No hooks are configured." in "\n".join(talk(own, "/hooks"))
+    assert "No hooks. Add [[hooks.PreToolUse]]" in "\n".join(talk(own, "/hooks"))
     stop = Handler("Stop", "", Command("make test"), 5, "go-on", "own", where="~/config.toml:3", shown="make test")
     own = ScriptedConversation()
     own.hooks = SessionHooks(

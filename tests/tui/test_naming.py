@@ -5,11 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 
 from qcode.agent.reports import TurnUsage
-from qcode.protocol.events import ApiCalls
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import ApiCalls, LimitReached
 from qcode.protocol.usage import Usage
 from qcode.tui.terminal.driver import RESTORE_TITLE, SAVE_TITLE, TerminalTitle
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import ScriptedConversation, ended, says
+from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
 
 def test_title_is_requested_after_the_turn_and_its_cost_counts() -> None:
@@ -47,6 +48,30 @@ def test_terminal_title_has_the_cleaned_and_bounded_session_and_folder() -> None
         "\x1b]0;? Dates in the parser · project\x07",
     ]
     assert written[5] == f"\x1b]0;? {'x' * 49}… · project\x07"
+
+
+def test_terminal_title_counts_down_while_the_turn_waits_for_a_limit() -> None:
+    waiting, left = Gate(), list[str]()
+    limit = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, 1_795_000_000)
+    conversation = ScriptedConversation([LimitReached(limit, 7_800), waiting, *says("hi"), ended()])
+
+    async def test(run: Running) -> None:
+        assert run.app.parts.status.tell_countdown == run.app.terminal_title.count_down
+        run.app.parts.status.tell_countdown = left.append
+        await run.send("go")
+        await waiting.reached.wait()
+        assert left == ["2 h 10 min"]
+        waiting.open()
+        await run.until_idle()
+        assert left == ["2 h 10 min", ""]
+
+    drive(test, conversation)
+    written: list[str] = []
+    terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
+    terminal_title.announce("working")
+    terminal_title.count_down("2 h 10 min")
+    terminal_title.count_down("")
+    assert written[-2:] == ["\x1b]0;… 2 h 10 min · qcode · project\x07", "\x1b]0;… qcode · project\x07"]
 
 
 def test_terminal_title_is_restored_when_disabled_and_set_again_when_enabled() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from qcode.agent.reports import TurnUsage
+from qcode.agent.sessions.history import StoredMessage
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.approvals import NO_OPTIONS, Allow, Answer, Deny, Question, TurnApproval, TurnOptions
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -321,7 +321,9 @@ def test_end_of_a_long_session_is_shown_first_and_the_rest_above_it(tmp_path: Pa
 
 def test_turn_longer_than_the_end_is_split_before_a_reply(tmp_path: Path) -> None:
     talked = long_session(tmp_path, turns=150)
-    stored = [replace(one, is_own=False) if at else one for at, one in enumerate(talked.conversation.stored)]
+    stored = [
+        StoredMessage(one.entry, is_own=False) if at else one for at, one in enumerate(talked.conversation.stored)
+    ]
     end = end_of(stored)
     assert stored[end].entry.message.role == "assistant"
     transcript = Transcript(clock=FixedClock())

@@ -11,6 +11,9 @@ from qcode.text.clean import one_line, visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 
+NO_HOOKS = (
+    'No hooks. Add [[hooks.PreToolUse]] with command = "..." to config.toml; `qcode help hooks.EVENT` shows the keys.'
+)
 _MAX_SHOWN = 200
 
 

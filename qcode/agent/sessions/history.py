@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.protocol.events import (
     AttemptRecord,
@@ -42,7 +42,7 @@ class HistoryEntry:
     """
 
     message: Message
-    attempts: tuple[AttemptRecord, ...] = ()
+    attempts: Sequence[AttemptRecord] = ()
     note: str = ""
     at: str = ""
     is_filled_in: bool = False
@@ -54,7 +54,7 @@ class InnerMessage:
     """A message of a sub-agent, with the requests that produced it."""
 
     message: Message
-    attempts: tuple[AttemptRecord, ...] = ()
+    attempts: Sequence[AttemptRecord] = ()
 
 
 @dataclass(slots=True)
@@ -125,25 +125,38 @@ class Shown:
     at: int = 0
 
 
-@dataclass(slots=True)
 class StoredMessage:
     """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
 
     `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
     `shown` and `shown_results` are what was seen with it, for a replay. `revised` are the arguments of calls that the
     user edited before they ran, as JSON. `requests` came after it, and belong to no message.
+
+    A collection is created when it is first used: in a session of 10,000 messages most are not.
     """
 
-    entry: HistoryEntry
-    is_own: bool
-    is_summary: bool = False
-    intents: set[str] = field(default_factory=set)
-    revised: dict[str, str] = field(default_factory=dict)
-    results: dict[str, ToolResult] = field(default_factory=dict)
-    inner: dict[str, AgentWork] = field(default_factory=dict)
-    shown: list[Shown] = field(default_factory=list)
-    shown_results: dict[str, ShownResult] = field(default_factory=dict)
-    requests: list[AttemptRecord] = field(default_factory=list)
+    intents: set[str]
+    revised: dict[str, str]
+    results: dict[str, ToolResult]
+    inner: dict[str, AgentWork]
+    shown: list[Shown]
+    shown_results: dict[str, ShownResult]
+    requests: list[AttemptRecord]
+    __slots__ = ("entry", "is_own", "is_summary", *__annotations__)
+
+    def __init__(self, entry: HistoryEntry, is_own: bool, *, is_summary: bool = False) -> None:
+        self.entry = entry
+        self.is_own = is_own
+        self.is_summary = is_summary
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            kind = _COLLECTIONS.get(name)
+            if kind is None:
+                raise AttributeError(name)
+            setattr(self, name, found := kind())
+            return found
 
     @property
     def beside(self) -> tuple[AttemptRecord, ...]:
@@ -157,6 +170,12 @@ class StoredMessage:
         beside = self.beside
         return replace(self.entry, attempts=(*self.entry.attempts, *beside)) if beside else self.entry
 
+
+_COLLECTIONS: dict[str, type[Any]] = {
+    **dict.fromkeys(("shown", "requests"), list),
+    **dict.fromkeys(("revised", "results", "inner", "shown_results"), dict),
+    "intents": set,
+}
 
 LINK_PREFIX = "link-"
 

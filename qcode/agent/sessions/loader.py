@@ -109,8 +109,10 @@ class _SessionReader:
             case "session":
                 self.header = self.header or record
                 self._use(self.model or text(record, "model"))
-            case "message" | "intent" | "result" | "note" | "compaction" | "shown":
-                self._read_message(record)
+            case "message":
+                self.history.add(*stored_from(record, self.history.next_number))
+            case "intent" | "result" | "note" | "compaction" | "shown":
+                self._read_beside(record)
             case "agent":
                 self._agent(record)
             case "requests":
@@ -130,13 +132,10 @@ class _SessionReader:
         self.model = model
         self.history.use_model(model)
 
-    def _read_message(self, record: JsonObject) -> None:
+    def _read_beside(self, record: JsonObject) -> None:
         history = self.history
         last = history.stored.get(history.latest)
         match record["kind"]:
-            case "message":
-                number, stored = stored_from(record, history.next_number)
-                history.add(number, stored)
             case "compaction":
                 new = new_messages_from(record)
                 history.compact(runs_from(record.get("runs")), new)

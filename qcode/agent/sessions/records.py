@@ -8,11 +8,11 @@ escaped.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, cast, get_args, overload
 
 from qcode.agent.sessions.history import (
     WHYS,
@@ -62,10 +62,9 @@ from qcode.text.json import Json, JsonObject, count_in, parse_object, text_in
 
 _USAGE_FIELDS = tuple(member.name for member in fields(Usage))
 _ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
+_ROLES = frozenset(get_args(Role))
 VERSION = 1
 """The version of the session file format."""
-
-_T = TypeVar("_T", str, int, bool, list[Json], JsonObject)
 
 
 def message_to_json(message: Message) -> JsonObject:
@@ -73,11 +72,10 @@ def message_to_json(message: Message) -> JsonObject:
 
 
 def message_from_json(value: JsonObject) -> Message:
-    role = _get(value, "role", str)
-    if role not in get_args(Role):
+    role = value.get("role")
+    if role not in _ROLES:
         raise ValueError("no such role")
-    blocks = tuple(block_from_json(_object(item)) for item in _get(value, "blocks", list))
-    return Message(cast(Role, role), blocks)
+    return Message(cast("Role", role), tuple([block_from_json(item) for item in _list(value, "blocks")]))
 
 
 def block_to_json(block: Block) -> JsonObject:
@@ -95,8 +93,10 @@ def block_to_json(block: Block) -> JsonObject:
             return {"type": "image", "media_type": media_type, "data": data}
 
 
-def block_from_json(value: JsonObject) -> Block:
-    reader = _READERS.get(_get(value, "type", str))
+def block_from_json(value: Json) -> Block:
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    reader = _READERS.get(text(value, "type"))
     if reader is None:
         raise ValueError("no such block")
     return reader(value)
@@ -131,21 +131,55 @@ def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
     found = []
     for item in value if isinstance(value, list) else ():
         with suppress(ValueError):
-            found.append(_attempt(_object(item)))
+            found.append(_attempt(_record_object(item)))
     return tuple(found)
 
 
+class StoredAttempts(Sequence[AttemptRecord]):
+    """The attempts of a message in a file, decoded when first read: of most messages of a session they never are."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Json) -> None:
+        self._value: Json | tuple[AttemptRecord, ...] = value
+
+    @overload
+    def __getitem__(self, index: int) -> AttemptRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[AttemptRecord, ...]: ...
+    def __getitem__(self, index: int | slice) -> AttemptRecord | tuple[AttemptRecord, ...]:
+        return self._read()[index]
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._read() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._read())
+
+    def _read(self) -> tuple[AttemptRecord, ...]:
+        if not isinstance(self._value, tuple):
+            self._value = attempts_from_json(self._value)
+        return self._value
+
+
+def _stored_attempts(record: JsonObject) -> Sequence[AttemptRecord]:
+    return StoredAttempts(record["attempts"]) if "attempts" in record else ()
+
+
 def _attempt(value: JsonObject) -> AttemptRecord:
-    usage = _get(value, "usage", dict)
-    counts = {name: _get(usage, name, int) for name in _USAGE_FIELDS if name in usage}
-    kind = _get(value, "kind", str)
+    usage = _record_object(value.get("usage"))
+    counts = {name: whole(usage, name) for name in _USAGE_FIELDS if name in usage}
+    kind = text(value, "kind")
     if kind not in _ATTEMPT_KINDS:
         raise ValueError("no such attempt")
     facts: dict[str, Any] = {"kind": kind, "usage": Usage(**counts)}
     return AttemptRecord(
-        max_tokens=_get(value, "max_tokens", int),
-        stop=_get(value, "stop", str),
-        is_discarded=_get(value, "is_discarded", bool),
+        max_tokens=whole(value, "max_tokens"),
+        stop=text(value, "stop"),
+        is_discarded=_flag(value, "is_discarded"),
         is_retry=value.get("is_retry") is True,
         is_unanswered=value.get("is_unanswered") is True,
         model=text(value, "model", ""),
@@ -174,50 +208,40 @@ def _result(block: ToolResult) -> JsonObject:
 def _read_opaque(value: JsonObject) -> Opaque | None:
     if "opaque" not in value:
         return None
-    found = _get(value, "opaque", dict)
-    return Opaque(_get(found, "source", str), _get(found, "data", str))
+    found = _record_object(value["opaque"])
+    return Opaque(text(found, "source"), text(found, "data"))
 
 
 def _read_result(value: JsonObject) -> ToolResult:
-    images = tuple(_read_image(_object(item)) for item in _get(value, "images", list)) if "images" in value else ()
-    return ToolResult(
-        _get(value, "call_id", str),
-        _get(value, "name", str),
-        _get(value, "content", str),
-        _get(value, "is_error", bool),
-        images,
-    )
+    images = tuple(map(_read_image, _list(value, "images"))) if "images" in value else ()
+    is_error = _flag(value, "is_error")
+    return ToolResult(text(value, "call_id"), text(value, "name"), text(value, "content"), is_error, images)
 
 
 def _read_call(value: JsonObject) -> ToolCall:
-    call_id, name, arguments = (_get(value, key, str) for key in ("call_id", "name", "arguments"))
+    call_id, name, arguments = text(value, "call_id"), text(value, "name"), text(value, "arguments")
     return ToolCall(call_id, name, arguments, _read_opaque(value), value.get("from_text") is True)
 
 
-def _read_image(value: JsonObject) -> Image:
-    return Image(_get(value, "media_type", str), _get(value, "data", str))
+def _read_image(value: Json) -> Image:
+    found = _record_object(value)
+    return Image(text(found, "media_type"), text(found, "data"))
 
 
 _READERS: dict[str, Callable[[JsonObject], Block]] = {
-    "text": lambda value: Text(_get(value, "text", str), _read_opaque(value)),
-    "reasoning": lambda value: Reasoning(_get(value, "text", str), _read_opaque(value)),
+    "text": lambda value: Text(text(value, "text"), _read_opaque(value)),
+    "reasoning": lambda value: Reasoning(text(value, "text"), _read_opaque(value)),
     "call": _read_call,
     "result": _read_result,
     "image": _read_image,
 }
 
 
-def _get(value: JsonObject, name: str, kind: type[_T]) -> _T:
+def _flag(value: JsonObject, name: str) -> bool:
     found = value.get(name)
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+    if not isinstance(found, bool):
         raise ValueError(f"{name} is missing or of the wrong kind")
     return found
-
-
-def _object(value: Json) -> JsonObject:
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    return value
 
 
 def is_a_prompt(message: Message) -> bool:
@@ -242,8 +266,8 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessag
     """Return a message and its number; if the file has no numbers, messages are counted."""
     number = whole(record, "n", next_number)
     message = message_from_json(record)
-    attempts = attempts_from_json(record.get("attempts"))
-    entry = HistoryEntry(message, attempts, text(record, "note", ""), text(record, "at", ""), numbers=(number,))
+    attempts, note, at = _stored_attempts(record), text(record, "note", ""), text(record, "at", "")
+    entry = HistoryEntry(message, attempts, note, at, numbers=(number,))
     return number, StoredMessage(entry, is_a_prompt(message) and record.get("is_own") is not False)
 
 
@@ -263,9 +287,7 @@ def inner_to_json(call_id: str, inner: InnerMessage) -> JsonObject:
 
 
 def inner_from(record: JsonObject) -> InnerMessage:
-    return InnerMessage(
-        message_from_json(_record_object(record.get("message"))), attempts_from_json(record.get("attempts"))
-    )
+    return InnerMessage(message_from_json(_record_object(record.get("message"))), _stored_attempts(record))
 
 
 def runs_to_json(runs: Iterable[Run]) -> list[Json]:

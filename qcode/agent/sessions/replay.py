@@ -104,7 +104,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
                 pass
     yield from [thoughts.pop()] if is_thinking and thoughts else []
     yield from (shown.event for shown in stored.shown if isinstance(shown.event, WebSearched))
-    yield ReplyFinished(None, "", 1, message, stored.entry.attempts, stored.entry.note)
+    yield ReplyFinished(None, "", 1, message, tuple(stored.entry.attempts), stored.entry.note)
 
 
 def _piece_with_mark(number: int, piece: str, mark: Retry | OutputEscalated | PartialRestored) -> Iterator[ReplayItem]:

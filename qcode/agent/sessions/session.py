@@ -331,7 +331,7 @@ class Session:
     def _clean_stored(self, stored: StoredMessage) -> StoredMessage:
         entry = stored.entry
         message = redacted(entry.message, self.redact)
-        return replace(stored, entry=replace(entry, message=message, note=self.redact(entry.note)))
+        return StoredMessage(replace(entry, message=message, note=self.redact(entry.note)), stored.is_own)
 
 
 class SessionTranscript:
@@ -368,7 +368,7 @@ class SessionTranscript:
             stored = history.stored.get(numbers[0]) if len(numbers) == 1 else None
             for record in reversed(stored.entry.attempts if stored is not None else ()):
                 if record.kind in ("first", "escalated") and record.usage.input:
-                    newest = max((number for before in self._numbers[:at] for number in before), default=-1)
+                    newest = max(map(max, filter(None, self._numbers[:at])), default=-1)
                     if newest >= numbers[0] or history.model_of(numbers[0]) != model:
                         return None
                     return tuple(self._messages[:at]), record.usage.input, record.usage.output or 0

@@ -64,14 +64,14 @@ def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
 
 
 def _list(options: Options, *, is_json: bool) -> int:
-    from qcode.agent.hooks.listing import hook_lines, hook_rows
+    from qcode.agent.hooks.listing import NO_HOOKS, hook_lines, hook_rows
 
     context, found, code = _find_hooks(options)
     if is_json:
         put(json.dumps(hook_rows(found.handlers, found.unused)) + "\n")
         return code
     lines = hook_lines(found.handlers, found.unused)
-    put("".join(f"{clean(line)}\n" for line in lines) or "no hooks; see docs/how-to/hooks.md\n")
+    put("".join(f"{clean(line)}\n" for line in lines) or f"{NO_HOOKS}\n")
     if not context.is_trusted:
         put("this folder is not trusted: its own hooks are not read\n")
     return code

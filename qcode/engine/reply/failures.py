@@ -42,6 +42,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import StopReason
 from qcode.text.fences import without_opening
 from qcode.text.json import DuplicateKeyError, parse_arguments
+from qcode.text.numbers import duration_text
 
 if TYPE_CHECKING:
     from qcode.engine.counting import PromptCounter
@@ -105,7 +106,7 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     limit_wait = None if delay is not None else wait_for_limit(error, state.limit_waits, state.plan.retries)
     is_over = delay is None and limit_wait is None
     if is_over or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
-        return _abort(state, attempt, error.info)
+        return _abort(state, attempt, replace(error.info, wait_refusal=_wait_refusal(error, state)))
     if goes_on:
         state.superseded = None
         state.absorb_text(attempt)
@@ -171,6 +172,16 @@ def limit_wait_elapsed(state: ReplyState, phase: AtLimit, seconds: float) -> lis
     if left > 0:
         return _wait_for_limit(state, replace(phase, left=left))
     return retry(state, phase.backoff)
+
+
+def _wait_refusal(error: ProviderError, state: ReplyState) -> str:
+    settings = state.plan.retries
+    if settings.wait_for_limit != "always" or error.retry_after is None or not error.may_retry:
+        return ""
+    if state.limit_waits >= MAX_LIMIT_WAITS:
+        return f"after {state.limit_waits} waits"
+    longest = settings.limit_wait_max_s
+    return f"later than the maximum wait of {duration_text(longest)}" if error.retry_after > longest else ""
 
 
 def _wait_for_limit(state: ReplyState, phase: AtLimit) -> list[Effect]:

@@ -190,12 +190,12 @@ _NO_SKILLS = "No skills: none in the folders that qcode reads, or --no-skills wa
 
 
 def _hooks(context: CommandContext, _argument: str) -> None:
+    from qcode.agent.hooks.listing import NO_HOOKS, hook_lines
+
     hooks = context.agent.conversation.hooks
     if hooks is None:
-        context.view.say("info", "No hooks are configured. docs/how-to/hooks.md shows how to add one.")
+        context.view.say("info", NO_HOOKS)
         return
-    from qcode.agent.hooks.listing import hook_lines
-
     lines = hook_lines(hooks.runner.handlers, hooks.unused, hooks.runner.runs)
     context.view.show_panel("Hooks", "\n".join(lines))
 

@@ -306,6 +306,7 @@ class TerminalTitle:
         self._ring = ring
         self._state: State = "idle"
         self._title = ""
+        self._countdown = ""
 
     def begin(self) -> None:
         """Save the terminal's title and set ours."""
@@ -332,6 +333,11 @@ class TerminalTitle:
         if self.has_bell is not False and state != "working":
             self._ring(_BELL_TEXTS[state])
 
+    def count_down(self, left: str) -> None:
+        """Show the time that is left of a wait; empty if the turn does not wait."""
+        self._countdown = left
+        self._show()
+
     def name(self, title: str) -> None:
         """Show the name of the session; empty if it has none yet."""
         if title != self._title:
@@ -341,4 +347,5 @@ class TerminalTitle:
     def _show(self) -> None:
         if self.has_title:
             name = shorten(self._title, _TITLE_CELLS) if self._title else "qcode"
-            self._write(set_title(f"{_TITLE_MARKS[self._state]}{name}{f' · {self._folder}' if self._folder else ''}"))
+            parts = filter(None, (self._countdown, name, self._folder))
+            self._write(set_title(_TITLE_MARKS[self._state] + " · ".join(parts)))

@@ -102,7 +102,6 @@ def test_import_names_each_lost_denial_and_fails(full: Place) -> None:
     full.run("claude", "codex", code=1)
     assert full.err.splitlines() == [
         "qcode: ~/.claude/settings.json:6: a denial is lost: deny Bash(* --force)",
-        "qcode: ~/.codex/rules/default.rules: a denial is lost: default.rules",
     ]
     full.run("gemini", "qwen", "opencode")
 

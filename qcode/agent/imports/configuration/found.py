@@ -27,6 +27,10 @@ _NOISE = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 
 
+class NotConvertibleError(ValueError):
+    """Raised for a thing of another program that qcode cannot have; the text is the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class AddServer:
     """A table `[mcp_servers.NAME]`."""
@@ -130,14 +134,15 @@ class SettingsFile:
 
 
 def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | None:
-    """Read a file of settings, JSON or TOML; None if there is none. One that cannot be read has only that problem."""
+    """Read settings in JSON or TOML, or rules as text; None if there is no file. An unreadable one has that problem."""
     file = SettingsFile(path, is_project, shown_path(path, home))
     try:
         text = read_toml_text(path, is_needed=False)
         if text is None:
             return None
         file.text = text
-        file.values = parse_toml(text, path) if file.is_toml else parse_relaxed(text)
+        if path.suffix != ".rules":
+            file.values = parse_toml(text, path) if file.is_toml else parse_relaxed(text)
     except ConfigError as error:
         file.add(ForeignSetting("file", path.name, file.shown, why=str(error).removeprefix(f"{path}: ")))
     return file

@@ -8,9 +8,11 @@ qwen-code `docs/users/configuration/settings.md`, opencode.ai/docs/config.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.imports.configuration.found import ForeignSetting, SettingsFile, read_settings, shown_path
+from qcode.agent.imports.configuration.policies import codex_policy, gemini_policy
 from qcode.agent.imports.configuration.prompts import (
     agent_found,
     agents_in,
@@ -22,9 +24,7 @@ from qcode.agent.imports.configuration.prompts import (
 )
 from qcode.agent.imports.configuration.rules import claude_rules, gemini_rules, listed, opencode_rules
 from qcode.agent.imports.configuration.servers import add_servers
-from qcode.config.load import read_toml_text
 from qcode.config.paths import MCP_FILE, may_exist
-from qcode.protocol.errors import ConfigError
 from qcode.text.clean import single_spaced
 from qcode.values import dataclass
 
@@ -39,12 +39,13 @@ PROGRAMS: Mapping[str, str] = {
 
 _MODEL = "set `model` in config.toml; qcode help model"
 _READ = "read as it is"
+_MAX_FILES = 100
 _CLAUDE_HINTS = {
     "env": "qcode sets no variables; export them in your shell",
     "model": _MODEL,
     "apiKeyHelper": "set providers.NAME.api_key_env, or run qcode auth login",
 }
-_GEMINI_HINTS = {"model": _MODEL, "hooks": "hooks of another form do not run in qcode; see docs/how-to/hooks.md"}
+_GEMINI_HINTS = {"model": _MODEL, "hooks": "hooks of another form do not run in qcode; qcode help hooks"}
 _CODEX_HINTS = {
     "model": _MODEL,
     "model_provider": _MODEL,
@@ -52,7 +53,7 @@ _CODEX_HINTS = {
     "model_reasoning_effort": "use --reasoning-effort",
     "approval_policy": "set permissions.mode",
     "sandbox_mode": "set permissions.mode and tools.sandbox",
-    "hooks": "hooks of another form do not run in qcode; see docs/how-to/hooks.md",
+    "hooks": "hooks of another form do not run in qcode; qcode help hooks",
     "projects": "trust is not taken over: qcode asks once for each folder",
 }
 _OPENCODE_HINTS = {
@@ -145,16 +146,37 @@ def _read(places: Places, folder: Path, names: tuple[str, ...]) -> Iterator[Fore
             yield ForeignSetting("file", name, shown_path(folder / name, places.home), why=_READ, is_read=True)
 
 
-def _unread(places: Places, folder: Path, pattern: str, why: str, denies: str = "") -> Iterator[ForeignSetting]:
-    """Yield the files that are not converted; one that contains `denies` may lose a denial."""
-    for file in sorted(folder.glob(pattern))[:100]:
-        try:
-            text = read_toml_text(file, is_needed=False) or ""
-        except ConfigError:
-            text = ""
-        is_lost = bool(denies) and denies in text
-        shown = shown_path(file, places.home)
-        yield ForeignSetting("file", single_spaced(file.name, 80), shown, why=why, is_unenforced=is_lost)
+def _unread(places: Places, folder: Path, name: str, why: str) -> Iterator[ForeignSetting]:
+    """Yield a file that is not converted, if it exists."""
+    if may_exist(folder / name):
+        yield ForeignSetting("file", name, shown_path(folder / name, places.home), why=why)
+
+
+def _policies(
+    places: Places,
+    folder: Path,
+    pattern: str,
+    convert: Callable[[SettingsFile], None],
+    denies: str,
+    *,
+    is_project: bool,
+) -> Iterator[tuple[ForeignSetting, bool]]:
+    """Yield the rules in the files that match; one that cannot be read and has the word `denies` may lose a denial."""
+    for number, path in enumerate(sorted(folder.glob(pattern))):
+        shown = shown_path(path, places.home)
+        if number == _MAX_FILES:
+            why = f"more than {_MAX_FILES} files; this and the following ones are not read"
+            yield ForeignSetting("file", path.name, shown, why=why, is_unenforced=True), is_project
+            return
+        file = places.settings(path, is_project=is_project)
+        if file is None:
+            continue
+        if file.found:
+            is_lost = denies in file.text or not file.text
+            file.found[:] = [replace(problem, is_unenforced=is_lost) for problem in file.found]
+        else:
+            convert(file)
+        yield from _entries_of(file)
 
 
 _COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it is to apply here"
@@ -170,9 +192,7 @@ def _codex(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
             yield from _entries_of(file)
         for item in _unread(places, folder, "hooks.json", _CODEX_HINTS["hooks"]):
             yield item, is_project
-        why = "rules in Starlark are not converted; add them to [permissions] yourself"
-        for item in _unread(places, folder, "rules/*.rules", why, "forbidden"):
-            yield item, is_project
+        yield from _policies(places, folder, "rules/*.rules", codex_policy, "forbidden", is_project=is_project)
     inside = places.inside(is_project=False)
     found = commands_in(own / "prompts", places.home, inside, ".md", codex_prompt, "prompts:")
     yield from ((item, False) for item in found)
@@ -197,9 +217,7 @@ def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Fo
             commands = commands_in(folder / "commands", places.home, inside, suffix, gemini_prompt)
             yield from ((found, is_project) for found in commands)
         yield from ((item, is_project) for item in agents_in(folder / "agents", places.home, inside, program))
-        why = "policies are not converted; add them to [permissions] yourself"
-        for found in _unread(places, folder, "policies/*.toml", why, "deny"):
-            yield found, is_project
+        yield from _policies(places, folder, "policies/*.toml", gemini_policy, "deny", is_project=is_project)
     yield from ((found, False) for found in _unread(places, own, memory, _COPY))
 
 

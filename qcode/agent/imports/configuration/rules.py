@@ -32,7 +32,7 @@ CLAUDE_TOOLS: Mapping[str, str] = {
 }  # fmt: skip
 """Claude Code's tools by the names that the other programs have for them, in lower case."""
 
-_FROM_PROJECT = "rules of a project's file may not allow anything"
+FROM_PROJECT = "rules of a project's file may not allow anything"
 _RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
 
 
@@ -41,7 +41,7 @@ def claude_rules(file: SettingsFile, source: Source) -> None:
     table = file.table("permissions")
     for effect in EFFECTS:
         for text in file.texts("permissions", effect):
-            _add(file, effect, text, _with_claude_tool(text), source, ("permissions", effect, text))
+            add_rule(file, effect, text, _with_claude_tool(text), source, file.where("permissions", effect, text))
     mode = table.get("defaultMode")
     if isinstance(mode, str):
         _add_mode(file, mode)
@@ -80,7 +80,7 @@ def gemini_rules(file: SettingsFile) -> None:
             match = _RULE.fullmatch(rule)
             if match is not None and match[1] == "Bash":
                 rule = f"Bash({match[2]}:*)"  # here the text is the beginning of a command
-            _add(file, effect, text, rule, "project", (*path, text))
+            add_rule(file, effect, text, rule, "project", file.where(*path, text))
 
 
 def opencode_rules(file: SettingsFile) -> None:
@@ -103,7 +103,7 @@ def opencode_rules(file: SettingsFile) -> None:
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
                 rule = (name or tool) + ("" if pattern == "*" else f"({body})")
-                _add(file, effect, shown, rule, "project", path)
+                add_rule(file, effect, shown, rule, "project", file.where(*path))
 
 
 def _with_claude_tool(text: str) -> str:
@@ -114,11 +114,19 @@ def _with_claude_tool(text: str) -> str:
     return name if body is None else f"{name}({body})"
 
 
-def _add(file: SettingsFile, effect: RuleEffect, text: str, rule: str, source: Source, path: tuple[str, ...]) -> None:
+def add_rule(
+    file: SettingsFile,
+    effect: RuleEffect,
+    text: str,
+    rule: str,
+    source: Source,
+    where: str,
+    lost: tuple[str, ...] = (),
+) -> None:
     """Add one rule; `text` is how the other program writes it, `rule` how Claude Code would."""
-    name, where = f"{effect} {single_spaced(text, 120)}", file.where(*path)
+    name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
-        file.add(ForeignSetting("rule", name, where, why=_FROM_PROJECT))
+        file.add(ForeignSetting("rule", name, where, why=FROM_PROJECT))
         return
     if not is_claude_rule(rule):
         unknown = rule.partition("(")[0]
@@ -132,7 +140,7 @@ def _add(file: SettingsFile, effect: RuleEffect, text: str, rule: str, source: S
         why = found.lost or found.note or "nothing is needed"
         file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=is_unenforced))
         return
-    lost = tuple(filter(None, (found.lost, found.note)))
+    lost = (*lost, *filter(None, (found.lost, found.note)))
     file.add(ForeignSetting("rule", name, where, changes, lost=lost, is_unenforced=is_unenforced))
 
 

@@ -11,7 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, ForeignSetting, SettingsFile
+from qcode.agent.imports.configuration.found import (
+    AddRule,
+    AddServer,
+    Change,
+    ForeignSetting,
+    NotConvertibleError,
+    SettingsFile,
+)
 from qcode.agent.mcp.spec import may_be_secret
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.load import checked
@@ -29,10 +36,6 @@ _OPENCODE_REFERENCE = re.compile(r"\{env:([A-Za-z_]\w*)\}")
 _QUERY = re.compile(r"([?&])([^?=&#]+)=([^&#]+)")
 
 
-class _NotConvertible(ValueError):  # noqa: N818  # becomes the reason of a server that is left out
-    """A server cannot be converted; the text is one line."""
-
-
 class _Server:
     """A server while it is converted: the values of qcode, and what was lost."""
 
@@ -45,22 +48,22 @@ class _Server:
         self.denied: tuple[str, ...] = ()
 
     def take(self, key: str, kind: type[_T]) -> _T | None:
-        """Remove a value from the entry and return it, None if it is missing; raise `_NotConvertible` for another."""
+        """Remove a value from the entry and return it, None if missing; raise `NotConvertibleError` if unfit."""
         value = self.entry.pop(key, None)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
-            raise _NotConvertible(f"`{key}` has the wrong type")
+            raise NotConvertibleError(f"`{key}` has the wrong type")
         return value
 
     def texts(self, key: str) -> list[str]:
         found = self.take(key, list) or []
         if not all(isinstance(item, str) for item in found):
-            raise _NotConvertible(f"`{key}` must be a list of texts")
+            raise NotConvertibleError(f"`{key}` must be a list of texts")
         return [str(item) for item in found]
 
     def table(self, key: str) -> dict[str, str]:
         found = self.take(key, dict) or {}
         if not all(isinstance(item, str | int | float) for item in found.values()):
-            raise _NotConvertible(f"`{key}` must have texts as values")
+            raise NotConvertibleError(f"`{key}` must have texts as values")
         return {str(name): str(item) for name, item in found.items()}
 
     def seconds(self, key: str, factor: float = 1.0) -> float | None:
@@ -70,19 +73,19 @@ class _Server:
         try:
             number = float(found) * factor
         except (TypeError, ValueError, OverflowError):
-            raise _NotConvertible(f"`{key}` must be a number") from None
+            raise NotConvertibleError(f"`{key}` must be a number") from None
         return int(number) if number == int(number) else number
 
     def program(self, command: object, arguments: list[str], variables: Mapping[str, str]) -> None:
         """Set the command of a local server; `sh` starts one that has a `cwd` there."""
         if not isinstance(command, str) or not command:
-            raise _NotConvertible("`command` is missing")
+            raise NotConvertibleError("`command` is missing")
         folder = self.take("cwd", str)
         words = [command, *arguments]
         if folder:
             words = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", folder, *words]
         if _REFERENCE.search(words[0]):
-            raise _NotConvertible("a command with a variable is not supported; write its path")
+            raise NotConvertibleError("a command with a variable is not supported; write its path")
         words = [self.fill(word) for word in words]
         args = [self._without_secret(word, before) for word, before in zip(words[1:], words, strict=False)]
         self.values |= {"command": words[0]} | ({"args": args} if args else {})
@@ -90,10 +93,10 @@ class _Server:
 
     def address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
         if not isinstance(url, str) or not url:
-            raise _NotConvertible("`url` is missing")
+            raise NotConvertibleError("`url` is missing")
         self.values["url"] = _QUERY.sub(self._without_parameter, self.fill(url))
         if Redactor().redact(self.values["url"]) != self.values["url"]:
-            raise _NotConvertible("its address contains a password; add it yourself with qcode mcp add")
+            raise NotConvertibleError("its address contains a password; add it yourself with qcode mcp add")
         self.values |= {"transport": transport} if transport else {}
         self._add_named("headers", headers)
 
@@ -143,14 +146,14 @@ def _gemini_fill(text: str) -> str:
 
 def _opencode_fill(text: str) -> str:
     if "{file:" in text:
-        raise _NotConvertible("a value from a file ({file:...}) is not supported; use a variable")
+        raise NotConvertibleError("a value from a file ({file:...}) is not supported; use a variable")
     return _OPENCODE_REFERENCE.sub(r"${\1}", text)
 
 
 def _claude(server: _Server) -> None:
     kind = server.take("type", str) or ""
     if kind == "sdk":
-        raise _NotConvertible("it lives in another program")
+        raise NotConvertibleError("it lives in another program")
     if "command" in server.entry:
         server.program(server.take("command", str), server.texts("args"), server.table("env"))
     else:
@@ -233,18 +236,18 @@ def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], off: tu
         where = file.where(*path, name)
         try:
             file.add(_convert_server(file, program, name, entry, where, is_off=name in off))
-        except (_NotConvertible, ConfigError) as problem:
+        except (NotConvertibleError, ConfigError) as problem:
             file.add(ForeignSetting("server", name, where, why=str(problem)))
 
 
 def _convert_server(
     file: SettingsFile, program: str, name: str, entry: object, where: str, *, is_off: bool
 ) -> ForeignSetting:
-    """Return one server; raise `_NotConvertible` or `ConfigError` if qcode cannot have it."""
+    """Return one server; raise `NotConvertibleError` or `ConfigError` if qcode cannot have it."""
     if not is_server_name(name):
-        raise _NotConvertible(f"invalid name: {SERVER_NAME_WORDS}")
+        raise NotConvertibleError(f"invalid name: {SERVER_NAME_WORDS}")
     if not isinstance(entry, Mapping):
-        raise _NotConvertible("it is not a table")
+        raise NotConvertibleError("it is not a table")
     form, fill = _FORMS[program]
     server = _Server(name, entry, fill)
     if program == "codex" and _REFERENCE.search(str(entry)):

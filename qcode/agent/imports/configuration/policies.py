@@ -1,0 +1,274 @@
+"""Policies of Codex (`rules/*.rules`) and Gemini CLI (`policies/*.toml`) as `[permissions]` of qcode.
+
+Nothing is evaluated: a file of Codex is Starlark, of which only calls with literal values, and names of such values,
+are read. In Gemini CLI the rule of the highest priority decides; in qcode a denial always does. Apart from `rules`,
+because no other program has these forms. Sources: `openai/codex` codex-rs/execpolicy/README.md,
+`google-gemini/gemini-cli` docs/reference/policy-engine.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qcode.agent.claude.rules import RuleEffect
+from qcode.agent.imports.configuration.found import AddRule, ForeignSetting, NotConvertibleError, SettingsFile
+from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS, FROM_PROJECT, add_rule
+from qcode.safety.rules import is_rule
+from qcode.text.clean import single_spaced
+from qcode.values import dataclass
+
+MAX_RULES = 100
+"""The maximum number of rules that the alternatives in one call of Codex become."""
+
+_MAX_VALUE = 10_000
+_CODEX_EFFECTS: Mapping[str, RuleEffect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny", "deny": "deny"}
+_GEMINI_EFFECTS: Mapping[str, RuleEffect] = {"allow": "allow", "ask_user": "ask", "deny": "deny"}
+_NOT_LITERAL = "only calls with plain values are converted; write it as a rule in [permissions]"
+
+
+def codex_policy(file: SettingsFile) -> None:
+    """Add the rules in a file of Codex; every statement that is not converted is named with its line."""
+    try:
+        tree = ast.parse(file.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{file.shown}:{line}" if line else file.shown
+        is_lost = "forbidden" in file.text
+        why = "the file is not valid Starlark"
+        file.add(ForeignSetting("file", file.path.name, where, why=why, is_unenforced=is_lost))
+        return
+    names: dict[str, Any] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue  # a text that is not used is a comment
+        try:
+            if isinstance(statement, ast.Assign):
+                _assign(statement, names)
+            else:
+                _call(statement, names, file)
+        except NotConvertibleError as problem:
+            source = ast.get_source_segment(file.text, statement) or ""
+            name = single_spaced(source, 60)
+            is_lost = "forbidden" in source
+            where = _where(file, statement)
+            file.add(ForeignSetting("rule", name, where, why=str(problem), is_unenforced=is_lost))
+
+
+def _where(file: SettingsFile, node: ast.stmt) -> str:
+    return f"{file.shown}:{node.lineno}"
+
+
+def _assign(statement: ast.Assign, names: dict[str, Any]) -> None:
+    target = statement.targets[0]
+    if len(statement.targets) != 1 or not isinstance(target, ast.Name):
+        raise NotConvertibleError(_NOT_LITERAL)
+    names.pop(target.id, None)
+    names[target.id] = _value(statement.value, names)
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: ANN401  # text, or lists of values
+    """Return the value of a literal; raise `NotConvertibleError` for everything that Starlark would compute."""
+    match node:
+        case ast.Constant(value=str() | None as value):
+            return value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(item, names) for item in items]
+        case ast.Name(id=name) if name in names:
+            return names[name]
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            first, second = _value(left, names), _value(right, names)
+            if type(first) is type(second) and first is not None and len(first) + len(second) <= _MAX_VALUE:
+                return first + second
+    raise NotConvertibleError(_NOT_LITERAL)
+
+
+def _call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile) -> None:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise NotConvertibleError(_NOT_LITERAL)
+    kinds = {
+        "prefix_rule": ("pattern", "decision", "match", "not_match", "justification"),
+        "network_rule": ("host", "protocol", "decision", "justification"),
+    }
+    if call.func.id == "host_executable":
+        raise NotConvertibleError("has no equivalent: rules name a program by the word that is typed")
+    fields = kinds.get(call.func.id, ())
+    given = [(name, value) for name, value in zip(fields, call.args, strict=False)]
+    given += [(word.arg or "", word.value) for word in call.keywords]
+    if not fields or len(call.args) > len(fields) or any(name not in fields for name, _ in given):
+        raise NotConvertibleError(_NOT_LITERAL)
+    # The examples in `match` are tests of Codex: they are not read.
+    values = {name: _value(value, names) for name, value in given if name not in ("match", "not_match")}
+    effect = _CODEX_EFFECTS.get(str(values.get("decision") or "allow"))
+    if effect is None:
+        raise NotConvertibleError("its decision is not allow, prompt or forbidden")
+    if call.func.id == "network_rule":
+        _network(values, effect, file, _where(file, statement))
+    else:
+        _prefix(values, effect, file, _where(file, statement))
+
+
+def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, where: str) -> None:
+    pattern = values.get("pattern")
+    tokens = [[token] if isinstance(token, str) else token for token in pattern or ()]
+    is_valid = isinstance(pattern, list) and all(
+        isinstance(token, list) and token and all(isinstance(word, str) for word in token) for token in tokens
+    )
+    if not is_valid or not tokens:
+        raise NotConvertibleError("its pattern is not a list of words")
+    choices = list(itertools.islice(itertools.product(*tokens), MAX_RULES + 1))
+    if len(choices) > MAX_RULES:
+        raise NotConvertibleError(f"its alternatives are more than {MAX_RULES} rules")
+    note = ("its justification is left out",) if values.get("justification") and effect != "allow" else ()
+    for words in choices:
+        name, rule = f"{effect} {single_spaced(' '.join(words), 120)}", f"shell({shlex.join(words)} *)"
+        if file.is_project and effect == "allow":
+            file.add(ForeignSetting("rule", name, where, why=FROM_PROJECT))
+        elif not is_rule(rule):
+            why = "the words cannot be written as a rule"
+            file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=effect == "deny"))
+        else:
+            file.add(ForeignSetting("rule", name, where, (AddRule(effect, rule),), lost=note))
+
+
+def _network(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, where: str) -> None:
+    rule = f"fetch({values.get('host')})"
+    name = f"{effect} host {single_spaced(str(values.get('host')), 100)}"
+    if effect == "allow" or not is_rule(rule):
+        why = "hosts cannot be allowed for commands; see tools.sandbox" if effect == "allow" else "is not a host"
+        file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=effect == "deny"))
+        return
+    lost = ("only the tool fetch is covered, not commands",)
+    file.add(ForeignSetting("rule", name, where, (AddRule(effect, rule),), lost=lost))
+
+
+_HEADER = re.compile(r"^[ \t]*\[\[[ \t]*\"?rule\"?[ \t]*\]\]", re.MULTILINE)
+_KNOWN = frozenset(
+    {"toolName", "mcpName", "commandPrefix", "commandRegex", "argsPattern", "decision", "priority", "allowRedirection"}
+)
+_EVERY_CALL = frozenset({"default", "autoEdit", "yolo"})
+"""The modes in which an allow rule of qcode applies; in plan mode no rule allows a change."""
+_META = re.compile(r"[\\^$.|?*+()\[\]{}]")
+_SERVER_TOOL = re.compile(r"mcp_([^_*]+)_(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """One `[[rule]]` of Gemini CLI. `wider` are the conditions that qcode does not know."""
+
+    values: Mapping[str, Any]
+    effect: RuleEffect
+    priority: float
+    wider: tuple[str, ...]
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.values.get(key)
+        found = value if isinstance(value, list) else [value]
+        return tuple(text for text in found if isinstance(text, str) and text)
+
+
+def gemini_policy(file: SettingsFile) -> None:
+    """Add the rules in a file of policies; a rule that cannot be converted is named with its line."""
+    rows = file.values.get("rule", [])
+    rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    lines = [file.text.count("\n", 0, match.end()) + 1 for match in _HEADER.finditer(file.text)]
+    wheres = [f"{file.shown}:{line}" for line in lines] if len(lines) == len(rows) else [file.shown] * len(rows)
+    policies = [_read_policy(row) for row in rows]
+    strict = [policy.priority for policy in policies if policy is not None and policy.effect != "allow"]
+    for row, policy, where in zip(rows, policies, wheres, strict=True):
+        name = single_spaced(_shown(row), 120)
+        if policy is None:
+            is_lost = row.get("decision") == "deny"
+            file.add(ForeignSetting("rule", name, where, why="it is not a valid rule", is_unenforced=is_lost))
+            continue
+        try:
+            rules = list(dict.fromkeys(_claude_rules(policy)))
+        except NotConvertibleError as problem:
+            is_lost = policy.effect == "deny"
+            file.add(ForeignSetting("rule", name, where, why=str(problem), is_unenforced=is_lost))
+            continue
+        lost = [f"`{key}` has no equivalent: the rule applies without it" for key in policy.wider]
+        if policy.effect == "allow" and any(priority < policy.priority for priority in strict):
+            lost.append("its priority has no equivalent: a rule that denies or asks decides first")
+        for rule in rules:
+            add_rule(file, policy.effect, rule, rule, "project", where, tuple(lost))
+    for key in file.values:
+        if key != "rule":
+            file.add(ForeignSetting("setting", single_spaced(key, 80), file.where(key), why="has no equivalent"))
+
+
+def _read_policy(row: Mapping[str, Any]) -> _Policy | None:
+    effect, priority = _GEMINI_EFFECTS.get(str(row.get("decision"))), row.get("priority", 0)
+    if effect is None or not isinstance(priority, int | float):
+        return None
+    modes = row.get("modes")
+    is_everywhere = not modes or (isinstance(modes, list) and set(map(str, modes)) >= _EVERY_CALL)
+    unknown = [key for key in row if key not in _KNOWN and not (key == "modes" and is_everywhere)]
+    return _Policy(row, effect, priority, tuple(unknown))
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    words = [
+        str(row[key]) for key in ("decision", "mcpName", "toolName", "commandPrefix", "commandRegex") if key in row
+    ]
+    return " ".join(words) or "rule"
+
+
+def _claude_rules(policy: _Policy) -> Iterator[str]:
+    """Yield the rules of Claude Code for a policy; raise `NotConvertibleError`."""
+    narrowing = [key for key in policy.wider if key != "denyMessage"]
+    if policy.effect == "allow" and narrowing:
+        raise NotConvertibleError(
+            f"`{single_spaced(narrowing[0], 60)}` has no equivalent, and without it more is allowed"
+        )
+    if "argsPattern" in policy.values:
+        raise NotConvertibleError("`argsPattern` has no equivalent")
+    tools, servers = policy.texts("toolName"), policy.texts("mcpName")
+    prefixes, regex = policy.texts("commandPrefix"), policy.values.get("commandRegex")
+    if servers:
+        for server, tool in itertools.product(servers, tools or ("*",)):
+            yield _server_rule(server, tool)
+    elif prefixes or regex is not None:
+        if tools and set(tools) != {"run_shell_command"}:
+            raise NotConvertibleError("a command belongs to the tool run_shell_command")
+        yield from (f"Bash({prefix.strip()}:*)" for prefix in prefixes or (_prefix_of(str(regex), policy.effect),))
+    elif not tools:
+        raise NotConvertibleError("it names no tool")
+    else:
+        yield from (_tool_rule(tool, policy.effect) for tool in tools)
+
+
+def _prefix_of(regex: str, effect: RuleEffect) -> str:
+    """Return the words with which each command begins that a regular expression covers; raise `NotConvertibleError`."""
+    found = _META.search(regex)
+    if found is None:
+        return regex
+    if effect == "allow":
+        raise NotConvertibleError("a regular expression cannot be allowed")
+    whole, has_blank, _ = regex[: found.start()].rpartition(" ")
+    if not has_blank or not whole.strip() or "|" in regex.partition("(")[0]:
+        raise NotConvertibleError("the regular expression does not begin with a program")
+    return whole
+
+
+def _server_rule(server: str, tool: str) -> str:
+    if server == "*":
+        raise NotConvertibleError("a rule for all servers has no equivalent; name each")
+    return f"mcp__{server}" if tool == "*" else f"mcp__{server}__{tool}"
+
+
+def _tool_rule(tool: str, effect: RuleEffect) -> str:
+    match = _SERVER_TOOL.fullmatch(tool)
+    if match is not None:
+        return _server_rule(match[1], match[2])
+    if "*" in tool:
+        raise NotConvertibleError("a rule for several tools by wildcard has no equivalent; name each")
+    name = CLAUDE_TOOLS.get(tool.lower(), tool)
+    if effect == "ask" and name in ("Bash", "Edit", "Write", "WebFetch"):
+        raise NotConvertibleError("not needed: qcode asks, except for commands that only read")
+    return name
