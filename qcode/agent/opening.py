@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.environment import read_environment
-from qcode.agent.context.memory import Memory
-from qcode.agent.context.project import may_have_skills
+from qcode.agent.context.memory import Memory, kinds_of, may_have_skills
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
 from qcode.agent.models.client import Clients
@@ -26,7 +25,7 @@ from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, new_session_id
-from qcode.agent.subagent_kinds import SubagentKind, kinds_of, offered_agent
+from qcode.agent.subagent_kinds import SubagentKind, offered_agent
 from qcode.agent.toolbox import FetchGate, Toolbox, search_key
 from qcode.config.paths import MCP_FILE, may_exist
 from qcode.config.settings import Settings

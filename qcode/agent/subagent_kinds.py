@@ -10,12 +10,10 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from qcode.config.paths import AGENTS_FOLDER
 from qcode.protocol.tools import EXPLORE, GENERAL, SAME, SKILL_TOOL, ToolSpec
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.options import RunContext
     from qcode.config.definitions import CustomAgent
     from qcode.safety.policy import Policy
     from qcode.tools.subagent import SubagentTool
@@ -117,27 +115,3 @@ def offered_agent(kinds: tuple[SubagentKind, ...], *, has_small: bool) -> Subage
 
     readers = tuple(kind.name for kind in kinds if kind.only_reads)
     return SubagentTool(tuple((kind.name, kind.purpose) for kind in kinds), readers=readers, has_small=has_small)
-
-
-def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    """Return the kinds of sub-agents, and a line for each file that cannot be used."""
-    if not context.settings.tools.agents:
-        return (), ()
-    kinds, problems = _kinds_of_files(context)
-    names = {kind.name for kind in context.program_agents}
-    return (*(kind for kind in kinds if kind.name not in names), *context.program_agents), problems
-
-
-def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    folders = context.definition_folders(AGENTS_FOLDER)
-    if not folders:
-        return KINDS, ()
-    from qcode.agent.claude.agents import load_agents
-    from qcode.agent.claude.markdown import markdown_folders
-    from qcode.config.definitions import load_custom_agents
-
-    taken = tuple(kind.name for kind in KINDS)
-    found = load_custom_agents(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
-    kinds = (*KINDS, *map(own_kind, found.agents))
-    more, problems = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
-    return (*kinds, *more), (*found.problems, *problems)

@@ -110,7 +110,7 @@ def _load_library() -> None:
 
 
 def _answer(context: RunContext, host: Handshake, selection: Selection) -> bytes:
-    from qcode.agent.subagent_kinds import kinds_of
+    from qcode.agent.context.memory import kinds_of
     from qcode.headless.host.handshake import answer_to, success
 
     kinds, _ = kinds_of(context)
@@ -120,7 +120,7 @@ def _answer(context: RunContext, host: Handshake, selection: Selection) -> bytes
 
 def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
     """Return the commands that a message may begin with."""
-    from qcode.agent.context.project import may_have_skills
+    from qcode.agent.context.memory import may_have_skills
     from qcode.config.definitions import load_custom_commands
 
     found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)

@@ -1,6 +1,6 @@
-"""The project root of a folder, the branch and commit of its repository, and whether it has skills. Starts no process.
+"""The project root of a folder, and the branch and commit of its repository. Starts no process.
 
-Separate from `environment` because the first paint and the answer to a host need it.
+Separate from `environment` because the first paint needs it.
 """
 
 from __future__ import annotations
@@ -8,15 +8,10 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from qcode.config.paths import COMMANDS_FOLDER, SKILL_FOLDERS, may_exist
 from qcode.protocol.errors import InputError
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
-
-if TYPE_CHECKING:
-    from qcode.agent.options import RunContext
 
 _MAX_POINTER_BYTES = 4096
 _POINTER = "gitdir:"
@@ -108,20 +103,3 @@ def added_folder(path: str | Path, named_by: str = "") -> Path:
     if not real.is_dir():
         raise InputError(f"{named_by}{path} {'is not a folder' if real.exists() else 'does not exist'}")
     return real
-
-
-def may_have_skills(context: RunContext) -> bool:
-    """Return whether a folder of skills or commands exists, so that a run without any need not load their package."""
-    if context.definition_folders(COMMANDS_FOLDER):
-        return True
-    settings, own = context.settings.skills, context.user_folder
-    if context.options.no_skills:
-        return False
-    places = [] if own is None else [own / "skills"]
-    if own is not None and settings.foreign:
-        places += [Path(context.env.get("HOME") or "/", name) for name in SKILL_FOLDERS[1:]]
-    if context.reads_project:
-        folder, root = context.folder.resolve(), context.root.resolve()
-        above = (path for path in (folder, *folder.parents) if path == root or path.is_relative_to(root))
-        places += [path / name for path in above for name in SKILL_FOLDERS]
-    return bool(settings.paths) or any(map(may_exist, places))

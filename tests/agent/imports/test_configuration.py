@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode import Agent, Options
+from qcode.agent.context.memory import kinds_of
 from qcode.agent.imports.configuration.found import parse_relaxed
 from qcode.agent.imports.configuration.prompts import codex_prompt, gemini_prompt, opencode_prompt
 from qcode.agent.options import RunContext
-from qcode.agent.subagent_kinds import kinds_of
 from qcode.cli.main import main
 from qcode.protocol.errors import ConfigError
 from qcode.testing import Scripted
