@@ -41,7 +41,7 @@ docs: $(VENV)/.test
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.safety.shell.fuzz $(ARGS)
 
-check: lint types arch docs
+check: $(VENV)/.lint lint types arch docs
 	$(MAKE) --no-print-directory test ARGS=--junit-xml=$(RAN) || $(BIN)/python .ci/again.py
 	$(BIN)/python .ci/ran.py $(RAN)
 
@@ -85,6 +85,11 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.created
 	@$(FORGET_OLD_NAME)
 	$(PIP) --editable '.[test,docs]'
 	@touch $(VENV)/.runtime $@
+
+# The linters of Dockerfile and workflows are large; without them their tests are skipped.
+$(VENV)/.lint: $(VENV)/.test
+	$(PIP) --editable '.[lint]'
+	@touch $@
 
 # Some systems ship Python without ensurepip: there pip is put into the environment from outside.
 $(VENV)/.created:

@@ -70,14 +70,53 @@ def _config_words() -> dict[str, tuple[str, ...]]:
     return {word: tuple(values) for word in ("set", "unset")} | values
 
 
+def _value_flags(commands: Mapping[str, _Words]) -> dict[str, str]:
+    """Return the flags that a value follows, as `always`, and those that one may follow, as `maybe`: shell patterns."""
+    flags = [*FLAGS, *(flag for words in commands.values() for flag in words.flags)]
+    kinds = {
+        "always": [name for flag in flags if flag.takes_value for name in flag.names],
+        "maybe": [name for flag in flags if flag.kind == "optional" for name in flag.names if name not in _PROMPTS],
+    }
+    return {kind: "|".join(dict.fromkeys(names)) for kind, names in kinds.items()}
+
+
+_PROMPTS = ("-p", "--print", "--prompt", "--")
+"""Flags after which no word is a subcommand."""
+
+
+def _scan(commands: Mapping[str, _Words]) -> str:
+    """Return the loop of bash and zsh over the words before the cursor.
+
+    It sets `command` to the subcommand (`-`: the words are a prompt) and `last` to the last word that is neither a
+    flag nor a value of one. bash makes three words of `--flag=value`.
+    """
+    flags = _value_flags(commands)
+    return f"""\
+    if [ "$word" = "=" ]; then skip=always; continue; fi
+    if [ "$skip" = always ] || {{ [ "$skip" = maybe ] && [ "${{word#-}}" = "$word" ]; }}; then skip=; continue; fi
+    skip=
+    case $word in
+      {"|".join(_PROMPTS)}) [ -n "$command" ] || command=- ;;
+      {flags["always"]}) skip=always ;;
+      {flags["maybe"]}) skip=maybe ;;
+      -*) ;;
+      {"|".join(commands)}) [ -n "$command" ] || command=$word; last=$word ;;
+      *) [ -n "$command" ] || command=-; last=$word ;;
+    esac"""
+
+
 def _bash(commands: Mapping[str, _Words]) -> str:
     return f"""\
 _qcode() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} found= command=
+  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} found= folders= command= last= skip= word
   COMPREPLY=()
-  [ "$COMP_CWORD" -gt 1 ] && command=${{COMP_WORDS[1]}}
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+{_scan(commands)}
+  done
+  [ "$cur" = "=" ] && cur=
+  [ "$prev" = "=" ] && prev=${{COMP_WORDS[COMP_CWORD-2]}}
 {_cases(commands)}
-  [ "$COMP_CWORD" -eq 1 ] && [ "${{cur#-}}" = "$cur" ] && found="{" ".join(SUBCOMMANDS)}"
+  if [ -n "$folders" ]; then compopt -o dirnames +o default 2>/dev/null; return; fi
   COMPREPLY=($(compgen -W "$found" -- "$cur"))
 }}
 complete -o default -F _qcode qcode qcode-cli
@@ -88,21 +127,25 @@ def _zsh(commands: Mapping[str, _Words]) -> str:
     return f"""\
 #compdef qcode qcode-cli
 _qcode() {{
-  local cur=${{words[CURRENT]}} prev=${{words[CURRENT-1]}} found= command=
-  [ "$CURRENT" -gt 2 ] && command=${{words[2]}}
+  local cur=${{words[CURRENT]}} prev=${{words[CURRENT-1]}} found= folders= command= last= skip= word
+  for word in "${{(@)words[2,CURRENT-1]}}"; do
+{_scan(commands)}
+  done
+  if [[ $cur = --*=* ]]; then prev=${{cur%%=*}}; cur=${{cur#*=}}; compset -P '*='; fi
 {_cases(commands)}
-  [ "$CURRENT" -eq 2 ] && [ "${{cur#-}}" = "$cur" ] && found="{" ".join(SUBCOMMANDS)}"
-  [ -n "$found" ] && compadd -- ${{=found}}
-  [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
+  if [ -n "$folders" ]; then _files -/
+  elif [ -n "$found" ]; then compadd -- ${{=found}}
+  else _files; fi
 }}
 compdef _qcode qcode qcode-cli
 """
 
 
 def _cases(commands: Mapping[str, _Words]) -> str:
-    """Return the shell code that sets `found`, by subcommand if there is one, previous word and current word."""
+    """Return the shell code that sets `found`, or `folders`, by subcommand, previous word and current word."""
     rows = ["  case $command in"]
-    for name, words in (*commands.items(), ("*", _Words(FLAGS))):
+    run = _Words(FLAGS, {"": tuple(SUBCOMMANDS)})
+    for name, words in (*commands.items(), ("*", run)):
         rows += [f"    {name})", *_branch(words), "      ;;"]
     return "\n".join([*rows, "  esac"])
 
@@ -110,31 +153,87 @@ def _cases(commands: Mapping[str, _Words]) -> str:
 def _branch(words: _Words) -> list[str]:
     rows = ["      case $prev in"]
     rows += [
-        f'        {name}) found="{" ".join(flag.choices)}" ;;'
-        for flag in words.flags
-        if flag.choices
-        for name in flag.names
+        f'        {"|".join(flag.names)}) found="{" ".join(flag.choices)}" ;;' for flag in words.flags if flag.choices
     ]
-    free = "|".join(name for flag in words.flags if flag.takes_value and not flag.choices for name in flag.names)
-    rows += [f"        {free}) ;;"] if free else []
+    folders, others = (
+        "|".join(name for flag in words.flags if _is_free(flag, is_folder) for name in flag.names)
+        for is_folder in (True, False)
+    )
+    rows += [f"        {folders}) folders=1 ;;"] if folders else []
+    rows += [f"        {others}) ;;"] if others else []
     rows += ["        *)", "          case $cur in", f'            -*) found="{" ".join(words.names)}" ;;']
     if words.after:
-        rows += ["            *)", "              case $prev in"]
-        rows += [f'                {word}) found="{" ".join(following)}" ;;' for word, following in words.after.items()]
+        rows += ["            *)", "              case $command:$last in"]
+        rows += [
+            f'                {f"*:{word}" if word else ":"}) found="{" ".join(following)}" ;;'
+            for word, following in words.after.items()
+        ]
         rows += ["              esac ;;"]
     return [*rows, "          esac ;;", "      esac"]
 
 
+def _is_free(flag: Flag, is_folder: bool) -> bool:
+    """Return whether a flag takes a value without a list of choices: the path of a folder, or another one."""
+    return flag.takes_value and not flag.choices and flag.typed.endswith(" DIR") == is_folder
+
+
+def _fish_functions(commands: Mapping[str, _Words]) -> str:
+    """Return the functions that the conditions of the completions use."""
+    flags = {kind: names.replace("|", " ") for kind, names in _value_flags(commands).items()}
+    return f"""\
+# Print the subcommand before the cursor (`-`: a prompt) and the last word that is neither a flag nor its value.
+function __qcode_words
+  set -l command ''
+  set -l last ''
+  set -l skip ''
+  for word in (commandline -opc)[2..]
+    if test "$skip" = always; or begin; test "$skip" = maybe; and not string match -q -- '-*' $word; end
+      set skip ''
+      continue
+    end
+    set skip ''
+    switch $word
+      case {" ".join(_PROMPTS)}
+        test -n "$command"; or set command -
+      case {flags["always"]}
+        set skip always
+      case {flags["maybe"]}
+        set skip maybe
+      case '-*'
+      case {" ".join(commands)}
+        test -n "$command"; or set command $word
+        set last $word
+      case '*'
+        test -n "$command"; or set command -
+        set last $word
+    end
+  end
+  echo "$command"
+  echo "$last"
+end
+function __qcode_command
+  set -l words (__qcode_words)
+  contains -- "$words[1]" $argv
+end
+function __qcode_after
+  set -l words (__qcode_words)
+  test "$words[1]" = "$argv[1]"; and test "$words[2]" = "$argv[2]"
+end"""
+
+
 def _fish(commands: Mapping[str, _Words]) -> str:
-    lines = [f"complete -c qcode -n __fish_use_subcommand -a {name}" for name in SUBCOMMANDS]
+    lines = [
+        _fish_functions(commands),
+        "complete -c qcode-cli -w qcode",
+        f"complete -c qcode -f -n '__qcode_command \"\"' -a '{' '.join(SUBCOMMANDS)}'",
+    ]
     for name, words in commands.items():
-        seen = f"__fish_seen_subcommand_from {name}"
-        for word, following in words.after.items():
-            inner = "" if word == name else f"; and __fish_seen_subcommand_from {word}"
-            done = f"; and not __fish_seen_subcommand_from {' '.join(following)}"
-            lines.append(f"complete -c qcode -f -n '{seen}{inner}{done}' -a '{' '.join(following)}'")
-        lines += _fish_flags(words, seen)
-    lines += _fish_flags(_Words(FLAGS), f"not __fish_seen_subcommand_from {' '.join(commands)}")
+        lines += [
+            f"complete -c qcode -f -n '__qcode_after {name} {word}' -a '{' '.join(following)}'"
+            for word, following in words.after.items()
+        ]
+        lines += _fish_flags(words, f"__qcode_command {name}")
+    lines += _fish_flags(_Words(FLAGS), '__qcode_command "" -')
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -142,6 +241,8 @@ def _fish_flags(words: _Words, condition: str) -> list[str]:
     lines = []
     for flag in words.flags:
         value = f" -x -a '{' '.join(flag.choices)}'" if flag.choices else " -r" if flag.takes_value else ""
+        if _is_free(flag, is_folder=True):
+            value = " -x -a '(__fish_complete_directories)'"
         for name in flag.names:
             kind = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
             lines.append(f"complete -c qcode -n '{condition}' {kind}{value}")

@@ -30,7 +30,7 @@ from qcode.headless.lines import (
     signal_arguments,
     structured_answer,
 )
-from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
+from qcode.headless.stderr import Meter, Progress, StderrWriter, can_erase, elapsed, verbose_message, warning_message
 from qcode.protocol.approvals import (
     LIMIT_ID,
     NO_OPTIONS,
@@ -113,7 +113,6 @@ class RunOutput:
     turn: TurnOptions
     clock: Callable[[], float]
     is_stdout_tty: bool
-    is_stderr_tty: bool
 
     @classmethod
     def of(
@@ -125,8 +124,7 @@ class RunOutput:
         clock: Callable[[], float] = time.monotonic,
     ) -> RunOutput:
         """Return the output to two streams, in the format of the agent's options."""
-        is_terminal = stderr.isatty()
-        writer = StderrWriter(stderr, is_terminal=is_terminal)
+        writer = StderrWriter(stderr, has_live_line=can_erase(stderr))
         return cls(
             agent,
             agent.context.options.output_format,
@@ -135,7 +133,6 @@ class RunOutput:
             turn,
             clock,
             stdout.isatty(),
-            is_terminal,
         )
 
     @property
@@ -443,7 +440,7 @@ class Run:
         return (*known, *ours)
 
     async def _tick(self) -> None:
-        while self._output.is_stderr_tty:
+        while self._output.stderr.has_live_line:
             await self._stderr.show_status(f"{self._progress.status} ({elapsed(self._meter.elapsed)})")
             await asyncio.sleep(1)
 

@@ -25,13 +25,18 @@ _NARROWEST = 20
 MAX_SILENT_WAIT_S = 5.0
 
 
-class StderrWriter:
-    """A writer of messages to stderr. `is_terminal` enables the live line of progress."""
+def can_erase(stream: BinaryIO) -> bool:
+    """Return whether a live line can be shown on a stream: it is a terminal that can erase a line."""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
-    def __init__(self, stream: BinaryIO, *, is_terminal: bool) -> None:
+
+class StderrWriter:
+    """A writer of messages to stderr. `has_live_line` enables the live line of progress."""
+
+    def __init__(self, stream: BinaryIO, *, has_live_line: bool) -> None:
         self._stream = stream
         self._pipe: Pipe | None = Pipe(stream)
-        self._is_terminal = is_terminal
+        self.has_live_line = has_live_line
         self._is_live = False
 
     async def write_line(self, text: str) -> None:
@@ -48,8 +53,8 @@ class StderrWriter:
         await self._write(shown if shown.endswith("\n") else f"{shown}\n")
 
     async def show_status(self, status: str) -> None:
-        """Replace the live line; do nothing if stderr is not a terminal."""
-        if self._is_terminal:
+        """Replace the live line; do nothing if there is none."""
+        if self.has_live_line:
             line = single_spaced(status)[: self._width() - 1]
             self._is_live = True
             await self._send(_ERASE + line.encode("utf-8", "replace"))

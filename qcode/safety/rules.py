@@ -382,6 +382,8 @@ _NEVER_PROPOSED_SECOND = frozenset(
         "push", "clone", "remote", "submodule", "ls-remote", "config", "bisect", "filter-branch", "rebase",
     }
 )  # fmt: skip
+_PATHS_ONLY = frozenset({"touch", "mkdir", "rmdir", "cp", "mv"})
+"""Programs whose second word is a path, never a command such as `npm x`."""
 _RUNNERS = frozenset({"uv", "poetry", "pipenv", "hatch", "pdm", "rye", "pixi"})
 _MANY_IN_ONE = frozenset({"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet", "mvn", "gradle", "composer", "bundle"})
 
@@ -456,7 +458,7 @@ def _why_never(words: list[str]) -> str:
     name = words[0].rsplit("/", 1)[-1]
     if name in _NEVER_PROPOSED or name.startswith(("python", "pypy", "ruby", "perl", "lua", "php")):
         return f"{name} can run programs, delete data or use the network, so every use needs approval"
-    if len(words) > 1 and words[1] in _NEVER_PROPOSED_SECOND:
+    if len(words) > 1 and words[1] in _NEVER_PROPOSED_SECOND and name not in _PATHS_ONLY:
         return f"{name} {words[1]} can do more than the rule says, so every use needs approval"
     if len(words) > 1 and name == "git" and words[1].startswith("-"):
         return "an option of git before its command can make it run any program"

@@ -46,6 +46,8 @@ REMOVE = call("shell", command="rm -rf build")
     ("calls", "is_trusted", "flags"),
     [
         ([TOUCH], True, "--allowed-tools 'shell(touch a)'"),
+        ([call("shell", command="mkdir x")], True, "--allowed-tools 'shell(mkdir x)'"),
+        ([call("shell", command="npm x")], True, "--permission-mode bypass"),
         ([TOUCH], False, "--trust --allowed-tools 'shell(touch a)'"),
         ([WRITE, TOUCH, TOUCH], True, "--allowed-tools 'edit(./new.txt)' --allowed-tools 'shell(touch a)'"),
         ([REMOVE], True, "--permission-mode bypass"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -52,10 +54,81 @@ def completed(*words: str) -> list[str]:
         (("--json-sch",), ["--json-schema"]),
         (("--file", ""), []),
         (("-p", ""), []),
+        (("--permission-mode", "=", "a"), ["accept-edits", "auto"]),
+        (("--output-format", "="), ["text", "json", "stream-json"]),
     ],
 )
 def test_bash_offers_matching_words(words: tuple[str, ...], offered: list[str]) -> None:
     assert completed(*words) == offered
+
+
+def program(shell: str) -> str:
+    """Return the path of a shell; skip the test if it is not installed."""
+    if (found := shutil.which(shell)) is None:
+        pytest.skip(f"{shell} is not installed")
+    return found
+
+
+def offered_by(shell: str, words: tuple[str, ...], folder: Path) -> list[str]:
+    """Return the words that a shell offers for the last of `words`, in a folder with `notes.txt` and `source/`."""
+    (folder / "source").mkdir()
+    (folder / "notes.txt").touch()
+    if shell == "bash":
+        return completed(*words)
+    if shell == "fish":
+        line = shlex.join(["qcode", *words[:-1]]) + f" {words[-1]}"
+        source = f"{script('fish', TAKERS)}\ncomplete -C {shlex.quote(line)}"
+        command = [program(shell), "--no-config", "-c", source]
+    else:
+        # Completion needs an interactive zsh; these functions stand for its own.
+        source = f"""
+compdef() {{ }}
+compset() {{ }}
+_files() {{ [[ $1 = -/ ]] && print -l -- */(N) || print -l -- *(N) }}
+compadd() {{ shift; print -l -- "$@" }}
+{script("zsh", TAKERS)}
+words=(qcode "$@"); CURRENT=$(( $# + 1 )); _qcode"""
+        command = [program(shell), "-f", "-c", source, "zsh", *words]
+    env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=30)
+    assert done.stderr == ""
+    start = words[-1].rpartition("=")[2] if shell == "zsh" else ""
+    return sorted(line.split("\t")[0] for line in done.stdout.splitlines() if line.startswith(start))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("-C", "source", "doc"), ["doctor"]),
+        (("--trust", "doc"), ["doctor"]),
+        (("-r", "0123", "doc"), ["doctor"]),
+        (("--settings", "x", "sessions", "--json", "d"), ["delete"]),
+        (("-m", "doctor", "auth", "login", "an"), ["anthropic"]),
+        (("-C", "source", "config", "set", "--project", "ui.bell", "t"), ["true"]),
+        (("-C", "source", "permissions", "check", "--permission-mode", "p"), ["plan"]),
+        (("a prompt", "--max-turn"), ["--max-turns"]),
+    ],
+    ids=" ".join,
+)
+def test_shell_finds_the_subcommand_among_flags(
+    shell: str, words: tuple[str, ...], offered: list[str], tmp_path: Path
+) -> None:
+    assert offered_by(shell, words, tmp_path) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("words", [("a prompt", "doc"), ("-p", "doc"), ("--", "doc")], ids=" ".join)
+def test_shell_offers_no_subcommand_after_a_prompt(shell: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    assert "doctor" not in offered_by(shell, words, tmp_path)
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_shell_offers_paths_for_values_and_only_folders_for_folders(shell: str, tmp_path: Path) -> None:
+    assert offered_by(shell, ("--file", ""), tmp_path) == ["notes.txt", "source/" if shell == "fish" else "source"]
+    (tmp_path / "source").rmdir()
+    (tmp_path / "notes.txt").unlink()
+    assert [word.rstrip("/") for word in offered_by(shell, ("-C", ""), tmp_path)] == ["source"]
 
 
 def test_bash_offers_every_flag() -> None:

@@ -132,11 +132,67 @@ def test_update_of_a_copy_whose_clone_is_gone_names_no_folder_to_go_to(
     assert "git pull" not in out
 
 
+WHEEL = {"url": "file:///tmp/new%20files/qcode_cli-0.1.0-py3-none-any.whl", "archive_info": {"hash": "sha256=0"}}
+HOSTED = {"url": "https://files.test/qcode_cli-0.1.0.tar.gz", "archive_info": {}}
+CHECKED_OUT = {"url": "https://git.test/q.git", "vcs_info": {"vcs": "git", "commit_id": "0"}}
+
+
+@pytest.mark.parametrize(
+    ("noted", "prefix", "source", "step"),
+    [
+        (WHEEL, "", "/tmp/new files/qcode_cli-0.1.0-py3-none-any.whl", f"{PIP} install ARCHIVE with it"),
+        (WHEEL, "/h/pipx/venvs/qcode-cli", "/tmp/new files/", "archive and run pipx install --force ARCHIVE with it"),
+        (HOSTED, "/h/uv/tools/qcode-cli", "https://files.test/", "and run uv tool install --force ARCHIVE with it"),
+        (CHECKED_OUT, "", "git+https://git.test/q.git", f"{PIP} install --force-reinstall git+https://git.test/q.git"),
+        (CHECKED_OUT, "/h/uv/tools/qcode-cli", "git+https", "uv tool install --force git+https://git.test/q.git"),
+    ],
+)
+def test_update_of_a_copy_from_an_archive_or_a_repository_names_its_source(
+    noted: dict[str, object],
+    prefix: str,
+    source: str,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    class Noted:
+        def read_text(self, name: str) -> str:
+            assert name == "direct_url.json"
+            return json.dumps(noted)
+
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Noted())
+    found = installation(prefix or None)
+    monkeypatch.setattr(update, "installation", lambda: found)
+    assert main(["update"]) == 0
+    out = capfd.readouterr().out
+    assert f"installed from {source}" in out
+    assert out.endswith(f"{step}\n")
+    # An archive has no newer version at the same place; the index has.
+    monkeypatch.setattr(update, "newest_release", lambda env: "9.0")
+    assert main(["update", "--check"]) == 0
+    out = capfd.readouterr().out
+    assert "Version 9.0 is available" in out
+    assert ("ARCHIVE" in out) is False
+    assert ("qcode-cli\n" in out) == ("archive_info" in noted)
+
+
 @pytest.mark.parametrize(
     ("prefix", "installer", "upgrade", "from_clone", "remove"),
     [
-        ("/h/.local/share/pipx/venvs/qcode-cli", "pipx", "pipx upgrade", "pipx install --force .", "pipx uninstall"),
-        ("/h/.local/share/uv/tools/qcode-cli", "uv", "uv tool upgrade", "uv tool install --force .", "uv tool uninst"),
+        (
+            "/h/.local/share/pipx/venvs/qcode-cli",
+            "pipx",
+            "pipx upgrade",
+            "pipx install --force --editable .",
+            "pipx uninstall",
+        ),
+        (
+            "/h/.local/share/uv/tools/qcode-cli",
+            "uv",
+            "uv tool upgrade",
+            "uv tool install --force --editable .",
+            "uv tool uninst",
+        ),
         ("/h/project/.venv", "pip", "pip install --upgrade", f"{PIP} install --editable .", f"{PIP} uninstall"),
     ],
 )

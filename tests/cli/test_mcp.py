@@ -111,6 +111,7 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
         (("remove", "theirs", "--trust"), "config.toml has no tool server"),
         (("remove", "mime"), "did you mean mine?"),
         (("add", "x"), "use: qcode mcp"),
+        (("add", "mine", "--", "prog"), "qcode mcp remove mine removes it"),
         (("list", "--env", "A=b"), "use: qcode mcp"),
         (("add", "a__b", "x"), "letters, digits"),
         (("add", "x", "https://h/mcp", "--env", "A=b"), "takes --header"),
@@ -148,7 +149,7 @@ def test_server_is_added_to_the_own_configuration_and_removed(asked: Asked) -> N
         "sse",
         {"Authorization": "Bearer ${T}"},
     )
-    assert "already defined" in asked("add", "docs", "https://h/mcp", code=52)
+    assert "has a tool server docs already" in asked("add", "docs", "https://h/mcp", code=2)
     asked("remove", "docs")
     asked("remove", "files")
     assert file.read_text() == before

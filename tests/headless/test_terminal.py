@@ -44,7 +44,8 @@ class Terminal:
         return data, [line.rstrip() for line in screen.display if line.strip()]
 
 
-def test_live_line_is_shown_and_leaves_no_trace() -> None:
+def test_live_line_is_shown_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     terminal, stdout = Terminal(), io.BytesIO()
     conversation = Scripted(ev.StepStarted(1), ev.Notice("warning", "take care"), reply("x"), ended("x"))
     code = asyncio.run(run_headless(agent_of(conversation, "text"), "p", stdout=stdout, stderr=terminal.stream))
@@ -58,7 +59,7 @@ def test_live_line_never_wraps() -> None:
     terminal = Terminal()
 
     async def main() -> None:
-        writer = StderrWriter(terminal.stream, is_terminal=True)
+        writer = StderrWriter(terminal.stream, has_live_line=True)
         await writer.show_status("a" * 200)
         await writer.show_status("b" * 200)
 
@@ -70,7 +71,7 @@ def test_message_replaces_the_live_line() -> None:
     terminal = Terminal()
 
     async def main() -> None:
-        writer = StderrWriter(terminal.stream, is_terminal=True)
+        writer = StderrWriter(terminal.stream, has_live_line=True)
         await writer.show_status("waiting for the model (3 s)")
         await writer.write_line("no")
 
@@ -80,8 +81,17 @@ def test_message_replaces_the_live_line() -> None:
 
 def test_live_line_is_not_shown_without_a_terminal() -> None:
     stderr = io.BytesIO()
-    asyncio.run(StderrWriter(stderr, is_terminal=False).show_status("working"))
+    asyncio.run(StderrWriter(stderr, has_live_line=False).show_status("working"))
     assert stderr.getvalue() == b""
+
+
+@pytest.mark.parametrize("kind", ["dumb", ""])
+def test_live_line_is_not_shown_on_a_terminal_that_cannot_erase(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", kind)
+    terminal = Terminal()
+    conversation = Scripted(ev.StepStarted(1), reply("x"), ended("x"))
+    asyncio.run(run_headless(agent_of(conversation, "text"), "p", stdout=io.BytesIO(), stderr=terminal.stream))
+    assert terminal.finish()[0] == b""
 
 
 def test_answer_on_a_terminal_cannot_steer_it() -> None:

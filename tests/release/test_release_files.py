@@ -147,7 +147,7 @@ def linter(name: str) -> str:
     """Return the path of a linter of this environment; skip the test if it is not installed."""
     found = Path(sys.executable).with_name(name)
     if not found.exists():
-        pytest.skip(f"{name} is not installed: pip install '.[lint]' installs it")
+        pytest.skip(f"{name} is not installed: `make .venv/.lint` installs it")
     return str(found)
 
 
@@ -161,8 +161,9 @@ def linter(name: str) -> str:
             "check-jsonschema",
             ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", str(WORKFLOWS[2])],
         ),
+        ("zizmor", ["--offline", "--quiet", ".github/workflows", "action.yml"]),
     ],
-    ids=["Dockerfile", "workflows", "action", "gitlab"],
+    ids=["Dockerfile", "workflows", "action", "gitlab", "security of workflows"],
 )
 def test_linter_has_no_complaint(name: str, arguments: Sequence[str]) -> None:
     done = subprocess.run([linter(name), *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)

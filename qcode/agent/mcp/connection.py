@@ -152,6 +152,8 @@ class ServerConnection:
             is_second = True
             if was_ready:
                 self._on_lost(why)
+            else:
+                self.log.clear()  # the second start prints the same again
 
     def _check_login(self) -> None:
         """Raise `LoginNeededError` if the server refuses requests without a (further) login."""
@@ -423,9 +425,11 @@ class ServerConnection:
             await asyncio.gather(watching, *self._late, return_exceptions=True)
 
     def _with_log(self, why: str) -> str:
-        """Return the reason of a failure with the last line of the server's log."""
+        """Return the reason of a failure with the exit code and the last line of the server's log."""
         last = single_spaced(next(reversed(self.log.tail), ""), MAX_REASON)
-        return f"{why} ({last})" if last and last not in why else why
+        code = f"exit code {self.log.exit_code}" if self.log.exit_code else ""
+        detail = ": ".join(filter(None, (code, last if last not in why else "")))
+        return f"{why} ({detail})" if detail else why
 
 
 async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:

@@ -461,8 +461,8 @@ class Servers:
         name = server.spec.name
         how = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
         tail = server.connection.log.tail if server.connection is not None else ()
-        rows = [f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail] if len(tail) > 1 else []
-        self._notice("warning", f"{name} failed: {server.problem}; {how}{''.join(rows)}")
+        end = "".join(f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail) if len(tail) > 1 else ""
+        self._notice("warning", f"{name} failed: {server.problem}; {how}{end and '; the end of its output:'}{end}")
         self._changed()
 
     def _wait_for_login(self, server: _Server, why: str) -> None:

@@ -92,7 +92,7 @@ async def connect_stdio(
             for stream in (to_session, from_session):
                 stream.close()
             if process.returncode:
-                log.note(f"[ended with exit code {process.returncode}]")
+                log.end(process.returncode)
 
 
 async def _started(program: ServerProgram) -> tuple[asyncio.subprocess.Process, int, int]:
@@ -311,11 +311,15 @@ _TAIL_LINES = 5
 
 
 class Log:
-    """The end of a server's log. `note` adds a line by qcode; `status` is that of the last response over HTTP."""
+    """The end of a server's log. `note` adds a line by qcode; `status` is that of the last response over HTTP.
+
+    `exit_code` is that of a program that ended with an error.
+    """
 
     def __init__(self) -> None:
         self._data = b""
         self.status = 0
+        self.exit_code: int | None = None
 
     def add(self, data: bytes) -> None:
         self._data = (self._data + data)[-_MAX_BYTES:]
@@ -323,11 +327,24 @@ class Log:
     def note(self, text: str) -> None:
         self.add(f"{text}\n".encode("utf-8", "replace"))
 
+    def end(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+        self.note(_ended(exit_code))
+
+    def clear(self) -> None:
+        self._data, self.exit_code = b"", None
+
     @property
     def text(self) -> str:
         return self._data.decode("utf-8", "replace").strip()
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The last lines that are not empty."""
-        return tuple(line.strip() for line in self.text.splitlines() if line.strip())[-_TAIL_LINES:]
+        """The last lines of the server that are not empty."""
+        ended = _ended(self.exit_code)
+        lines = (line.strip() for line in self.text.splitlines())
+        return tuple(line for line in lines if line and line != ended)[-_TAIL_LINES:]
+
+
+def _ended(exit_code: int | None) -> str:
+    return f"[ended with exit code {exit_code}]"

@@ -122,6 +122,8 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
             found = find_key(path)
             assert found is not None
             checked(found, path, tuple(item) if isinstance(item, list) else item)
+    if name in _own_settings(paths).mcp_servers:
+        raise UsageError(f"{paths.config_file} has a tool server {name} already; qcode mcp remove {name} removes it")
     change_table(paths.config_file, ("mcp_servers", name), values)
     plain = [inner for inner, value in (*env.items(), *headers.items()) if may_be_secret(inner) and "${" not in value]
     for inner in plain:
@@ -129,6 +131,11 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
         say(f"{inner} is stored as it is in {paths.config_file}; {hint}")
     put(f"added {name} to {paths.config_file}; qcode starts it in the next session\n")
     return 0
+
+
+def _own_settings(paths: ConfigPaths) -> Settings:
+    """Return the settings without those of the project."""
+    return load(paths, os.environ, {}, find_project_root(working_folder(None)), is_trusted=False)
 
 
 def _pairs(typed: Sequence[str], mark: str, form: str) -> dict[str, str]:
@@ -148,7 +155,7 @@ def _variable(name: str) -> str:
 def _remove(name: str) -> int:
     """Remove a server from the user's own configuration, with its approvals."""
     paths = ConfigPaths.from_env(os.environ)
-    settings = load(paths, os.environ, {}, find_project_root(working_folder(None)), is_trusted=False)
+    settings = _own_settings(paths)
     if name not in settings.mcp_servers:
         hint = suggestion(name, settings.mcp_servers)
         refusal = f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"'

@@ -21,7 +21,7 @@ from qcode import __version__
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import put
 from qcode.protocol.errors import ExitCode, QcodeError
-from qcode.text.clean import one_line
+from qcode.text.clean import one_line, visible
 from qcode.values import dataclass
 
 DISTRIBUTION = "qcode-cli"
@@ -38,8 +38,10 @@ Installer: TypeAlias = Literal["pipx", "uv", "pip"]
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The way in which this copy was installed. `clone` is the folder it was installed from; None for a release.
+    """The way in which this copy was installed.
 
+    `clone` is the folder it was installed from, `archive` the path or URL of a wheel or sdist, `repository` a URL for
+    pip such as `git+https://…`; a copy from a package index has none of them.
     `pip` runs the pip that installed it, which is not the one on `PATH` if qcode is in a virtual environment.
     """
 
@@ -47,21 +49,38 @@ class Installation:
     clone: Path | None = None
     pip: str = "pip"
     is_editable: bool = False
+    archive: str = ""
+    repository: str = ""
+
+    @property
+    def is_released(self) -> bool:
+        return self.clone is None and not self.archive and not self.repository
+
+    @property
+    def source(self) -> str:
+        if self.clone is not None:
+            return f"from {self.clone}"
+        named = self.archive or self.repository
+        return f"from {visible(named)}" if named else f"with {self.installer}"
 
     @property
     def update_command(self) -> str:
         """The command that installs the current version, after `git pull` in the clone if there is one."""
         if self.clone is not None:
-            return {
-                "pipx": "pipx install --force .",
-                "uv": "uv tool install --force .",
-                "pip": f"{self.pip} install {'--editable ' if self.is_editable else ''}.",
-            }[self.installer]
+            return self._install("--editable ." if self.is_editable else ".")
+        if self.archive or self.repository:
+            return self._install(shlex.quote(visible(self.repository)) if self.repository else "ARCHIVE")
         return {
             "pipx": f"pipx upgrade {DISTRIBUTION}",
             "uv": f"uv tool upgrade {DISTRIBUTION}",
             "pip": f"{self.pip} install --upgrade {DISTRIBUTION}",
         }[self.installer]
+
+    def _install(self, what: str) -> str:
+        first = {"pipx": "pipx install --force", "uv": "uv tool install --force", "pip": f"{self.pip} install"}
+        # pip keeps an installed copy of the same version.
+        force = "--force-reinstall " if self.installer == "pip" and self.repository else ""
+        return f"{first[self.installer]} {force}{what}"
 
     @property
     def remove_command(self) -> str:
@@ -78,11 +97,16 @@ def installation(prefix: str | None = None) -> Installation:
     installer: Installer = "pipx" if ("pipx", "venvs") in pairs else "uv" if ("uv", "tools") in pairs else "pip"
     try:
         noted = json.loads(metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
-        address = urlsplit(noted["url"] if "dir_info" in noted else "")
-    except (metadata.PackageNotFoundError, ValueError, TypeError, KeyError):
+        url = str(noted.get("url", ""))
+        path = unquote(urlsplit(url).path) if urlsplit(url).scheme == "file" else ""
+        if "dir_info" in noted:
+            is_editable = noted["dir_info"].get("editable") is True
+            return Installation(installer, Path(path) if path else None, pip, is_editable=is_editable)
+        if "vcs_info" in noted:
+            return Installation(installer, pip=pip, repository=f"{noted['vcs_info']['vcs']}+{url}")
+        return Installation(installer, pip=pip, archive=path or url)
+    except (metadata.PackageNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return Installation(installer, pip=pip)
-    clone = Path(unquote(address.path)) if address.scheme == "file" else None
-    return Installation(installer, clone, pip, is_editable=noted.get("dir_info", {}).get("editable") is True)
 
 
 def run_update(rest: Sequence[str]) -> int:
@@ -91,8 +115,7 @@ def run_update(rest: Sequence[str]) -> int:
     if words:
         raise invalid_arguments(words, _USE)
     found = installation()
-    where = f"installed from {found.clone}" if found.clone is not None else f"installed with {found.installer}"
-    lines = [f"qcode {__version__}, {where}"]
+    lines = [f"qcode {__version__}, installed {found.source}"]
     step = _step(found)
     newest = newest_release(os.environ) if "check" in flags else None
     if "check" not in flags:
@@ -100,18 +123,21 @@ def run_update(rest: Sequence[str]) -> int:
     elif newest is None:
         lines.append(f"No version of {DISTRIBUTION} is published yet.")
         # The installer's command would find nothing there.
-        step = step if found.clone is not None else "install it again from a newer clone"
+        step = "install it again from a newer clone" if found.is_released else step
     elif _numbers(newest) <= _numbers(__version__):
         lines.append(f"The newest published version is {newest}: this one is current.")
         put("".join(f"{line}\n" for line in lines))
         return 0
     else:
         lines.append(f"Version {newest} is available.")
+        step = Installation(found.installer, pip=found.pip).update_command if found.archive else step
     put("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
     return 0
 
 
 def _step(found: Installation) -> str:
+    if found.archive:
+        return f"get a newer archive and run {found.update_command} with it"
     if found.clone is None:
         return found.update_command
     if not found.clone.is_dir():

@@ -59,7 +59,7 @@ async def run_host(
     `link` is bound to the connection. `begun` is the input that was read so far, handshake included; `notices` are
     lines for the user.
     """
-    output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, is_terminal=False))
+    output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, has_live_line=False))
     return await HostSession(output, handshake, link, notices).serve(descriptor, begun)
 
 

@@ -201,8 +201,10 @@ def test_last_lines_of_a_failed_server_are_shown_and_one_shots_continue(folders:
     async def body() -> None:
         async with open_servers(folders.servers(folders.spec(kind="exits")), is_attended=False) as servers:
             said = texts(servers)
-        assert "; continuing without it\n" in said
+        assert "; continuing without it; the end of its output:\n" in said
+        assert "the connection ended (exit code 4: see the log)" in said
         assert "\n  line one\n  line " in said
+        assert said.count("line one") == 1  # of the second start only
         assert "\n  see the log" in said
         assert "\x1b" not in said
 

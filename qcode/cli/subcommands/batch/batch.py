@@ -26,7 +26,7 @@ from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subco
 from qcode.cli.subcommands.batch.tasks import Task, ThisProcess, read_tasks
 from qcode.config import state_file
 from qcode.headless.lines import encode
-from qcode.headless.stderr import StderrWriter
+from qcode.headless.stderr import StderrWriter, can_erase
 from qcode.protocol.errors import ExitCode, InputError
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text, duration_text
@@ -132,7 +132,7 @@ class Batch:
     def __init__(self, workplace: Workplace, stream: BinaryIO, *, total: int) -> None:
         self._workplace = workplace
         self._stream = stream
-        self._stderr = StderrWriter(sys.stderr.buffer, is_terminal=sys.stderr.isatty())
+        self._stderr = StderrWriter(sys.stderr.buffer, has_live_line=can_erase(sys.stderr.buffer))
         self._total = total
         self._done = self._failed = self._running = 0
         self._input = self._output = 0
