@@ -145,10 +145,10 @@ class Lines:
         self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
 
-    def wait(self, request_id: str | int, seconds: float = 20) -> None:
-        """Wait until a request is answered; requests of this client are answered in any order."""
+    def wait(self, request_id: str | int, seconds: float = 20, count: int = 1) -> None:
+        """Wait until a request is answered, or `count` requests of this id; answers come in any order."""
         end = time.monotonic() + seconds
-        while not any(one["id"] == request_id for one in self.answers):
+        while sum(one["id"] == request_id for one in self.answers) < count:
             assert time.monotonic() < end, self.answers[-3:]
             assert self.process.poll() is None
             time.sleep(0.01)
@@ -189,6 +189,7 @@ def test_each_line_that_is_no_message_gets_one_error(cli: CliRunner) -> None:
             )
         client.send({"id": 4, "method": "no/such"})
         client.wait(4)
+        client.wait(3, count=2)
         assert client.end() == 0
     errors = [(one["id"], one["error"]["code"]) for one in client.answers if "error" in one]
     assert Counter(errors) == {(None, -32700): 3, (None, -32600): 3, (1, -32600): 1, (4, -32601): 1}
