@@ -16,6 +16,7 @@ import tokenize
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -96,12 +97,13 @@ class Config:
     allowed: tuple[Exemption, ...]
 
 
-def passages(path: Path) -> list[Passage]:
+@cache
+def passages(path: Path) -> tuple[Passage, ...]:
     """Return every passage of a Python file or a Markdown page."""
     name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        return list(_of_page(name, text))
-    return [*_of_code(name, text), *_comments(name, text)]
+        return tuple(_of_page(name, text))
+    return (*_of_code(name, text), *_comments(name, text))
 
 
 def _of_code(name: str, text: str) -> Iterator[Passage]:

@@ -27,6 +27,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
 )
 from qcode.text.clean import shown_line
+from qcode.text.fences import fenced
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
 
@@ -135,8 +136,10 @@ def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
     if isinstance(approval, ToolApproval) and approval.kind == "edit":
         content = cards.change_content(approval.changes, approval.detail, folder)
     elif approval.detail:
-        fence = "" if isinstance(approval, PlanApproval | Question) else "```"
-        content = [_shown(approval.detail, fence)]
+        is_markdown = isinstance(approval, PlanApproval | Question)
+        # Whole, however long it is: the user decides by what is shown.
+        text = approval.detail if is_markdown else fenced(approval.detail)
+        content = [{"type": "content", "content": {"type": "text", "text": text}}]
     title, why = approval.question, ""
     if isinstance(approval, Question) and approval.server:
         title = f"{_question_source(approval)} {title}"
@@ -156,12 +159,6 @@ def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
         "locations": cards.locations_of(call.name, arguments, folder, changes),
         "rawInput": cards.raw_input(arguments),
     }
-
-
-def _shown(detail: str, fence: str) -> JsonObject:
-    while fence and fence in detail:
-        fence += "`"
-    return {"type": "content", "content": {"type": "text", "text": f"{fence}\n{detail}\n{fence}" if fence else detail}}
 
 
 def _question_source(question: Question) -> str:

@@ -539,13 +539,13 @@ def _check_tool_names(flag: str, names: Sequence[str]) -> None:
     """Raise `QcodeError` for a name that no tool has; those of tool servers are not known yet."""
     if not names:
         return
-    from qcode.text.match import most_alike
+    from qcode.text.match import nearest_hint
     from qcode.tools.registry import all_names
 
     known = all_names()
     for name in names:
         if name not in known and SERVER_MARK not in name:
-            raise UsageError(f'{flag}: there is no tool "{name}"; the nearest is {most_alike(name, known)}')
+            raise UsageError(f'{flag}: there is no tool "{name}"; {nearest_hint(name, known)}')
 
 
 # The function names that every provider accepts.

@@ -60,12 +60,12 @@ class _Parser(argparse.ArgumentParser):
             return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
         if unknown in REFUSED:
             return f"{unknown} is not supported: {REFUSED[unknown]}"
-        from qcode.text.match import nearest
+        from qcode.text.match import guess, similar
 
-        close = nearest(unknown, [name for flag in FLAGS for name in flag.names])
-        is_safe = not any(close in flag.names for flag in FLAGS if flag.key in _UNSAFE)
-        hint = f"; did you mean {close}?" if close and is_safe else ""
-        return f"unknown flag {unknown}{hint}"
+        unsafe = {name for flag in FLAGS if flag.key in _UNSAFE for name in flag.names}
+        close = similar(unknown, [name for flag in FLAGS for name in flag.names], 1)
+        hint = guess([name for name in close if name not in unsafe])
+        return f"unknown flag {unknown}" + (f"; {hint}" if hint else "")
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -123,11 +123,13 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _refuse_near_subcommand(word: str) -> None:
-    from qcode.text.match import similar
+    from qcode.text.match import suggestion
 
     # `/help` is a command of the app, and the prompt of one word that such a name makes is not nearly `help`.
-    if word.isascii() and word[:1].isalpha() and (close := similar(word, SUBCOMMANDS, 1, _NEARLY)):
-        raise CommandLineError(f'unknown command "{word}"; did you mean qcode {close[0]}? As a prompt: qcode -p {word}')
+    if not (word.isascii() and word[:1].isalpha()):
+        return
+    if hint := suggestion(word, SUBCOMMANDS, shown="qcode {}", min_alike=_NEARLY):
+        raise CommandLineError(f'unknown command "{word}"; {hint} As a prompt: qcode -p {word}')
 
 
 def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:

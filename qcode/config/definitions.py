@@ -22,7 +22,7 @@ from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Origin
 from qcode.protocol.errors import ConfigError
-from qcode.text.match import most_alike
+from qcode.text.match import nearest_hint
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -172,7 +172,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
 
     for key in table:
         if key not in _COMMAND_KEYS:
-            raise fail((key,), f"unknown key {key}; the nearest is {most_alike(key, _COMMAND_KEYS)}")
+            raise fail((key,), f"unknown key {key}; {nearest_hint(key, _COMMAND_KEYS)}")
     output = _output(table, fail)
     texts = {key: _text(table, key, fail) for key in ("description", "argument", "model")}
     if len(texts["argument"]) > _MAX_HINT:
@@ -192,9 +192,7 @@ def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
     for key, value in output.items():
         known = find_key(("output", key))
         if known is None:
-            raise fail(
-                ("output", key), f"unknown key output.{key}; the nearest is output.{most_alike(key, _outputs())}"
-            )
+            raise fail(("output", key), f"unknown key output.{key}; {nearest_hint(key, _outputs(), 'output.{}')}")
         try:
             fields[key] = checked(known, ("output", key), value)
         except ConfigError as error:
@@ -289,7 +287,7 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
 
     for key in table:
         if key not in _AGENT_KEYS:
-            raise fail((key,), f"unknown key {key}; the nearest is {most_alike(key, _AGENT_KEYS)}")
+            raise fail((key,), f"unknown key {key}; {nearest_hint(key, _AGENT_KEYS)}")
     description = table.get("description")
     if not isinstance(description, str) or not description.strip() or not description.isprintable():
         raise fail(("description",), "description must be one line of text: when the model should use it")

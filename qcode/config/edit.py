@@ -19,7 +19,7 @@ from qcode.config import state_file
 from qcode.config.kinds import type_words
 from qcode.config.lines import Places, TomlPath, find_places, parse_key
 from qcode.config.load import KeyPath, Scope, checked, parse_toml, read_toml_text, settings_of_text
-from qcode.config.schema import Key, dotted, find_key, is_table, nearest, quoted
+from qcode.config.schema import Key, dotted, find_key, is_table, nearest_hint, quoted
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ConfigError, UsageError
 
@@ -270,7 +270,7 @@ def change_checked(
         if not isinstance(value, dict):
             raise UsageError(f"{dotted(path)} is a table of keys: set {dotted(path)}.KEY, or give {{ KEY = VALUE }}")
     else:
-        raise UsageError(f"unknown key {dotted(path)}; the nearest is {nearest(path)}")
+        raise UsageError(f"unknown key {dotted(path)}; {nearest_hint(path)}")
 
     def changed(text: str) -> str:
         if value is None:

@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.paths import ConfigPaths, project_file
-from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest
+from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest_hint
 from qcode.config.settings import (
     PROVIDER_TYPES,
     AfterEdit,
@@ -327,7 +327,7 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
         path = canonical(path)
         key = find_key(path)
         if key is None:
-            raise ConfigError(f"no key {name}; the nearest is {nearest(path)}")
+            raise ConfigError(f"no key {name}; {nearest_hint(path)}")
         origin = Origin("flag", key.meta.flag or f"--{path[-1].replace('_', '-')}")
         found = checked(key, path, value, origin.where)
         items = (origin,) * len(found) if key.meta.is_joined and isinstance(found, tuple) else ()
@@ -343,10 +343,10 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
         pass
     hint = f", not {type_words(value)}"
     if key.kind.choices and isinstance(value, str):
-        from qcode.text.match import nearest as nearest_of
+        from qcode.text.match import suggestion
 
-        close = nearest_of(value, key.kind.choices)
-        hint = f'; did you mean "{close}"?' if close else ""
+        hint = suggestion(value, key.kind.choices, shown='"{}"')
+        hint = hint and f"; {hint}"
     elif key.kind.words.startswith(type_words(value)):
         hint = ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")
@@ -380,7 +380,7 @@ class _LayerReader:
             if key is not None:
                 yield path, self._accept_value(key, path, value)
             elif not is_table(path):
-                self._fail(path, f"unknown key {dotted(path)}; the nearest is {nearest(path)}")
+                self._fail(path, f"unknown key {dotted(path)}; {nearest_hint(path)}")
             elif isinstance(value, Mapping):
                 yield from self._walk(value, path, layer)
                 if len(path) == 2:

@@ -149,18 +149,18 @@ def canonical(path: Path) -> Path:
     return path
 
 
-def nearest(path: Path) -> str:
-    """Return the dotted name of the key or table most similar to `path`, preferably in the same table."""
-    from difflib import SequenceMatcher
+def nearest_hint(path: Path) -> str:
+    """Return `the nearest is X` about an unknown path: the key or table most like it, preferably in the same table."""
+    from qcode.text.match import likeness
 
-    def likeness(candidate: Path) -> tuple[float, int]:
-        last = SequenceMatcher(None, path[-1], candidate[-1]).ratio()
+    def rank(candidate: Path) -> tuple[float, int]:
+        last = likeness(path[-1], candidate[-1])
         if candidate[:-1] == path[:-1]:
             return last + _SAME_TABLE, -len(candidate)
-        whole = SequenceMatcher(None, dotted(path), dotted(candidate)).ratio()
+        whole = likeness(dotted(path), dotted(candidate))
         return max(whole, _OTHER_TABLE * last), -len(candidate)
 
-    return dotted(max(_candidates(path), key=likeness))
+    return f"the nearest is {dotted(max(_candidates(path), key=rank))}"
 
 
 def _candidates(path: Path) -> Iterator[Path]:

@@ -407,11 +407,10 @@ def _with_required(spec: ToolSpec) -> str:
 
 
 def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
-    from qcode.text.match import nearest
+    from qcode.text.match import sentences, suggestion
 
-    close = nearest(name, tools)
-    hint = f" Did you mean `{close}`?" if close else ""
-    return f"There is no tool `{name}`.{hint} The tools are: {', '.join(sorted(tools))}."
+    error = sentences(f"There is no tool `{name}`", suggestion(name, tools, shown="`{}`"))
+    return f"{error} The tools are: {', '.join(sorted(tools))}."
 
 
 def _target(raw: str) -> str:

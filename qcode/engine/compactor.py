@@ -47,6 +47,7 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.tools import SKILL_TOOL, ToolSpec
+from qcode.text.clean import clipped
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
@@ -375,14 +376,6 @@ def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, st
         skill = text[start : end + len(_SKILL_CLOSE)]
         yield skill[len(_SKILL_OPEN) :].partition('"')[0], skill
         start = text.find(_SKILL_OPEN, end)
-
-
-def clipped(text: str, limit: int) -> str:
-    """Return `text`, with its middle left out if it is longer than `limit` characters."""
-    if len(text) <= limit:
-        return text
-    half = max(limit // 2 - 30, 1)
-    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters omitted ...]\n{text[-half:]}"
 
 
 def summarized(shape: Shape, words: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:

@@ -30,7 +30,7 @@ from qcode.headless.lines import (
     signal_arguments,
     structured_answer,
 )
-from qcode.headless.stderr import Meter, Progress, StderrWriter, can_erase, elapsed, verbose_message, warning_message
+from qcode.headless.stderr import Meter, Progress, StderrWriter, can_erase, verbose_message, warning_message
 from qcode.protocol.approvals import (
     LIMIT_ID,
     NO_OPTIONS,
@@ -61,6 +61,7 @@ from qcode.protocol.usage import Usage
 from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean
 from qcode.text.json import JsonObject
+from qcode.text.numbers import duration_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -441,7 +442,7 @@ class Run:
 
     async def _tick(self) -> None:
         while self._output.stderr.has_live_line:
-            await self._stderr.show_status(f"{self._progress.status} ({elapsed(self._meter.elapsed)})")
+            await self._stderr.show_status(f"{self._progress.status} ({duration_text(self._meter.elapsed)})")
             await asyncio.sleep(1)
 
 

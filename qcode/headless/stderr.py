@@ -175,12 +175,6 @@ def warning_message(event: TurnEvent) -> str:
             return ""
 
 
-def elapsed(seconds: float) -> str:
-    """Return a duration as `8 s` or `2 min 05 s`."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
 class Meter:
     """The durations of a turn. `handle` must get every event. API time runs from a request to the end of its reply.
 

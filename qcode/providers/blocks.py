@@ -252,7 +252,7 @@ def wants_search(request: ModelRequest) -> bool:
 
 
 class CallHabits(Protocol):
-    """The known facts about how a host sends the calls of one model."""
+    """The known facts about how a host sends the calls of one model. A seam: the store that learns is in `agent`."""
 
     @property
     def form(self) -> str:

@@ -164,11 +164,11 @@ def _find_relayed(provider: str, model: str) -> ModelFacts | None:
 
 
 def _nearest_anywhere(name: str, known_as: Mapping[str, str]) -> tuple[str, ...]:
-    from difflib import SequenceMatcher
+    from qcode.text.match import likeness
 
     wanted = name.strip().lower()
     found = {f"{known}/{match}": match for host, known in known_as.items() for match in nearest(host, wanted)}
-    ranked = sorted(found, key=lambda full: (-SequenceMatcher(None, wanted, found[full]).ratio(), full))
+    ranked = sorted(found, key=lambda full: (-likeness(wanted, found[full]), full))
     return tuple(ranked[:3])
 
 

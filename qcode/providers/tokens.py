@@ -15,7 +15,7 @@ import threading
 from binascii import a2b_base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -26,16 +26,10 @@ SLICE_CHARS = 65_536
 
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
-loaded: list[Encoder | None] = []
+loaded: list[Encoding | None] = []
 
 
-class Encoder(Protocol):
-    """Encodes text; special tokens in it are treated as ordinary text."""
-
-    def encode_ordinary(self, text: str) -> list[int]: ...
-
-
-def load_vocabulary() -> Encoder | None:
+def load_vocabulary() -> Encoding | None:
     """Return the encoder, loaded once per process (about 0.3 s); None if tiktoken or the data is missing.
 
     Thread-safe: other callers wait for the first.
@@ -46,7 +40,7 @@ def load_vocabulary() -> Encoder | None:
         return loaded[0]
 
 
-def _try_to_read(folder: Path) -> Encoder | None:
+def _try_to_read(folder: Path) -> Encoding | None:
     # A Python built without lzma raises ImportError too.
     try:
         return read_vocabulary(folder)
@@ -83,9 +77,9 @@ def ranks_in(listed: bytes) -> dict[bytes, int]:
 class TokenCounter:
     """Counts tokens. All counters of a process share one vocabulary. Thread-safe."""
 
-    def __init__(self, load: Callable[[], Encoder | None] = load_vocabulary) -> None:
+    def __init__(self, load: Callable[[], Encoding | None] = load_vocabulary) -> None:
         self._load = load
-        self._encoder: Encoder | None = None
+        self._encoder: Encoding | None = None
         self._is_loaded = False
         self._loading: threading.Thread | None = None
 

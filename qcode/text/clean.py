@@ -178,3 +178,11 @@ def shown_line(text: str, limit: int = 400) -> str:
 def cut(line: str, limit: int) -> str:
     """Return `line` in at most `limit` characters, with an ellipsis if it was cut."""
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def clipped(text: str, limit: int) -> str:
+    """Return `text`, with its middle left out if it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    half = max(limit // 2 - 30, 1)
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters omitted ...]\n{text[-half:]}"

@@ -27,6 +27,21 @@ class Fence:
         return self.language in _HOLDS_FENCES
 
 
+def fenced(text: str, language: str = "") -> str:
+    """Return `text` in a code fence that is longer than any fence in it."""
+    fence = "`" * max(3, longest_run(text) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def longest_run(text: str) -> int:
+    """Return the length of the longest run of backticks."""
+    longest = run = 0
+    for char in text:
+        run = run + 1 if char == "`" else 0
+        longest = max(longest, run)
+    return longest
+
+
 def unfenced(text: str) -> str | None:
     """Return the content of a text that is exactly one fenced block; None for any other text."""
     found = _WHOLE.fullmatch(text)

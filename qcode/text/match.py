@@ -1,4 +1,7 @@
-"""Fuzzy search: `rank` for rows, `nearest` for a misspelt name, `Catalog` and `FuzzySearch` for paths. Pure.
+"""Fuzzy search: `rank` for rows, `suggestion` for a misspelt name, `Catalog` and `FuzzySearch` for paths. Pure.
+
+An error about an unknown name gets its hint here. `suggestion` guesses among names that users or servers choose, and
+may have no guess. `nearest_hint` always names one of a fixed set, such as the config keys.
 
 In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
 in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
@@ -346,27 +349,34 @@ MIN_ALIKE = 0.6
 """From 0 to 1: what is less like a misspelt name is not what was meant."""
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the one of `names` that a misspelt `name` may stand for, whatever its case; "" if none is similar."""
-    return next(iter(similar(name, names, 1)), "")
-
-
-def suggestion(name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}") -> str:
+def suggestion(
+    name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}", min_alike: float = MIN_ALIKE
+) -> str:
     """Return `did you mean X?` about a misspelt `name`; `otherwise` if none of `names` is similar.
 
     `shown` is how X is typed, such as `/{}`.
     """
-    close = nearest(name, names)
-    return f"did you mean {shown.format(close)}?" if close else otherwise
+    return guess([shown.format(close) for close in similar(name, names, 1, min_alike)]) or otherwise
+
+
+def guess(meant: Sequence[str]) -> str:
+    """Return `did you mean X or Y?`, "" without a name."""
+    return f"did you mean {' or '.join(meant)}?" if meant else ""
+
+
+def nearest_hint(name: str, names: Iterable[str], shown: str = "{}") -> str:
+    """Return `the nearest is X` about a `name` outside `names`, a fixed set with at least one."""
+    return f"the nearest is {shown.format(max(names, key=lambda known: likeness(name, known)))}"
+
+
+def sentences(error: str, hint: str) -> str:
+    """Return an error and its hint, which may be empty, as sentences: `Unknown theme 'drak'. Did you mean dark?`."""
+    return f"{error}." + (f" {hint[0].upper()}{hint[1:]}" if hint else "")
 
 
 def unknown(subject: str, name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}") -> str:
-    """Return the sentences of the app about a name that does not exist: `Unknown theme 'drak'. Did you mean dark?`.
-
-    The other parameters are those of `suggestion`.
-    """
-    hint = suggestion(name, names, otherwise, shown)
-    return f"Unknown {subject}." + (f" {hint[0].upper()}{hint[1:]}" if hint else "")
+    """Return the sentences of the app about a name that does not exist; the hint is that of `suggestion`."""
+    return sentences(f"Unknown {subject}", suggestion(name, names, otherwise, shown))
 
 
 def similar(name: str, names: Iterable[str], limit: int = 3, min_alike: float = MIN_ALIKE) -> tuple[str, ...]:
@@ -380,8 +390,8 @@ def similar(name: str, names: Iterable[str], limit: int = 3, min_alike: float = 
     return tuple(by_folded[folded] for folded in get_close_matches(name.lower(), by_folded, limit, min_alike))
 
 
-def most_alike(name: str, names: Iterable[str]) -> str:
-    """Return the one of `names`, of which there is at least one, that is most like `name`, however little that is."""
+def likeness(name: str, other: str) -> float:
+    """Return how alike two names are, from 0 to 1."""
     from difflib import SequenceMatcher
 
-    return max(names, key=lambda text: SequenceMatcher(None, name, text).ratio())
+    return SequenceMatcher(None, name, other).ratio()

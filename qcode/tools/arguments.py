@@ -79,10 +79,10 @@ def _object(tool: str, inside: str, arguments: JsonObject, schema: Mapping[str, 
     for name, value in arguments.items():
         described = properties.get(name)
         if not isinstance(described, dict):
-            from qcode.text.match import nearest
+            from qcode.text.match import suggestion
 
-            near = nearest(name, properties)
-            hint = f"; did you mean {near!r}?" if near else ""
+            hint = suggestion(name, properties, shown="'{}'")
+            hint = hint and f"; {hint}"
             raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected_text(required, properties)}")
         if value is None and name not in required:
             continue

@@ -55,7 +55,7 @@ class RequestTarget:
 
 
 class Gate(Protocol):
-    """The rules for addresses. Consulted for every redirect."""
+    """The rules for addresses, consulted for every redirect. A seam: `tools` may not import `safety`."""
 
     def target(self, url: str) -> RequestTarget | str:
         """Return the target of `url`, or the reason why it is never fetched."""

@@ -49,7 +49,7 @@ def printable(name: str) -> str:
 
 
 class PathVerdict(Protocol):
-    """The verdict on a path: `allow`, `ask` or `deny`, and the reason."""
+    """The verdict on a path: `allow`, `ask` or `deny`, and the reason. A seam: `tools` may not import `safety`."""
 
     @property
     def verdict(self) -> str: ...

@@ -12,7 +12,7 @@ import pyte
 import pytest
 
 from qcode.headless.run import run_headless
-from qcode.headless.stderr import Progress, StderrWriter, elapsed
+from qcode.headless.stderr import Progress, StderrWriter
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.reply import ReasoningDelta, TextDelta
@@ -129,7 +129,3 @@ def test_status_line_describes_the_current_event(event: TurnEvent, status: str) 
     progress = Progress()
     progress.handle(event)
     assert progress.status == status
-
-
-def test_elapsed_time_is_formatted() -> None:
-    assert [elapsed(seconds) for seconds in (0.4, 59.9, 60, 3725)] == ["0 s", "59 s", "1 min 00 s", "62 min 05 s"]

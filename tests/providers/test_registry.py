@@ -22,7 +22,7 @@ from qcode.providers.registry import (
     key_of,
     quirks_of,
 )
-from qcode.text.match import nearest, similar
+from qcode.text.match import similar, suggestion
 
 SDKS = ("openai", "anthropic", "google.genai", "botocore", "boto3", "httpx2", "pydantic")
 LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")
@@ -159,7 +159,7 @@ def test_address_comes_from_its_variable_or_is_the_default() -> None:
     [("antropic", "anthropic"), ("OpenAI", "openai"), ("olama", "ollama"), ("lm-studio", "lmstudio"), ("zzzz", "")],
 )
 def test_nearest_provider_name_is_suggested(typed: str, expected: str) -> None:
-    assert nearest(typed, PROVIDERS) == expected
+    assert suggestion(typed, PROVIDERS) == (f"did you mean {expected}?" if expected else "")
 
 
 def test_models_are_suggested_by_similarity() -> None:

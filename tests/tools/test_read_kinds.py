@@ -184,7 +184,7 @@ def test_long_output_of_a_cell_is_shortened(runner: ToolRunner) -> None:
     whole["cells"][1]["outputs"][0]["text"] = "z" * 50_000
     runner.add("a.ipynb", json.dumps(whole))
     content = runner.run("read", path="a.ipynb").content
-    assert "46,000 characters omitted" in content
+    assert "46,060 characters omitted" in content
     assert len(content) < 6_000
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
-from qcode.text.match import nearest
+from qcode.text.match import suggestion
 from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.screens.copying import CopyPicker, copyable
@@ -270,4 +270,4 @@ def test_keys_are_named_as_on_keyboards() -> None:
 
 
 def test_unknown_command_without_a_near_name_suggests_nothing() -> None:
-    assert nearest("xyzzy", ["help", "quit"]) == ""
+    assert suggestion("xyzzy", ["help", "quit"]) == ""

@@ -115,9 +115,9 @@ def handler_of(event: str, hook: Hook) -> Handler:
     """Return the handler for a hook of a program; raise `ValueError` with one line if the event does not exist."""
     form = EVENTS.get(event)
     if form is None:
-        from qcode.text.match import most_alike
+        from qcode.text.match import nearest_hint
 
-        raise ValueError(f"unknown hook event {event!r}; the nearest is {most_alike(event, EVENTS)}")
+        raise ValueError(f"unknown hook event {event!r}; {nearest_hint(event, EVENTS)}")
     return Handler(
         event,
         hook.matcher,

@@ -31,6 +31,7 @@ from qcode.agent.sessions.turns import (
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, single_spaced
+from qcode.text.fences import fenced, longest_run
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
@@ -260,24 +261,9 @@ def _code(text: str) -> str:
     """Return one line as a code span; a text with a backtick gets a longer fence."""
     if not text:
         return ""
-    mark = "`" * (_longest_run(text) + 1)
+    mark = "`" * (longest_run(text) + 1)
     blank = " " if len(mark) > 1 else ""
     return f"{mark}{blank}{text}{blank}{mark}"
-
-
-def fenced(text: str, language: str = "") -> str:
-    """Return `text` in a code fence that is longer than any fence in it."""
-    fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _longest_run(text: str) -> int:
-    """Return the length of the longest run of backticks."""
-    longest = run = 0
-    for char in text:
-        run = run + 1 if char == "`" else 0
-        longest = max(longest, run)
-    return longest
 
 
 def save_export(folder: Path, name: str, text: str) -> str:

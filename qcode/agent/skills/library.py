@@ -28,7 +28,7 @@ from qcode.config.paths import COMMANDS_FOLDER
 from qcode.protocol.approvals import Spans, TurnOptions
 from qcode.protocol.tools import EXPLORE, GENERAL, SAME, SMALL, Refused
 from qcode.text.clean import cut, visible
-from qcode.text.match import most_alike
+from qcode.text.match import nearest_hint
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.workspace import printable
@@ -135,7 +135,7 @@ class Skills:
         skill = next((candidate for candidate in self.found.skills if candidate.handle.lower() == name.lower()), None)
         if skill is None:
             names = [used.handle for used in self.used]
-            near = f"; the nearest is {most_alike(name, names)}" if names else ""
+            near = f"; {nearest_hint(name, names)}" if names else ""
             raise Refused(f"skill: unknown skill {visible(cut(name, 80))}{near}")
         if self.is_off(skill):
             raise Refused(f"skill: {skill.handle} is switched off (skills.off)")

@@ -47,9 +47,9 @@ def run_hooks(rest: Sequence[str]) -> int:
             return _list(options, is_json="json" in flags)
         case ["test", event]:
             if event not in EVENTS:
-                from qcode.text.match import most_alike
+                from qcode.text.match import nearest_hint
 
-                raise CommandLineError(f'unknown hook event "{event}"; the nearest is {most_alike(event, EVENTS)}')
+                raise CommandLineError(f'unknown hook event "{event}"; {nearest_hint(event, EVENTS)}')
             return _test(options, event, flags)
         case _:
             raise invalid_arguments(words, _USE)

@@ -138,10 +138,12 @@ class Seam:
         stripped = held.lstrip()
         if stripped != held and len(stripped) < len(self._tail) and stripped in self._tail:
             return True
+        if any(_may_recur(self._tail, text, repeated_tail(self._tail, text)) for text in {held, stripped}):
+            return True
         if self._fence is not None:
             return fences.may_become_fence(held) or self._replays_after_bare_fence(held, is_whole=True)
         start = _without_indents(stripped)
-        return any(header.startswith(start) for header in self._headers)
+        return any(header.startswith(start) or _may_be_continued(header, start) for header in self._headers)
 
     def _replays_after_bare_fence(self, held: str, *, is_whole: bool) -> bool:
         """Return whether a bare fence is followed by a replay: then it reopens the code block and does not close it.
@@ -190,14 +192,38 @@ class Seam:
     def _without_replay(self, text: str) -> str:
         replayed = repeated_tail(self._tail, text)
         if replayed:
-            return text[replayed:]
+            return text if _recurs(self._tail, text, replayed) else text[replayed:]
         common = _common(self._before, text)
-        if is_restart(self._before, common):
+        if is_restart(self._before, text, common):
             rest = text[common:]
             return rest if common == len(self._before) or not rest.strip() else RESTART_MARK + rest
         stripped = text.lstrip()
         replayed = repeated_tail(self._tail, stripped) if len(stripped) < len(text) else 0
-        return stripped[replayed:] if replayed >= CLEAR_CHARS else text
+        return stripped[replayed:] if replayed >= CLEAR_CHARS and not _recurs(self._tail, stripped, replayed) else text
+
+
+def _recurs(before: str, text: str, replayed: int) -> bool:
+    """Return whether the first line of the overlap follows it once more: then the text may repeat that line.
+
+    Example: after "x += 1\n" the continuation "x += 1\nx += 1\n" may be two more lines, or a replay and one.
+    """
+    line = _first_line(before, text[:replayed])
+    return bool(line) and text.startswith(line, replayed)
+
+
+def _may_recur(before: str, text: str, replayed: int) -> bool:
+    """Return whether `text` ends too early for `_recurs`."""
+    line = _first_line(before, text[:replayed])
+    return len(text) - replayed < len(line) and line.startswith(text[replayed:])
+
+
+def _first_line(before: str, overlap: str) -> str:
+    """Return the first line of the overlap, with line breaks before it; empty if the overlap begins inside a line."""
+    start = len(before) - len(overlap)
+    if start and before[start - 1] != "\n" and overlap[:1] not in ("\n", "\r"):
+        return ""
+    end = overlap.find("\n", len(overlap) - len(overlap.lstrip())) + 1
+    return overlap[:end] if end else overlap
 
 
 def _without_indents(text: str) -> str:
@@ -211,9 +237,21 @@ def _header_length(header: str, text: str) -> int:
     end = 0
     for row in header.splitlines():
         start, end = end, text.find("\n", end) + 1
-        if not end or text[start:end].strip() != row:
+        line = text[start:end].strip()
+        if not end or (line != row and not (row.startswith("#") and _is_continued(line, row))):
             return 0
     return end
+
+
+def _is_continued(line: str, heading: str) -> bool:
+    """Return whether `line` is the heading with a note, such as `## Costs (continued)`."""
+    return line.startswith(heading) and _CONTINUED.fullmatch(line[len(heading) :]) is not None
+
+
+def _may_be_continued(header: str, start: str) -> bool:
+    """Return whether `start` may become a heading with a note."""
+    note = start[len(header) - 1 :] if start.startswith(header[:-1]) else "\n"
+    return header.startswith("#") and "\n" not in note and len(note) <= _MAX_NOTE
 
 
 def _common(left: str, right: str) -> int:
@@ -240,6 +278,8 @@ _RULE_CHARS = frozenset("|-:=_+*. \t")
 _LIST_OPENER = lazy_pattern(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
 _HEADING = lazy_pattern(r"#{1,6} \S[^\n]*")
 _DELIMITER_ROW = lazy_pattern(r"\s*+\|?+\s*+:?+-++:?+\s*+(?:\|\s*+:?+-++:?+\s*+)*+\|?+\s*+")
+_CONTINUED = lazy_pattern(r"(?i)[ \t]*+[-–—:]?[ \t]*+[(\[]?[*_]*(?:continued|cont(?:['’]?d|inuation)?\.?)[*_]*[)\]]?:?")
+_MAX_NOTE = 24
 _BLOCK = lazy_pattern(r"(?:#{1,6}|[-*+>]|\d{1,4}[.)])[ \t]|```|~~~")
 _SENTENCE_END = lazy_pattern(r"[.!?:][*_\"'”’)]*$")
 _MAY_OPEN_BLOCK = lazy_pattern(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
@@ -303,6 +343,11 @@ def _is_replay(before: str, overlap: str) -> bool:
     is_line_start = start == 0 or before[start - 1] == "\n"
     if _RULE_CHARS.issuperset(overlap):
         return False
+    unfinished = before[before.rfind("\n") + 1 :]
+    # A marker such as "| " opens every line. If more of the line before is the same, the text may repeat that line.
+    begins_alike = overlap.endswith("\n" + unfinished) and before.endswith(unfinished, 0, start)
+    if begins_alike and any(map(str.isalnum, unfinished)):
+        return False
     is_whole_line = "\n" in overlap and (is_line_start or "\n" in overlap[:-1])
     if is_whole_line or len(overlap) >= CLEAR_CHARS:
         return _occurs_once(before, overlap)
@@ -323,12 +368,13 @@ def _is_periodic(part: str) -> bool:
     return border * 2 >= len(part)
 
 
-def is_restart(before: str, common: int) -> bool:
-    """Return whether the first `common` characters of `before` clearly show that the reply was restarted."""
+def is_restart(before: str, text: str, common: int) -> bool:
+    """Return whether the first `common` characters of both clearly show that the reply was restarted with `text`."""
     start = before[:common]
     if is_short_coincidence(start):
         return False
-    is_clear = "\n" in start.strip("\n") + before[common : common + 1] or common >= CLEAR_CHARS
+    ends_line = before[common : common + 1] == "\n" and text[common : common + 1] in ("", "\n")
+    is_clear = "\n" in start.strip("\n") or ends_line or common >= CLEAR_CHARS
     return is_clear and before.find(start, 1) == -1 and not _is_periodic(start)
 
 
@@ -385,6 +431,7 @@ _POLITE = (
     r"(?:(?:sure(?: thing)?|okay|ok|certainly|of course|absolutely|understood|got it|right|no problem|yes)"
     # Atomic group: otherwise the blanks of `sure  sure  sure` are divided between two repetitions in 2^n ways.
     r"(?>\s*+[,.!:—-]++\s++|\s++)"
+    r"|here(?:'s|’s| is) the (?:rest|continuation|remainder)[^\n.!:]{0,40}[.!]\s++"
     r"|(?:i(?:'m| am)? |my )?(?:apologi[zs]e|apologies|sorry)\b[^\n.!:]{0,60}[.!:]\s++)*+"
 )
 _SELF = r"(?:(?:i(?:'|’)ll|i will|let me|let(?:'|’)s|i(?:'|’)m|i am)\s+(?:now\s+|just\s+)?)?"
@@ -426,7 +473,9 @@ _BARE = (
 )
 _LINE = (
     rf"(?i){_WRAPPED}{_POLITE}(?:{_SELF}{_BARE}\s*(?:\.\.\.|[:…:])|here(?:'s|’s| is| are)?\s+the\s+"
-    r"(?:continuation|rest|remainder|remaining \w+)(?: of [^\n:]{0,60})?:)[)\]]?[*_]*"
+    r"(?:continuation|rest|remainder|remaining \w+)(?: of [^\n:]{0,60})?:"
+    r"|(?:continuing|resuming) (?:the|my) (?:previous |last )?(?:response|reply|answer|output|message):"
+    r"|(?:continuing|resuming) (?:exactly )?(?:from|after) [\"'`“‘][^\n]{1,80}[\"'`”’]:)[)\]]?[*_]*"
 )
 _ENCLOSED = rf"(?i)[*_]*(?:\([*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\)|\[[*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\])[*_:]*"
 _STARTS = (

@@ -6,13 +6,13 @@ the user; one that is invalid then is denied. A host may keep the rule that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from qcode.agent.claude.rules import MODES, convert
 from qcode.agent.claude.tool_names import UntranslatableError, from_claude
 from qcode.agent.outcomes import decision_without_user
 from qcode.headless.host.lines import MAX_LINE_CHARS, Names
+from qcode.headless.host.requests import RunControls
 from qcode.headless.host.wire import HostError, HostWire
 from qcode.protocol.approvals import (
     AcceptPlan,
@@ -50,33 +50,14 @@ _UNTRUSTED = ". This folder is not trusted: only reading needs no approval in it
 _TOOLS = {"shell": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch"}
 
 
-class Control(Protocol):
-    """The side effects that an answer may have on the run."""
-
-    def set_mode(self, mode: str) -> None:
-        """Switch the permission mode, named as Claude Code does; raise `ValueError` with one line."""
-
-    def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
-        """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
-
-    def interrupt(self) -> None:
-        """End the turn as cancelled."""
-
-    def notice(self, notice: Notice) -> None:
-        """Report something to the host."""
-
-
 class HostApprovals:
     """Asks the host. `is_asking`: the host answers; otherwise what asks is denied, as in pipe mode."""
 
-    def __init__(
-        self, wire: HostWire, names: Callable[[], Names], permissions: Permissions, control: Control, *, is_asking: bool
-    ) -> None:
+    def __init__(self, wire: HostWire, permissions: Permissions, controls: RunControls, *, is_asking: bool) -> None:
         self.is_asking = is_asking
         self._wire = wire
-        self._names = names
         self._permissions = permissions
-        self._control = control
+        self._controls = controls
         self._changed: dict[str, Allow] = {}
 
     async def decide(self, approval: CallApproval) -> Decision:
@@ -92,7 +73,7 @@ class HostApprovals:
             if isinstance(approval, ToolApproval) and approval.is_revised:
                 return allowed
             return Deny(_UNUSABLE.format(reason="see the notice before it"))
-        fields = request_fields(approval, self._names())
+        fields = request_fields(approval, self._controls.names)
         size = len(str(fields["input"]))
         if size > MAX_LINE_CHARS // 2:
             # A call that the user cannot see in full must not run.
@@ -126,7 +107,7 @@ class HostApprovals:
         match answer:
             case {"behavior": "deny"}:
                 if answer.get("interrupt") is True:
-                    self._control.interrupt()
+                    self._controls.interrupt()
                 reason = answer.get("message")
                 return Deny(reason if isinstance(reason, str) and reason.strip() else "The user declined.")
             case {"behavior": "allow"}:
@@ -158,7 +139,7 @@ class HostApprovals:
 
     def _revision(self, call: ToolCall, values: JsonObject) -> Decision | None:
         """Return the edit that the host made, a denial if it cannot be translated, None if nothing changed."""
-        names = self._names()
+        names = self._controls.names
         if values == names.input_of(call):
             return None
         try:
@@ -198,11 +179,11 @@ class HostApprovals:
         try:
             match update:
                 case {"type": "setMode", "mode": str(mode)}:
-                    self._control.set_mode(mode)
+                    self._controls.set_mode(mode)
                 case {"type": "addDirectories" | "removeDirectories" as kind, "directories": list(folders)}:
-                    self._control.use_folders(folders, are_added=kind == "addDirectories")
+                    self._controls.use_folders(folders, are_added=kind == "addDirectories")
                     if is_kept:
-                        self._control.notice(Notice("info", _FOR_THIS_RUN))
+                        self._controls.notice(Notice("info", _FOR_THIS_RUN))
                 case {"type": "addRules", "behavior": "deny" | "ask" as effect, "rules": list(rules)}:
                     for text in (_rule_text(rule) for rule in rules):
                         for rule in convert(text, effect).rules:
@@ -214,7 +195,7 @@ class HostApprovals:
                 case _:
                     self._refuse(update)
         except ValueError as problem:
-            self._control.notice(Notice("warning", f"a permission update was not applied: {problem}"))
+            self._controls.notice(Notice("warning", f"a permission update was not applied: {problem}"))
 
     def _remove(self, texts: set[str]) -> None:
         for rule in self._permissions.rules():
@@ -225,7 +206,7 @@ class HostApprovals:
     def _refuse(self, update: JsonObject) -> None:
         what = shown_line(str(update.get("type")), 40)
         text = f"a permission update was not applied ({what}): only the proposed rule can be kept"
-        self._control.notice(Notice("warning", text))
+        self._controls.notice(Notice("warning", text))
 
 
 def request_fields(approval: CallApproval, names: Names) -> JsonObject:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qcode.agent.claude.rules import CLAUDE_MODES, MODES, NEVER_ASKS
+from qcode.agent.context.project import added_folder
 from qcode.agent.reports import ContextReport
+from qcode.headless.host.lines import Names, status_line
+from qcode.headless.host.wire import HostWire
+from qcode.headless.lines import line_id
+from qcode.protocol.errors import QcodeError
+from qcode.protocol.events import Notice
 from qcode.protocol.model import Effort
 from qcode.text.clean import shown_line
 from qcode.text.json import Json, JsonObject
@@ -29,6 +37,64 @@ _STATES = {
 }
 _NAME_TAKEN = "the configuration has a server of this name"
 _COLORS = ("blue", "magenta", "cyan", "green", "yellow", "gray", "white")
+
+
+class RunControls:
+    """The names and modes of one run in Claude Code's words, and what control requests and answers of the host change.
+
+    `interrupt` ends the running turn as cancelled.
+    """
+
+    def __init__(self, agent: Agent, wire: HostWire, interrupt: Callable[[], None]) -> None:
+        self.interrupt = interrupt
+        self._agent = agent
+        self._wire = wire
+        options = agent.context.options
+        self._can_bypass = options.permission_mode == "bypass" or options.allow_dangerously_skip_permissions
+
+    @property
+    def names(self) -> Names:
+        """The names of calls in Claude Code's form."""
+        servers = self._agent.servers
+        return Names(str(self._agent.context.folder), {} if servers is None else servers.own_names())
+
+    @property
+    def mode(self) -> str:
+        """The permission mode in Claude Code's words."""
+        conversation = self._agent.conversation
+        return NEVER_ASKS if conversation.policy.never_asks else CLAUDE_MODES[conversation.mode]
+
+    def ids(self) -> JsonObject:
+        """Return the fields that identify a line."""
+        return {"session_id": self._agent.conversation.session_id, "uuid": line_id()}
+
+    def notice(self, notice: Notice) -> None:
+        """Report something to the host."""
+        line: JsonObject = {"type": "system", "subtype": "notice", "level": notice.level, "text": notice.text}
+        self._wire.send_soon({**line, **self.ids()})
+
+    def set_mode(self, mode: str) -> None:
+        """Switch the permission mode, named as Claude Code does; raise `ValueError` with one line."""
+        ours = MODES.get(mode)
+        if ours is None:
+            raise ValueError(f'unknown permission mode "{shown_line(mode, 40)}"; there are {", ".join(MODES)}')
+        if ours == "bypass" and not self._can_bypass:
+            raise ValueError("bypassPermissions needs --allow-dangerously-skip-permissions")
+        self._agent.permissions.set_never_asks(mode == NEVER_ASKS)
+        self._agent.conversation.set_mode(ours)
+        self._wire.send_soon({**status_line(None, self.mode), **self.ids()})
+
+    def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
+        """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
+        try:
+            paths = [added_folder(str(folder)) if are_added else Path(str(folder)) for folder in folders]
+        except QcodeError as problem:
+            raise ValueError(str(problem)) from None
+        known = self._agent.context.added
+        if are_added:
+            self._agent.use_folders((*known, *(path for path in dict.fromkeys(paths) if path not in known)))
+        else:
+            self._agent.use_folders([path for path in known if path not in paths])
 
 
 def effort_of(tokens: Json) -> Effort | None:

@@ -9,25 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from qcode.agent.claude.rules import CLAUDE_MODES, MODES, NEVER_ASKS
-from qcode.agent.context.project import added_folder
 from qcode.agent.permissions import why_not_read
 from qcode.headless.exchange import Exchange
 from qcode.headless.host import requests
 from qcode.headless.host.approvals import HostApprovals
 from qcode.headless.host.handshake import Handshake, success
-from qcode.headless.host.lines import HostLines, Names, encode_bounded, host_init, host_result, status_line
+from qcode.headless.host.lines import HostLines, encode_bounded, host_init, host_result
 from qcode.headless.host.link import HostLink
 from qcode.headless.host.wire import HostError, HostWire
 from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
-from qcode.headless.lines import encode, line_id, line_without_turn
+from qcode.headless.lines import encode, line_without_turn
 from qcode.headless.run import Run, RunOutput
 from qcode.headless.stderr import StderrWriter
 from qcode.protocol.approvals import CallApproval, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ExitCode, InputError, QcodeError
+from qcode.protocol.errors import ErrorInfo, ExitCode, InputError
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.protocol.messages import Text
 from qcode.streams import REQUEST_COST
@@ -79,6 +76,7 @@ class HostSession(Exchange):
         self._link = link
         link.wire = self.wire = HostWire(output.put)
         self.handshake = handshake
+        self.controls = requests.RunControls(output.agent, self.wire, self._end_turn)
         self._conversation = output.agent.conversation
         self._first_model, self._first_effort = self._conversation.model, self._conversation.effort
         self._notices = [*notices, *((handshake.notice,) if handshake.notice else ())]
@@ -90,26 +88,13 @@ class HostSession(Exchange):
         options = output.agent.context.options
         self.approvals = HostApprovals(
             self.wire,
-            lambda: self.names,
             output.agent.permissions,
-            self,
+            self.controls,
             is_asking=options.permission_prompt_tool is not None,
         )
-        self._can_bypass = options.permission_mode == "bypass" or options.allow_dangerously_skip_permissions
         self._replays = options.replay_user_messages
         self._is_greeted = False
         self._invalid = 0
-
-    @property
-    def names(self) -> Names:
-        """The names of calls in Claude Code's form."""
-        servers = self.agent.servers
-        return Names(str(self.agent.context.folder), {} if servers is None else servers.own_names())
-
-    @property
-    def mode(self) -> str:
-        """The permission mode in Claude Code's words."""
-        return NEVER_ASKS if self._conversation.policy.never_asks else CLAUDE_MODES[self._conversation.mode]
 
     # Output
 
@@ -123,23 +108,16 @@ class HostSession(Exchange):
         facts = self._output.init_facts()
         servers = tuple((name, requests.server_state(state)) for name, state in facts.mcp_servers)
         names = (*facts.commands, *requests.prompt_names(self.agent))
-        line = host_init(replace(facts, mcp_servers=servers, commands=names), self.names, self.mode)
+        line = host_init(replace(facts, mcp_servers=servers, commands=names), self.controls.names, self.controls.mode)
         if {**line, "uuid": ""} != self._said_init:
             self._said_init = {**line, "uuid": ""}
             await self._output.put(encode(line))
         self._is_introduced = True
         while self._notices:
-            self.notice(Notice("warning", self._notices.pop(0)))
+            self.controls.notice(Notice("warning", self._notices.pop(0)))
 
     async def _without_message(self) -> int:
         return ExitCode.OK
-
-    def notice(self, notice: Notice) -> None:
-        line: JsonObject = {"type": "system", "subtype": "notice", "level": notice.level, "text": notice.text}
-        self.wire.send_soon({**line, **self._ids()})
-
-    def _ids(self) -> JsonObject:
-        return {"session_id": self._conversation.session_id, "uuid": line_id()}
 
     # Input
 
@@ -163,7 +141,7 @@ class HostSession(Exchange):
                 if self._invalid <= MAX_INVALID:
                     text = f"line {self._lines} of standard input is not a JSON object with a type"
                     last = "; further ones are not reported" if self._invalid == MAX_INVALID else ""
-                    self.notice(Notice("warning", f"{text}{last}"))
+                    self.controls.notice(Notice("warning", f"{text}{last}"))
                 return None
 
     def _input_ended(self, reason: str) -> None:
@@ -214,8 +192,8 @@ class HostSession(Exchange):
                 return self._interrupt(cancels_queue=request.get("cancel_queued") is True)
             case "set_permission_mode":
                 mode = request.get("mode")
-                self.set_mode(mode if isinstance(mode, str) else "")
-                return {"mode": self.mode}
+                self.controls.set_mode(mode if isinstance(mode, str) else "")
+                return {"mode": self.controls.mode}
             case "set_model":
                 return await self._set_model(request.get("model"))
             case "set_max_thinking_tokens":
@@ -237,14 +215,13 @@ class HostSession(Exchange):
 
     # Control requests
 
-    def interrupt(self) -> None:
-        """End the running turn as cancelled."""
+    def _end_turn(self) -> None:
         self.agent.toolbox.cancel_reading()
         if self._run is not None:
             self._run.ask()
 
     def _interrupt(self, *, cancels_queue: bool) -> JsonObject:
-        self.interrupt()
+        self._end_turn()
         waiting = [queued for queued in self._waiting if isinstance(queued, UserMessage)]
         ids: list[Json] = [uuid for queued in waiting if (uuid := _uuid(queued))]
         if not cancels_queue:
@@ -253,29 +230,6 @@ class HostSession(Exchange):
             self._waiting.remove(queued)
             self._unqueue(queued)
         return {"still_queued": [], "cancelled": ids}
-
-    def set_mode(self, mode: str) -> None:
-        """Switch the permission mode, named as Claude Code does; raise `ValueError` with one line."""
-        ours = MODES.get(mode)
-        if ours is None:
-            raise ValueError(f'unknown permission mode "{shown_line(mode, 40)}"; there are {", ".join(MODES)}')
-        if ours == "bypass" and not self._can_bypass:
-            raise ValueError("bypassPermissions needs --allow-dangerously-skip-permissions")
-        self.agent.permissions.set_never_asks(mode == NEVER_ASKS)
-        self._conversation.set_mode(ours)
-        self.wire.send_soon({**status_line(None, self.mode), **self._ids()})
-
-    def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
-        """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
-        try:
-            paths = [added_folder(str(folder)) if are_added else Path(str(folder)) for folder in folders]
-        except QcodeError as problem:
-            raise ValueError(str(problem)) from None
-        known = self.agent.context.added
-        if are_added:
-            self.agent.use_folders((*known, *(path for path in dict.fromkeys(paths) if path not in known)))
-        else:
-            self.agent.use_folders([path for path in known if path not in paths])
 
     async def _set_model(self, model: Json) -> JsonObject:
         if model is not None and not isinstance(model, str):
@@ -321,7 +275,7 @@ class HostSession(Exchange):
         if uuid := _uuid(message):
             self._uuids.append(uuid)
         if self._replays:
-            ids = {**self._ids(), **({"uuid": uuid} if uuid else {})}
+            ids = {**self.controls.ids(), **({"uuid": uuid} if uuid else {})}
             echoed: JsonObject = {"type": "user", "message": message.line.get("message"), "parent_tool_use_id": None}
             await self._output.put(encode_bounded({**echoed, **ids, "isReplay": True}))
         if message.line.get("shouldQuery") is False:
@@ -375,7 +329,7 @@ class HostSession(Exchange):
             )
             self._conversation.attach(blocks)
             for complaint in complaints:
-                self.notice(Notice("warning", complaint))
+                self.controls.notice(Notice("warning", complaint))
         return prompt, options
 
     async def _with_server_texts(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
@@ -387,7 +341,7 @@ class HostSession(Exchange):
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
         line = line_without_turn(error, self._conversation.session_id)
-        return encode(host_result(line, self.names, ()))
+        return encode(host_result(line, self.controls.names, ()))
 
 
 def _uuid(message: UserMessage) -> str:
@@ -412,10 +366,10 @@ class HostRun(Run):
         return HostLines(
             self._conversation.session_id,
             self._conversation.model,
-            session.names,
+            session.controls.names,
             has_deltas=context.options.include_partial_messages,
             forwards_text=session.handshake.forwards_text,
-            mode=session.mode,
+            mode=session.controls.mode,
             max_retries=context.settings.network.max_retries,
         )
 
@@ -423,7 +377,7 @@ class HostRun(Run):
         return encode_bounded(line)
 
     def result(self, line: JsonObject) -> JsonObject:
-        return host_result(line, self._session.names, self._uuids)
+        return host_result(line, self._session.controls.names, self._uuids)
 
     def events(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
         word, _, focus = prompt.partition(" ")

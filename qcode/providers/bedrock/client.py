@@ -106,6 +106,9 @@ def _model_names(control: Control) -> list[str]:
 _OPERATION = "bedrock-runtime.ConverseStream"
 
 
+# The protocols describe the part of the SDK that is used here: it has no types.
+
+
 class BuiltRequest(Protocol):
     """A request built by the SDK."""
 

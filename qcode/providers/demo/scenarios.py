@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
-from qcode.providers.demo.scene import Scene, Script, call, failed, fenced, file_in, last_match, paragraphs, say
+from qcode.providers.demo.scene import Scene, Script, call, failed, file_in, last_match, paragraphs, say, shortened
 from qcode.text.json import Json, parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -300,7 +300,7 @@ def play_help(scene: Scene) -> Script:
 def _play_list(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look at the folder with the `glob` tool.", "glob", pattern="*")
-    return failed(scene.last) or say(f"Files in this folder:\n\n{fenced(scene.last.result.content)}\n")
+    return failed(scene.last) or say(f"Files in this folder:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_read(scene: Scene) -> Script:
@@ -313,7 +313,7 @@ def _play_read(scene: Scene) -> Script:
     text = text_read(scene.last.result.content)
     lines = text.split("\n") if text else []
     first = next((line.strip() for line in lines if line.strip()), "only white space")
-    return say(f"I read {len(lines)} lines of `{path}`. The first line:\n\n{fenced(first)}\n")
+    return say(f"I read {len(lines)} lines of `{path}`. The first line:\n\n{shortened(first)}\n")
 
 
 def _play_edit(scene: Scene) -> Script:
@@ -348,7 +348,7 @@ def _play_agents(scene: Scene) -> Script:
             for place, (description, prompt) in enumerate(tasks)
         )
         return (Text("I will give one task each to two sub-agents, which work in parallel.\n"), *calls)
-    answers = "\n\n".join(fenced(step.result.content) for step in scene.steps)
+    answers = "\n\n".join(shortened(step.result.content) for step in scene.steps)
     return say(f"The sub-agents answered; the files they read are not part of my context:\n\n{answers}\n")
 
 
@@ -356,7 +356,7 @@ def _play_shell(scene: Scene) -> Script:
     command = _command_in(scene.wish)
     if scene.last is None:
         return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
-    return failed(scene.last) or say(f"Output of the command:\n\n{fenced(scene.last.result.content)}\n")
+    return failed(scene.last) or say(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_tests(scene: Scene) -> Script:
@@ -364,7 +364,7 @@ def _play_tests(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look for the tests first.", "ls")
     if scene.last.call.name == "shell":
-        return failed(scene.last) or say(f"The tests passed:\n\n{fenced(scene.last.result.content)}\n")
+        return failed(scene.last) or say(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
     if scene.steps[0].result.is_error:
         return failed(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
@@ -384,7 +384,7 @@ def _play_failure(scene: Scene) -> Script:
     if not scene.last.result.is_error:
         return say(f"That worked: `{path}` exists.\n")
     return say(
-        f"As expected, the tool failed with this error:\n\n{fenced(scene.last.result.content)}\n\nA failed call "
+        f"As expected, the tool failed with this error:\n\n{shortened(scene.last.result.content)}\n\nA failed call "
         "does not end the turn: the model gets the error and can try something else.\n"
     )
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
+from qcode.text.fences import fenced
 from qcode.text.json import Json
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -246,14 +247,14 @@ def failed(step: DemoStep) -> Script:
     """Return a reply about a call that failed or was denied, empty if it did neither."""
     if not step.result.is_error:
         return ()
-    return say(f"The `{step.call.name}` call failed. Its result says:\n\n{fenced(step.result.content)}\n")
+    return say(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
 
 
-def fenced(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return the first lines of `text` in a code fence."""
     lines = text.strip("\n").split("\n")
     more = [f"... and {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else []
-    fence = "````" if "```" in text else "```"
-    return "\n".join([fence, *lines[:_SHOWN_LINES], *more, fence])
+    return fenced("\n".join([*lines[:_SHOWN_LINES], *more]))
 
 
 def file_in(wish: str, otherwise: str) -> str:

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolSpec
+from qcode.text.clean import clipped
 from qcode.text.json import Json, JsonObject
 from qcode.text.pattern import lazy_pattern
 from qcode.tools import text_file
@@ -92,11 +93,7 @@ def _output(output: JsonObject, images: list[Image]) -> str:
 
 
 def _shorten(text: str) -> str:
-    plain = _ESCAPE.sub("", text).rstrip("\n")
-    if len(plain) <= MAX_OUTPUT_CHARS:
-        return plain
-    half = MAX_OUTPUT_CHARS // 2
-    return f"{plain[:half]}\n[... {len(plain) - 2 * half:,} characters omitted ...]\n{plain[-half:]}"
+    return clipped(_ESCAPE.sub("", text).rstrip("\n"), MAX_OUTPUT_CHARS)
 
 
 def _joined(value: Json) -> str:

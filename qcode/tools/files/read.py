@@ -170,10 +170,10 @@ def _neighbors(place: WorkspacePath, workspace: Workspace) -> str:
         names = sorted(entry.name for entry in place.path.parent.iterdir())
     except OSError:
         return ""
-    from qcode.text.match import similar
+    from qcode.text.match import guess, similar
 
-    near = similar(place.path.name, names)
-    return f"; did you mean {' or '.join(workspace.show(place.path.parent / name) for name in near)}?" if near else ""
+    hint = guess([workspace.show(place.path.parent / name) for name in similar(place.path.name, names)])
+    return hint and f"; {hint}"
 
 
 MAX_PAGES = 20

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textual.binding import Binding, BindingsMap
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key, key_to_character
 
-from qcode.text.match import nearest
+from qcode.text.match import nearest_hint, sentences, suggestion
 from qcode.tui.commands.command import (
     Command,
     CommandContext,
@@ -84,8 +84,8 @@ def _help(context: CommandContext, topic: str) -> None:
         also = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
         context.view.show_panel(command.usage, command.help + also)
     else:
-        close = nearest(topic, [_DEMO, *typed_names(context.commands)])
-        context.view.say("warning", f"No help on {topic!r}." + (f" Did you mean /help {close}?" if close else ""))
+        hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], shown="/help {}")
+        context.view.say("warning", sentences(f"No help on {topic!r}", hint))
 
 
 def _help_topics(context: CommandContext) -> Sequence[str]:
@@ -156,9 +156,7 @@ def problems(own: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tu
     owners: dict[str, str] = {}
     for command_id, keys in own.items():
         if command_id not in known:
-            close = nearest(command_id, known)
-            hint = f"the nearest is {close}" if close else f"they are {', '.join(sorted(known))}"
-            yield command_id, f"unknown command {command_id}; {hint}"
+            yield command_id, f"unknown command {command_id}; {nearest_hint(command_id, known)}"
             continue
         for key in _split_keys(keys):
             if not _is_key(key):

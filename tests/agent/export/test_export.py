@@ -16,7 +16,6 @@ from qcode.agent.sessions.export import (
     ExportRequest,
     export_request,
     exported,
-    fenced,
 )
 from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, ShownResult, StoredMessage
 from qcode.agent.sessions.records import message_from_json
@@ -26,6 +25,7 @@ from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.usage import Price, Usage
 from qcode.safety.redaction import Redactor
+from qcode.text.fences import fenced
 
 ABOUT = ExportHeading("s1", "<b>Title</b> & more", "m/m")
 NASTY = '</pre><script>alert(1)</script> <img src=x onerror="x"> ``` \x1b[31mred'

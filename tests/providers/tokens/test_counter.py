@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.engine.counting import bound_text
-from qcode.providers.tokens import DATA, SLICE_CHARS, Encoder, TokenCounter, load_vocabulary, read_vocabulary, slices
+from qcode.providers.tokens import DATA, SLICE_CHARS, TokenCounter, load_vocabulary, read_vocabulary, slices
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
 
 COUNTER = TokenCounter()
 CODE = 'def add(left: int, right: int) -> int:\n    """Sum."""\n    return left + right\n\n\n'
@@ -75,7 +79,7 @@ def test_endless_repetition_is_counted_without_a_crash(text: str) -> None:
 def test_count_never_waits_for_the_vocabulary_and_loads_it_once() -> None:
     may_load, asked = threading.Event(), []
 
-    def slow() -> Encoder | None:
+    def slow() -> Encoding | None:
         asked.append(threading.current_thread())
         assert may_load.wait(10)
         return load_vocabulary()

@@ -13,13 +13,17 @@ import threading
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 
 from qcode.providers import tokens
-from qcode.providers.tokens import DATA, NAME, Encoder, TokenCounter, read_vocabulary
+from qcode.providers.tokens import DATA, NAME, TokenCounter, read_vocabulary
 from scripts import build_vocabulary as build
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
 
 FILES = (f"{NAME}.json", f"{NAME}.tiktoken.xz", f"{NAME}.LICENSE")
 
@@ -157,7 +161,7 @@ def test_missing_tiktoken_means_estimates(monkeypatch: pytest.MonkeyPatch) -> No
 def test_threads_share_one_load(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[Path] = []
 
-    def reading(folder: Path) -> Encoder:
+    def reading(folder: Path) -> Encoding:
         reads.append(folder)
         return read_vocabulary(folder)
 

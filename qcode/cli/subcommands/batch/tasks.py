@@ -83,9 +83,9 @@ def _task(row: Json, number: int, folder: Path) -> Task:
         raise ValueError("not a JSON object")
     unknown = next((key for key in row if key not in _KEYS), None)
     if unknown is not None:
-        from qcode.text.match import most_alike
+        from qcode.text.match import nearest_hint
 
-        raise ValueError(f'unknown key "{unknown}"; the nearest is {most_alike(unknown, _KEYS)}')
+        raise ValueError(f'unknown key "{unknown}"; {nearest_hint(unknown, _KEYS)}')
     name, prompt, files = row.get("id", number), row.get("prompt"), row.get("files", [])
     if isinstance(name, bool) or not isinstance(name, (str, int)):
         raise ValueError('"id" must be a text or a number')
