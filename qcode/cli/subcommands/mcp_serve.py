@@ -87,7 +87,7 @@ async def _serve(server: MCPServer) -> None:
 
 
 class _Lines:
-    """The lines of the client, without those that are no JSON-RPC, which get an error: the server would ignore them."""
+    """The lines of the client that are JSON-RPC. Each other line gets an error: the server would ignore it."""
 
     def __init__(self, descriptor: int) -> None:
         self.refuse: Callable[[JSONRPCError], Any] = _ignore
@@ -124,7 +124,7 @@ async def _ignore(error: JSONRPCError) -> None:
 
 
 def _problem(text: str) -> JSONRPCError | None:
-    """Return the error for a line that is no message, None for a message and for a blank line."""
+    """Return the error for a line that is not a message, None for a message and for a blank line."""
     if not text.strip():
         return None
     try:
