@@ -1,21 +1,24 @@
 """Whether a command may write a protected name, for bypass mode on a machine without a sandbox.
 
-The text of any command is searched for protected names, in every spelling (`may_write_protected`). Programs that write
-files which their words do not name, such as `tar -x`, are judged by the folders that they can write to. This module
-reads folders and links, and changes nothing. Apart from `policy`, its only importer: it loads with the first command
-in bypass mode that no sandbox confines.
+The text of any command is searched for protected names, in every spelling, and for paths that lead to one through a
+link, a wildcard or a `cd` (`may_write_protected`). Programs that write files which their words do not name, such as
+`tar -x`, are judged by the folders that they can write to. This module reads folders and links, and changes nothing.
+Apart from `policy`, its only importer: it loads with the first command in bypass mode that no sandbox confines.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import islice
 
-from qcode.safety.paths import Ground, anchored, home_of
-from qcode.safety.protected_paths import CREDENTIALS, STARTUP, fold, is_history, is_within
+from qcode.safety.paths import Ground, PathJudge, anchored, home_of
+from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_RULES, STARTUP, fold, is_history, is_within
 from qcode.values import dataclass
 
 _QUOTES = re.compile(r"""\\\n|\$?['"]|\\""")
@@ -33,6 +36,10 @@ _OPTIONS = r"(?:\s+-\S+(?:\s+[^-\s]\S*)?){0,20}\s+"
 _WRITES_SETTINGS = re.compile(
     rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote{_OPTIONS}(?:add|remove|rename|rm|set-\w+)\b)"
     rf"|\bgit{_OPTIONS}(?:credential|lfs\s+install|maintenance\s+(?:start|register)|scalar)\b"
+    rf"|\bgit{_OPTIONS}(?:sparse-checkout\s+(?!list\b|check)|submodule{_OPTIONS}(?!status\b|summary\b))"
+    rf"|\bgit\b[^;&|\n]{{0,200}}?\s(?:-c\s*|--config-env[= ])alias\."
+    rf"|\bgit{_OPTIONS}branch\b[^;&|\n]{{0,200}}?\s(?:-u|--set-up|--unset-up|--edit-d)"
+    rf"|\bgit{_OPTIONS}(?:branch|checkout|switch)\b[^;&|\n]{{0,200}}?\s(?:-t\b|--track)"
     rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:onfig)?{_OPTIONS}(?:set|edit|unset|delete)|set)\b"
     r"|\bcrontab\b(?!\s+-l\b)|\bat\s+(?:-[fmt]|now|noon|midnight|teatime|tomorrow|\d)|\bssh-keygen\b(?!\s+-[lF])"
     r"|\bsystemctl\b[^;&|\n]{0,200}?\s(?:(?:re)?enable|disable|edit|link|mask|unmask|preset|revert|set-|add-)"
@@ -69,7 +76,8 @@ def may_write_protected(command: str, ground: Ground) -> str:
         named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
         if named:
             return f"{named} is a protected name"
-    return _FolderWrites(ground).complaint(command)
+    writes = _FolderWrites.of(ground)
+    return writes.complaint(command) or writes.detour(command)
 
 
 def _as_wildcard(found: re.Match[str]) -> str:
@@ -113,9 +121,23 @@ _LISTS = {
 """The first words with which they extract nothing."""
 _COPIERS = frozenset({"cp", "mv", "rsync", "install", "ln", "scp", "rclone"})
 _CHANGERS = frozenset({"rm", "chmod", "chown", "chgrp", "shred"})
-_PROGRAMS = _COPIERS | _CHANGERS | _UNPACKERS.keys() | {"find", "git"}
+_REPEATERS = frozenset({"xargs", "parallel"})
+_PROGRAMS = _COPIERS | _CHANGERS | _REPEATERS | _UNPACKERS.keys() | {"find", "git"}
 _FIND_CHANGES = ("-delete", "-exec", "-ok", "-fprint", "-fls")
 _MAX_PROGRAMS = 20
+_MAX_JUDGED = 500
+_MAX_COMPARED = 50_000
+_MAX_CHANGES = 20
+_COST_OF_PATH = 10
+"""Names that can be compared in the time that it takes to follow the links of a path."""
+_JOINTS = re.compile(r"[;&|\n()`]+")
+_VALUE = re.compile(r"\$\w+|\$?\{[^{}]*\}")
+_HOME_VALUE = re.compile(r"\$HOME\b|\$\{HOME\}")
+_QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
+_ESCAPED_BLANK = re.compile(r"\\[ \t]")
+_PROCESS_ROOT = re.compile(r"/proc/[^/\s]+(?:/task/[^/\s]+)?/root(?=/)")
+_PROCESS_FOLDER = re.compile(r"/proc/[^/\s]+(?:/task/[^/\s]+)?/cwd(?=/)")
+_UNUSED_NAME = "qcode-unused-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +148,17 @@ class _FolderWrites:
     """
 
     ground: Ground
-    folder: str | None = None
+    root: str
+    folder: str | None
+    changes: int = 0
+
+    @staticmethod
+    def of(ground: Ground) -> _FolderWrites:
+        root = os.path.realpath(ground.root)
+        return _FolderWrites(ground, root, root)
 
     def complaint(self, command: str) -> str:
-        here = replace(self, folder=os.path.realpath(self.ground.root))
+        here = self
         for segment in _SEGMENT.split(_QUOTES.sub("", command.replace("${HOME}", "$HOME"))):
             words = segment.split()
             found = [index for index, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS]
@@ -139,11 +168,36 @@ class _FolderWrites:
                 name = words[index].rpartition("/")[2]
                 if here._may_write(name, words[index + 1 :]):
                     return f"{name} may change protected files that the command does not name, such as .git/config"
-            start = next((index for index, word in enumerate(words[:3]) if word in _CHANGES_FOLDER), None)
-            if start is not None:
-                targets = [word for word in words[start + 1 :] if not word.startswith("-")]
-                here = replace(self, folder=here._path(targets[0] if targets else "~"))
+            here = here._after(words)
+            if here.changes > _MAX_CHANGES:
+                return "it changes the folder very often"
         return ""
+
+    def _after(self, words: list[str]) -> _FolderWrites:
+        """Return the same after a simple command, which may be a `cd`."""
+        start = next((index for index, word in enumerate(words[:3]) if word in _CHANGES_FOLDER), None)
+        if start is None:
+            return self
+        targets = [word for word in words[start + 1 :] if not word.startswith("-")]
+        return replace(self, folder=self._path(targets[0] if targets else "~"), changes=self.changes + 1)
+
+    def detour(self, command: str) -> str:
+        """Return why a word may lead to a protected file by a link or wildcard, or below another folder.
+
+        `cp x farm/rc`, where `farm/rc` is a link to `~/.bashrc`, names no protected file, nor does
+        `cd ~/.config; echo x > autostart/y`. A value that is not known is a wildcard.
+        """
+        judged = _Judged(self.ground, self.root)
+        text = _HOME_VALUE.sub(lambda _: home_of(self.ground), _PROCESS_ROOT.sub("", _PROCESS_FOLDER.sub(".", command)))
+        here = self
+        for segment in _JOINTS.split(_QUOTES.sub("", _ESCAPED_BLANK.sub("?", text))):
+            tokens = (*_TOKEN.findall(_VALUE.sub("*", segment)), *_TOKEN.findall(segment))
+            found = judged.first_protected(here.folder, dict.fromkeys(tokens))
+            if found:
+                return found
+            here = here._after(segment.split())
+        quoted = (first or second for first, second in _QUOTED.findall(text))
+        return judged.first_protected(self.folder, dict.fromkeys(name for name in quoted if " " in name))
 
     def _may_write(self, name: str, words: list[str]) -> bool:
         if name in _UNPACKERS:
@@ -151,6 +205,10 @@ class _FolderWrites:
         if name == "git":
             folders = list(_values(words, "-C", "--work-tree", "--git-dir")) or [self.folder or "."]
             return any(self._holds(self._path(folder)) for folder in folders)
+        if name in _REPEATERS:  # `ls ~ | xargs -I% cp x ~/%`
+            return self._any_holds(
+                [word.rpartition("/")[0] for word in words if word.startswith(("/", "~/", "$HOME/"))]
+            )
         operands = [word for word in words if not word.startswith("-") and not set(word) & set("<>")]
         if name == "find":
             starts = words[: next((at for at, word in enumerate(words) if word.startswith("-")), len(words))]
@@ -192,7 +250,9 @@ class _FolderWrites:
             if base in ("", ".", "..") or base.startswith("$"):
                 if self._holds(place, in_git=True):
                     return True
-            elif self._is_protected(f"{place}/{base}") or (is_deep and self._holds(f"{place}/{base}")):
+            elif self._is_protected(os.path.realpath(f"{place}/{base}")) or (
+                is_deep and self._holds(f"{place}/{base}")
+            ):
                 return True
         return False
 
@@ -200,10 +260,13 @@ class _FolderWrites:
         return any(self._holds(self._path(word)) for word in words if not word.startswith("$") or _IN_HOME.match(word))
 
     def _path(self, word: str) -> str | None:
-        """Return the real path that a word names up to its first unknown part; None if it starts with one."""
+        """Return the real path that a word names, without components from the first unknown one on; None if it is."""
         home = home_of(self.ground)
         word = _IN_HOME.sub(lambda _: home, word, count=1)
-        known = word[: found.start()] if (found := _UNKNOWN.search(word)) else word
+        known = word
+        if found := _UNKNOWN.search(word):
+            start = word[: found.start()]
+            known = os.path.dirname(start) or ("." if start else "")  # noqa: PTH120  # text
         if not known or known.startswith("~") or (self.folder is None and not known.startswith("/")):
             return None
         return os.path.realpath(anchored(known, self.folder or "/", home))
@@ -224,6 +287,100 @@ class _FolderWrites:
         if any(is_within(place, folded) or is_within(folded, place) for place in self._places()):
             return True
         return in_git and os.path.lexists(f"{path}/.git")
+
+
+class _Judged:
+    """The verdicts on the files that the words of one command may name."""
+
+    def __init__(self, ground: Ground, root: str) -> None:
+        self._paths = PathJudge(ground)
+        self._root = root
+        self._left = _MAX_JUDGED
+        self._names_left = _MAX_COMPARED
+        self._names: dict[str, frozenset[str]] = {}
+
+    def first_protected(self, folder: str | None, tokens: Collection[str]) -> str:
+        """Return why a token that is used in `folder` may name a protected file."""
+        if folder is None:
+            return ""
+        is_inside = is_within(folder, self._root)
+        if folder != self._root and tokens and self._is_protected(f"{folder}/{_UNUSED_NAME}"):
+            return f"{folder} is a protected folder"
+        for token in tokens:
+            for spelled in (token, token[2:] if re.match(r"-[^-]", token) else ""):
+                for path in self._expanded(folder, spelled, is_inside=is_inside):
+                    self._left -= 1
+                    if self._left > 0 and self._is_protected(path):
+                        return f"{token} leads to a protected file"
+                if min(self._left, self._names_left) <= 0:
+                    return "it names very many files"
+        return ""
+
+    def _expanded(self, folder: str, token: str, *, is_inside: bool) -> Iterator[str]:
+        """Yield the paths that a token may name, if something about them is not in its text."""
+        path = os.path.normpath(anchored(token, folder, self._paths.home)) if token else folder
+        first = token.partition("/")[0]
+        is_relative = not token.startswith(("/", "~"))
+        is_wild = _UNKNOWN.search(token) is not None
+        is_new = is_relative and first not in (".", "..") and not is_wild and first not in self._listed(folder)
+        if not token or (is_inside and is_new):
+            return
+        self._names_left -= _COST_OF_PATH
+        if is_wild:
+            yield from self._matches(path)
+        elif not is_inside or self._is_odd(path):
+            yield path
+
+    def _matches(self, pattern: str) -> Iterator[str]:
+        found = [""]
+        for part in pattern.split("/")[1:]:
+            if _UNKNOWN.search(part) is None:
+                found = [f"{path}/{part}" for path in found]
+                continue
+            pairs = ((path, name) for path in found for name in self._listed(path or "/"))
+            compared = list(islice(pairs, max(self._names_left, 0)))
+            self._names_left -= len(compared)
+            found = [f"{path}/{name}" for path, name in compared if fnmatchcase(name, part)]
+        return (path for path in found if not is_within(path, self._root) or self._is_odd(path))
+
+    def _is_odd(self, path: str) -> bool:
+        """Return whether a path that has no protected name may be a protected file: through a link, or as one."""
+        return os.path.realpath(path) != path or _has_links(path)
+
+    def _listed(self, folder: str) -> frozenset[str]:
+        if folder not in self._names:
+            self._names[folder] = frozenset()
+            with suppress(OSError):
+                self._names[folder] = frozenset(os.listdir(folder))  # noqa: PTH208  # names
+        return self._names[folder]
+
+    def _is_protected(self, path: str) -> bool:
+        verdict = self._paths.judge(path, "write")
+        if verdict.verdict == "deny":
+            return verdict.rule in PROTECTED_RULES
+        return _has_links(path) and _identity(path) in self._protected_identities()
+
+    def _protected_identities(self) -> set[tuple[int, int]]:
+        """Return the identities of protected files, which a hard link in the workspace may share."""
+        places = (*(f"{self._paths.home}/{name}" for name in _PLACES), f"{self._root}/.git/config")
+        return {identity for place in places if (identity := _identity(place)) is not None}
+
+
+def _has_links(path: str) -> bool:
+    """Return whether a path names a file with several hard links."""
+    try:
+        info = os.stat(path)  # noqa: PTH116  # text
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(info.st_mode) and info.st_nlink > 1
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path)  # noqa: PTH116  # text
+    except (OSError, ValueError):
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _values(words: list[str], *options: str) -> Iterator[str]:

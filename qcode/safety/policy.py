@@ -18,6 +18,7 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.safety.paths import Ground, PathJudge, judge_on
 from qcode.safety.probes import Probes
+from qcode.safety.protected_paths import PROTECTED_RULES
 from qcode.safety.rules import (
     Rule,
     Rules,
@@ -53,8 +54,6 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.safety.shell.flow import Flow, FlowPart
     from qcode.safety.shell.judge import Judge
-
-_PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +288,7 @@ class Policy:
         verdict = _BYPASS if flow is None else self._unless_protected(flow.parts, _BYPASS)
         if not verdict.is_allowed or "protect" in self.probes.sandbox().levels:
             return verdict
-        if flow is not None and _only_reads(flow):
+        if flow is not None and _only_reads(flow) and not any(part.command.outputs for part in flow.parts):
             return verdict
         from qcode.safety.hidden_writes import may_write_protected
 
@@ -400,7 +399,7 @@ class Policy:
             is_layer = (
                 output_verdict.verdict == "deny"
                 and output_verdict.rule.startswith("path:")
-                and output_verdict.rule not in _PROTECTED
+                and output_verdict.rule not in PROTECTED_RULES
             )
             decision = "ask" if is_layer or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
             found.append(Verdict(decision, f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule))
@@ -410,7 +409,7 @@ class Policy:
         """Return `verdict`, or a denial if a part writes to a protected name, in every mode and for every rule."""
         for word, path in self._outputs(parts):
             output_verdict = judge_on(self._ground, path, "write")
-            if output_verdict.verdict == "deny" and output_verdict.rule in _PROTECTED:
+            if output_verdict.verdict == "deny" and output_verdict.rule in PROTECTED_RULES:
                 return Verdict("deny", f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule)
         return verdict
 

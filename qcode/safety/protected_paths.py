@@ -103,6 +103,9 @@ def _is_invisible(char: str) -> bool:
     return char in _BIDI or char in _INVISIBLE_LETTERS or unicodedata.category(char) in ("Cf", "Cn", "Co")
 
 
+PROTECTED_RULES = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
+"""Rules of denials that hold in every mode, for commands too."""
+
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 """File systems of the kernel: no file in them is one of the user."""
 _SYSTEM = (

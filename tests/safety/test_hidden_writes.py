@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,22 @@ RUN = [line[2:] for line in LINES if line.startswith("+ ")]
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """A repository in the home, with a folder for output and a link to the home."""
+    """A repository in the home, with a folder for output, a link to the home, and links to protected files."""
     home = tmp_path / "home"
-    for folder in ("repo/.git", "repo/src", "repo/build", ".config", "docs"):
+    for folder in ("repo/.git/hooks", "repo/src", "repo/build", "repo/farm", ".config", "docs"):
         (home / folder).mkdir(parents=True)
     (home / "repo/link").symlink_to(home)
+    (home / ".bashrc").touch()
+    (home / "repo/farm/plain").touch()
+    links: dict[str, str | Path] = {
+        "rc": home / ".bashrc",
+        "my rc": home / ".bashrc",
+        "hooks": "../.git/hooks",
+        "up": home,
+    }
+    for name, target in links.items():
+        (home / "repo/farm" / name).symlink_to(target)
+    (home / "repo/farm/twin").hardlink_to(home / ".bashrc")
     return home / "repo"
 
 
@@ -42,6 +54,6 @@ def test_other_commands_run_in_bypass_mode(command: str, repo: Path) -> None:
 
 
 def test_extraction_into_a_folder_that_is_no_repository_runs_in_bypass_mode(repo: Path) -> None:
-    (repo / ".git").rmdir()
+    shutil.rmtree(repo / ".git")
     assert bypassed("tar xf a.tar", repo).is_allowed
     assert bypassed("tar xf a.tar -C link", repo).verdict == "deny"

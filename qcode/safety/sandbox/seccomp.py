@@ -128,8 +128,8 @@ def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]
     """Yield calls with the instructions that decide on them; each block ends with a return."""
     is_landlock = name in ("landlock", "landlock-no-scopes")
     if not is_landlock:
-        yield SOCKET, _refuse_if(0, _INTERNET)
-    yield SOCKETPAIR, [*_require_one_of(0, (_AF_UNIX,)), *_refuse_if(1, _CONNECTED, _SOCK_TYPE)]
+        yield SOCKET, _refuse_unless(0, _INTERNET)
+    yield SOCKETPAIR, [*_require_one_of(0, (_AF_UNIX,)), *_refuse_unless(1, _CONNECTED, _SOCK_TYPE)]
     yield CLONE, _without_bits(0, _NEW_NAMESPACES)
     yield UNSHARE, _without_bits(0, _NEW_NAMESPACES)
     yield CLONE3, [_returns(_ENOSYS)]  # its flags are in memory, which a filter cannot read; glibc falls back to clone
@@ -137,11 +137,11 @@ def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]
     if is_landlock:
         controls += _FLAGS_OF_FILE
         for _, numbers, argument in ON_PROCESS:
-            yield numbers, _refuse_if(argument, (0,))
+            yield numbers, _refuse_unless(argument, (0,))
     if name == "landlock-no-scopes":
         controls += _SIGNAL_OWNERS
-        yield FCNTL, _allow_if(1, _SETS_OWNER)
-    yield IOCTL, _allow_if(1, controls)
+        yield FCNTL, _allow_unless(1, _SETS_OWNER)
+    yield IOCTL, _allow_unless(1, controls)
 
 
 def _returns(action: int) -> Instruction:
@@ -164,11 +164,11 @@ def _require_one_of(argument: int, values: Sequence[int]) -> list[Instruction]:
     return [*_load(argument, None), *_tests(values), _returns(_EPERM)]
 
 
-def _refuse_if(argument: int, values: Sequence[int], mask: int | None = None) -> list[Instruction]:
+def _refuse_unless(argument: int, values: Sequence[int], mask: int | None = None) -> list[Instruction]:
     return [*_load(argument, mask), *_tests(values), _returns(_EPERM), _returns(_ALLOW)]
 
 
-def _allow_if(argument: int, values: Sequence[int]) -> list[Instruction]:
+def _allow_unless(argument: int, values: Sequence[int]) -> list[Instruction]:
     return [*_load(argument, None), *_tests(values), _returns(_ALLOW), _returns(_EPERM)]
 
 

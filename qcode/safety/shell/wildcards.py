@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -30,7 +31,7 @@ def may_run_or_write(name: str, words: Sequence[str]) -> bool:
         words = [re.sub(r"^--?(?:test\.)?", "-", word) if word.startswith("-") else word for word in words]
     if name == "tar":  # it reads its first word as options even without a dash
         words = [*(f"-{word}" for word in words[:1] if word), *words]
-    return any(_is_refused(word, program, table) for word in words if word)
+    return any(_is_refused(word, program, table) for word in _without_values(words, program) if word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class _Program:
     only: frozenset[str] = frozenset()
     whole: bool = False
     words: re.Pattern[str] | None = None
+    values: tuple[tuple[str, re.Pattern[str]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,34 @@ class _Table:
         parts = [part.lower() for part in _WORDS_OF_NAME.findall(option)]
         is_setting = bool(parts) and (parts[0] in self.narrowing or parts[-1] in self.settings)
         return not is_setting and not self.parts.isdisjoint(parts)
+
+
+def _without_values(words: Sequence[str], program: _Program) -> list[str]:
+    """Return the words without options that have a harmless value: `-o /dev/null`, `-sSo /dev/null`, `-qO-`."""
+    rest, left, harmless = deque(words), list[str](), dict(program.values)
+    while rest:
+        word = rest.popleft()
+        option, value = _option_with_value(word, harmless, program.only)
+        pattern = harmless.get(option)
+        if pattern is not None and pattern.fullmatch(value or (rest[0] if rest else "")):
+            if not value:
+                rest.popleft()
+        else:
+            left.append(word)
+    return left
+
+
+def _option_with_value(word: str, known: Collection[str], flags: Collection[str]) -> tuple[str, str]:
+    """Return the option in a word that has a value, if it is `known`, and the value, empty if it is the next word."""
+    if word.startswith("--"):
+        name, _, value = word.partition("=")
+        return name, value
+    for index, letter in enumerate(word[1:], start=2):
+        if f"-{letter}" in known:
+            return f"-{letter}", word[index:]
+        if f"-{letter}" not in flags:
+            break
+    return "", ""
 
 
 def _is_refused(text: str, program: _Program, table: _Table) -> bool:
@@ -110,4 +140,6 @@ def _program(row: Mapping[str, Any], rows: Mapping[str, Any], everywhere: tuple[
     harmless = [option for one in merged for option in one.get("harmless", "").split()]
     only = frozenset(row.get("only", "").split())
     words = re.compile(row["words"], re.DOTALL) if "words" in row else None
-    return _Program((*everywhere, *refused), frozenset(harmless), only, bool(row.get("whole")), words)
+    written = row.get("values", {}).items()
+    values = tuple((name, re.compile(value)) for names, value in written for name in names.split())
+    return _Program((*everywhere, *refused), frozenset(harmless), only, bool(row.get("whole")), words, values)
