@@ -64,7 +64,7 @@ async def main() -> None:
     data: Any = {"name": "qcode", "identity": "qcode", "short_name": "qcode", "run_command": {"*": command}}
     agent, screen = Agent(Path(folder), data, None), Screen()
     said: list[list[str | None]] = []
-    await agent.start(screen)  # type: ignore[arg-type]  # a part of a widget
+    await agent.start(screen)
     await screen.ready.wait()
 
     async def prompt(words: str) -> None:
