@@ -275,13 +275,13 @@ class Conversation:
         finally:
             stop_timer()
             self._driver = self._agents = self.turn = None
+            self._toolbox.cancel_reading()
             if hooks is not None:
                 hooks.leave_turn()
             self._calls.clear()
             self._waiting.turn_over()
-            if self._own is not None:
-                self._use(self._own)
-                self._own = None
+            self._use(self._own or self.client)
+            self._own = None
             self.transcript.session.sync()
 
     def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
@@ -303,10 +303,9 @@ class Conversation:
             self.hooks.observe(event, is_attended=self._context.is_attended)
         events.append(event)
         if not isinstance(event, TurnEnded):
-            complaints = self._waiting.complaints
-            events += [*self._opening, *(Notice("warning", text) for text in complaints)]
+            events += [*self._opening, *(Notice("warning", text) for text in self._waiting.complaints)]
             self._opening.clear()
-            complaints.clear()
+            self._waiting.complaints.clear()
         return events
 
     def observe(self, event: TurnEvent) -> TurnEvent:
@@ -338,15 +337,20 @@ class Conversation:
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""
-        if self._driver is not None:
-            self._driver.give(SteerQueued(text, self._waiting.steered(text, attached)))
+        driver = self._driver
+
+        def give(read: tuple[Block, ...]) -> None:
+            if driver is not None and driver is self._driver:
+                driver.give(SteerQueued(text, self._waiting.steered(text, (*attached, *read))))
+
+        self._toolbox.steer(text, give, reads=self._context.is_attended and self._turn_options.finds_files)
 
     def unsteer(self, text: str) -> bool:
         """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
-        is_back = self._driver is not None and self._driver.withdraw(text) is not None
-        if is_back:
-            self._waiting.withdraw(text)
-        return is_back
+        if self._driver is None or self._driver.withdraw(text) is None:
+            return self._toolbox.unsteer(text)
+        self._waiting.withdraw(text)
+        return True
 
     def cancel(self, limit: Limit | None = None) -> None:
         """Cancel the running turn, at a `limit` or not; the output so far is kept. No request is sent after this."""
@@ -361,8 +365,8 @@ class Conversation:
 
     def clear(self) -> None:
         """Begin a new session in the same folder with the same model."""
-        context = self._context
-        self.open_session(self._store.create(self.model, context.folder, is_kept=not context.options.no_session))
+        is_kept = not self._context.options.no_session
+        self.open_session(self._store.create(self.model, self._context.folder, is_kept=is_kept))
 
     @property
     def rewinds(self) -> Checkpoints:

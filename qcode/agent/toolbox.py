@@ -242,6 +242,17 @@ class Toolbox:
         """Whether a tool server is read for a prompt."""
         return self._typed is not None and self._typed.is_reading
 
+    def steer(self, text: str, give: Callable[[tuple[Block, ...]], None], *, reads: bool) -> None:
+        """Call `give` with what a steering message mentions of tool servers, at once if nothing is to be read."""
+        if self._typed is None or not reads:
+            give(())
+        else:
+            self._typed.steer(text, give)
+
+    def unsteer(self, text: str) -> bool:
+        """Withdraw a steering message that is not given yet; return False if there is none with this text."""
+        return self._typed is not None and self._typed.unsteer(text)
+
     def cancel_reading(self) -> None:
         if self._typed is not None:
             self._typed.cancel()

@@ -6,6 +6,7 @@ https://toml.io/en/v1.0.0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
@@ -17,6 +18,7 @@ TomlPath: TypeAlias = "tuple[str, ...]"
 
 _BLANK = " \t"
 _WHITE = " \t\r\n"
+_ESCAPED = lazy_pattern(r'(?:[^"\\]|\\.)*', re.DOTALL)
 _PLAIN_KEY = lazy_pattern(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
@@ -164,9 +166,12 @@ class _Scanner:
             self.at += 1
 
     def _rest_of_string(self, quote: str) -> None:
-        while self._peek() != quote:
-            self.at += 2 if quote == '"' and self._peek() == "\\" else 1
-        self.at += 1
+        at = self.text.index(quote, self.at)
+        if quote == '"' and "\\" in self.text[self.at : at]:
+            found = _ESCAPED.match(self.text, self.at)
+            assert found is not None
+            at = found.end()
+        self.at = at + 1
 
     def _skip(self, chars: str) -> None:
         """Skip `chars`, and comments if a line may end here."""

@@ -129,6 +129,12 @@ for _key in KEYS:
     _BY_TABLE.setdefault((_key.path[0], len(_key.path)), []).append(_key)
 
 
+_TABLES: dict[tuple[str, int], dict[Path, None]] = {}
+for _key in KEYS:
+    for _size in range(1, len(_key.path)):
+        _TABLES.setdefault((_key.path[0], _size), {})[_key.path[:_size]] = None
+
+
 def find_key(path: Path) -> Key | None:
     """Return the key at `path`, or None."""
     candidates = _BY_TABLE.get((path[0], len(path)), ()) if path else ()
@@ -139,7 +145,7 @@ def is_table(path: Path) -> bool:
     """Return whether `path` is a table with keys."""
     if len(path) == 3 and path[0] == "providers" and path[2] == "network":
         return True
-    return any(len(key.path) > len(path) and _starts(key.path, path) for key in KEYS)
+    return any(_starts(table, path) for table in _TABLES.get((path[0], len(path)), ()))
 
 
 def canonical(path: Path) -> Path:

@@ -1,12 +1,18 @@
-"""The cost of 50 skills, 20 hooks and 5 tool servers: until the first paint, and until the first request."""
+"""The cost of 50 skills, 20 hooks and 5 tool servers: until the first paint, and until the first request.
+
+The folder of the one-shots is not trusted, so the servers are configured and do not start: the start of a program that
+is not qcode's is not measured.
+"""
 
 from __future__ import annotations
 
 import os
 import resource
+import socket
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +25,7 @@ from tests.perf.test_skills import fill
 pytestmark = [pytest.mark.perf, pytest.mark.timeout(600)]
 
 ROUNDS = 7
+REFUSED = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 HOOKS = "".join(
     f'[[hooks.{event}]]\nmatcher = "Tool{number}|mcp__server{number}__.*"\nargv = ["true", "{number}"]\n'
     for event in ("PreToolUse", "PostToolUse", "PermissionRequest", "PostToolUseFailure")
@@ -53,6 +60,39 @@ def one_shot(home: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def wire(home: Path) -> float:
+    """Return the seconds until the request of a one-shot arrives at its provider."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        command = [
+            sys.executable,
+            "-m",
+            "qcode",
+            "-p",
+            "hi",
+            "-m",
+            "openai/x",
+            "--base-url",
+            f"http://127.0.0.1:{port}",
+        ]
+        began = time.monotonic()
+        with subprocess.Popen(
+            command,
+            env={**environment(home), "OPENAI_API_KEY": "none"},
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as program:
+            connection, _ = listener.accept()
+            seconds = time.monotonic() - began
+            connection.recv(65_536)
+            connection.sendall(REFUSED)
+            connection.close()
+            program.wait(30)
+    return seconds
+
+
 def paint(home: Path) -> float:
     """Return the CPU seconds up to the first paint of the app."""
     here = ["env", f"HOME={home}", f"QCODE_HOME={home / 'qcode'}"]
@@ -66,8 +106,12 @@ def paint(home: Path) -> float:
 
 @pytest.mark.parametrize(
     ("measured", "what", "known"),
-    [(paint, "first paint", 1.15), (one_shot, "one-shot up to its request", 1.2)],
-    ids=["paint", "one-shot"],
+    [
+        (paint, "first paint, CPU", 1.15),
+        (wire, "start to wire of a one-shot, time", 1.15),
+        (one_shot, "whole one-shot, CPU", 1.2),
+    ],
+    ids=["paint", "wire", "one-shot"],
 )
 def test_extensions_cost_at_most_a_tenth_more(
     tmp_path: Path, bars: Bars, measured: Callable[[Path], float], what: str, known: float
@@ -79,4 +123,4 @@ def test_extensions_cost_at_most_a_tenth_more(
     # In turns, so that other load of the machine affects both equally.
     pairs = [(measured(full), measured(none)) for _ in range(ROUNDS)]
     ratio = statistics.median(more for more, _ in pairs) / statistics.median(less for _, less in pairs)
-    bars.hold(f"{what} with 50 skills, 20 hooks and 5 servers, CPU time against none", ratio, 1.1, known=known)
+    bars.hold(f"{what} with 50 skills, 20 hooks and 5 servers against none", ratio, 1.1, known=known)

@@ -12,6 +12,7 @@ from qcode.agent.mcp.session import ListedArgument, ListedPrompt, ListedResource
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.screens.arguments import ArgumentsForm
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended
@@ -194,8 +195,7 @@ def test_server_approval_is_readable_at_forty_columns() -> None:
     async def test(run: Running) -> None:
         await run.until(lambda: run.app.parts.approval.request is not None)
         await run.pilot.pause()
-        lines = [strip.text for strip in run.app.screen._compositor.render_strips()]
-        screen = "\n".join(lines)
+        screen = painted(run)
         assert "Start the tool server theirs?" in screen
         assert "\\x1b[8m-c [red]" in screen
         assert "Yes, from now on" in screen
@@ -240,6 +240,34 @@ def test_prompts_of_a_server_join_the_menu_when_it_lists_them() -> None:
         assert run.conversation.prompts == []
         await run.pilot.press(*"code-2", "enter")
         await run.until(lambda: run.conversation.prompts == ["/docs:review code=code-2"])
+
+    drive(test, servers=servers)
+
+
+def painted(run: Running) -> str:
+    return "\n".join(strip.text for strip in run.app.screen._compositor.render_strips())
+
+
+def test_form_asks_for_several_missing_arguments() -> None:
+    servers = ScriptedServers(READY)
+    needed = (ListedArgument("code", "The [red]file", is_required=True), ListedArgument("goal", is_required=True))
+    listed = ListedPrompt("review", "Review", (*needed, ListedArgument("style")))
+    servers.listing = Listing(prompts=(listed,))
+
+    async def test(run: Running) -> None:
+        await run.pilot.press(*"/docs:review style=long", "enter")
+        await run.until(lambda: isinstance(run.app.screen, ArgumentsForm))
+        await run.pilot.pause()
+        assert "code  The [red]file" in painted(run)
+        await run.pilot.press(*"it's.py", "enter", "enter", "enter")  # the second one stays empty
+        assert "This argument is required." in painted(run)
+        await run.pilot.press(*"find bugs", "enter", "enter")
+        sent = ["/docs:review code='it'\"'\"'s.py' goal='find bugs' style=long"]
+        await run.until(lambda: run.conversation.prompts == sent)
+        await run.pilot.press(*"/docs:review", "enter")
+        await run.until(lambda: isinstance(run.app.screen, ArgumentsForm))
+        await run.pilot.press("escape")
+        await run.until(lambda: run.app.parts.prompt.text == "/docs:review")
 
     drive(test, servers=servers)
 

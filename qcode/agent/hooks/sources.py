@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks
-from qcode.agent.claude.rules import convert
 from qcode.agent.hooks.events import EVENTS, Command, Handler, HookOrigin, OnFailure
 from qcode.config.paths import CLAUDE_SETTINGS
 from qcode.text.clean import one_line, visible
@@ -154,6 +152,8 @@ class _Collected:
 
     def add_claude(self, file: Path, origin: HookOrigin) -> None:
         """Add the hooks of a settings file of Claude Code."""
+        from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks  # loads with the first such file
+
         try:
             groups = read_claude_hooks(file)
         except ValueError as error:
@@ -218,6 +218,8 @@ def _condition(rule: object) -> tuple[str, ...]:
     """
     if not isinstance(rule, str) or not rule.strip():
         return ()
+    from qcode.agent.claude.rules import convert
+
     found = convert(rule, "deny", "project")
     # A lost part would leave out calls that the hook is meant for.
     return () if found.lost else found.rules

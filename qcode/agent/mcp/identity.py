@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.transports import program_path
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.text.pattern import lazy_pattern
@@ -114,6 +113,8 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
     """
     if config.command is None:
         return {}
+    from qcode.agent.mcp.transports import program_path  # loads with the first start
+
     inherited = {**command_environment(env), **config.env}
     collector = _FileCollector(
         cwd, tuple(dict.fromkeys(Path(os.path.realpath(root)) for root in roots)), inherited["PATH"]

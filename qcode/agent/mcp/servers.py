@@ -13,23 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from qcode.agent.mcp.connection import RunningRequest, ServerConnection
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
-from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, start_reason
 from qcode.agent.mcp.session import MAX_REASON, Listing
 from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, is_stale, login_words
-from qcode.agent.mcp.tools import (
-    MAX_TOOLS,
-    CheckedTool,
-    offered,
-    outcome_of,
-    shown_name,
-    split_name,
-)
+from qcode.agent.mcp.tools import MAX_TOOLS, CheckedTool, offered, outcome_of, shown_name, split_name
 from qcode.agent.trust import TrustedFile
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
@@ -41,6 +32,10 @@ from qcode.text.numbers import count_text
 from qcode.tools.output import bounded_text
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.connection import ServerConnection
+    from qcode.agent.mcp.elicitation import Ask
 
 WAIT_S = 10.0
 """Seconds the first turn waits for servers that are starting."""
@@ -300,8 +295,10 @@ class Servers:
             self._all_started.set()
 
     async def _wait(self, seconds: float) -> None:
+        # Not `wait_for`, which swallows a cancellation at the moment at which the event is set (Python 3.11).
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._all_started.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._all_started.wait()
 
     def _starting_names(self) -> str:
         return ", ".join(name for name, server in self._servers.items() if server.state == "starting")
@@ -362,6 +359,8 @@ class Servers:
             return _failed(f"the tool {name} is not available now", f"{server_name}: not available")
         server, tool = found
         assert server.connection is not None
+        from qcode.agent.mcp.connection import RunningRequest
+
         running = RunningRequest(output, ask)
         try:
             result = await server.connection.call(tool.tool, arguments, server.spec.config.timeout_s, running)
@@ -430,6 +429,7 @@ class Servers:
     def _launch(self, server: _Server) -> None:
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
         server.can_sign_in = False
+        from qcode.agent.mcp.connection import ServerConnection  # loads with the first start
 
         def listed(listing: Listing) -> None:
             if server.connection is connection:

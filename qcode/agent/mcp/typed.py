@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qcode.agent.mcp.connection import RunningRequest
 from qcode.agent.mcp.session import ListedArgument, ListedPrompt
 from qcode.agent.mcp.spec import ServerError
 from qcode.agent.mcp.tools import ContentReader
@@ -117,6 +116,7 @@ class TypedNames:
         self._folder = folder
         self._reading: asyncio.Task[Expanded] | None = None
         self._complaints: list[str] = []
+        self._steering: list[tuple[str, asyncio.Task[None]]] = []
 
     @property
     def is_reading(self) -> bool:
@@ -125,6 +125,35 @@ class TypedNames:
     def cancel(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
+        for _, task in self._steering:
+            task.cancel()
+
+    def steer(self, text: str, give: Callable[[tuple[Block, ...]], None]) -> None:
+        """Call `give` with the resources that a steering message mentions, once they and earlier messages are read."""
+        before = {task for _, task in self._steering}  # all of them, since each may be withdrawn
+        if not before and not self._mentions_any(text):
+            give(())
+            return
+        task = asyncio.get_running_loop().create_task(self._steer(text, give, before))
+        entry = (text, task)
+        self._steering.append(entry)
+        task.add_done_callback(lambda _: self._steering.remove(entry) if entry in self._steering else None)
+
+    async def _steer(
+        self, text: str, give: Callable[[tuple[Block, ...]], None], before: set[asyncio.Task[None]]
+    ) -> None:
+        blocks = tuple(await self._resources(text, ()))
+        if before:
+            await asyncio.wait(before)
+        give(blocks)
+
+    def unsteer(self, text: str) -> bool:
+        """Withdraw the last steering message with this text; return False unless its resources are being read."""
+        found = next((entry for entry in reversed(self._steering) if entry[0] == text), None)
+        if found is not None:
+            self._steering.remove(found)
+            found[1].cancel()
+        return found is not None
 
     def names_resource(self, word: str) -> bool:
         """Return whether an `@word` names a resource of a server."""
@@ -173,6 +202,8 @@ class TypedNames:
         server = next((known for known in self._servers.names if name.startswith(f"{known.lower()}:")), None)
         if server is None:
             return None
+        from qcode.agent.mcp.connection import RunningRequest  # loads with the first server that starts
+
         await self._servers.wait_until_started()
         ready = self._servers.ready().get(server)
         if ready is None:
@@ -213,11 +244,7 @@ class TypedNames:
     async def _resources(self, typed: str, foreign: Spans) -> list[Block]:
         """Return the resources that the user mentions; those that are not attached become complaints."""
         blocks: list[Block] = []
-        if "@" not in typed:
-            return blocks
-        from qcode.agent.context.attachments import mentioned_words  # loads with the first mention
-
-        if not any(self.names_resource(word) for word, _, _ in mentioned_words(typed)):
+        if not self._mentions_any(typed):
             return blocks
         await self._servers.wait_until_started()
         wanted = list(dict.fromkeys(self._mentioned_resources(typed, foreign)))
@@ -229,6 +256,13 @@ class TypedNames:
             except InputError as error:
                 self._complaints.append(f"not attached: @{visible(f'{server}:{uri}')}: {error}")
         return blocks
+
+    def _mentions_any(self, text: str) -> bool:
+        if "@" not in text:
+            return False
+        from qcode.agent.context.attachments import mentioned_words  # loads with the first mention
+
+        return any(self.names_resource(word) for word, _, _ in mentioned_words(text))
 
     def _mentioned_resources(self, typed: str, foreign: Spans) -> Iterator[tuple[str, str]]:
         from qcode.agent.context.attachments import mentioned_words
@@ -248,6 +282,8 @@ class TypedNames:
         ready = self._servers.ready().get(server)
         if ready is None:
             raise InputError("the server is not running; /mcp shows why")
+        from qcode.agent.mcp.connection import RunningRequest
+
         try:
             async with asyncio.timeout(_READ_S):
                 result = await ready.connection.read_resource(uri, RunningRequest())

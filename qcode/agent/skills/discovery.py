@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -161,18 +162,22 @@ def _row_of(skill: Skill) -> JsonObject:
     return row
 
 
+@cache
+def _field_types() -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, str(field.type)) for field in fields(Skill))
+
+
 def _skill_of(row: JsonObject) -> Skill | None:
     """Return a skill as it was stored, None if a value is of another type."""
     values: dict[str, Any] = {}
-    for field in fields(Skill):
-        value: Any = row.get(field.name)
-        kind = str(field.type)
+    for name, kind in _field_types():
+        value: Any = row.get(name)
         if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(item, str) for item in value):
-            values[field.name] = tuple(value)
+            values[name] = tuple(value)
         elif kind == "Path" and isinstance(value, str):
-            values[field.name] = Path(value)
+            values[name] = Path(value)
         elif type(value).__name__ == kind:
-            values[field.name] = value
+            values[name] = value
         else:
             return None
     return Skill(**values)

@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.claude.commands import find_commands
-from qcode.agent.claude.markdown import markdown_folders
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import PromptPart, expand, has_commands
 from qcode.agent.options import RunContext
@@ -24,7 +22,7 @@ from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
 from qcode.config.definitions import CustomCommands
-from qcode.config.paths import COMMANDS_FOLDER
+from qcode.config.paths import COMMANDS_FOLDER, may_exist
 from qcode.protocol.approvals import Spans, TurnOptions
 from qcode.protocol.tools import EXPLORE, GENERAL, SAME, SMALL, Refused
 from qcode.text.clean import cut, visible
@@ -73,15 +71,22 @@ class Skills:
         self._session_id = session_id
         self._kinds = tuple(kinds)
         self.found = FoundSkills() if context.options.no_skills else found_skills(context)
-        names = {skill.handle.lower() for skill in self.found.skills}
-        self.commands, self._problems = find_commands(
-            markdown_folders(context.definition_folders(COMMANDS_FOLDER)), names
-        )
+        self.commands, self._problems = self._find_commands()
         self._off = frozenset(context.settings.skills.off)
         only = context.program_skills
         self._only = None if only is None else frozenset(name.lower() for name in only)
         self._uses = _read_uses(context.paths.state_dir)
         self.catalog = Catalog()
+
+    def _find_commands(self) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
+        found = self._context.definition_folders(COMMANDS_FOLDER)
+        folders = [(path, project) for path, project in found if may_exist(path)]
+        if not folders:
+            return (), ()
+        from qcode.agent.claude.commands import find_commands
+        from qcode.agent.claude.markdown import markdown_folders
+
+        return find_commands(markdown_folders(folders), {skill.handle.lower() for skill in self.found.skills})
 
     @property
     def used(self) -> tuple[Skill, ...]:

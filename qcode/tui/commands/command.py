@@ -7,7 +7,7 @@ A command acts through its `CommandContext`: the services of the agent, and the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -202,16 +202,23 @@ def _as_command(prompt: ServerPrompt) -> Command:
 
 
 def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt) -> None:
-    """Send the prompt, which is read when its turn begins; if arguments are missing, let the user add them."""
+    """Send the prompt, which is read when its turn begins; if arguments are missing, let the user add them.
+
+    One is typed in the prompt, where the server completes it; several are fields of a form.
+    """
     from qcode.agent.mcp.typed import arguments_of, missing_arguments
     from qcode.protocol.errors import InputError
 
     typed, problem, start = f"/{prompt.handle} {argument}".rstrip(), "", ""
     try:
-        missing = missing_arguments(prompt.prompt, arguments_of(prompt.prompt, argument))
+        values = arguments_of(prompt.prompt, argument)
+        missing = missing_arguments(prompt.prompt, values)
     except InputError as refusal:
         problem, start = f"/{prompt.handle}: {refusal}.", typed
     else:
+        if len(missing) > 1 and context.app is not None:
+            _open_form(context, prompt, values, typed)
+            return
         if missing:
             names = ", ".join(one_line(listed_argument.name) for listed_argument in missing)
             problem = f"/{prompt.handle} needs {names}. Add the value and press Enter."
@@ -222,6 +229,21 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
     context.view.say("warning", problem)
     if context.app is not None:
         context.app.prompt.put_back(start)
+
+
+def _open_form(context: CommandContext, prompt: ServerPrompt, values: Mapping[str, str], typed: str) -> None:
+    """Ask for the arguments in a form; the typed text returns to the prompt if the user closes it."""
+    from qcode.tui.screens.arguments import ArgumentsForm
+
+    screen = context.screen
+
+    def take(text: str | None) -> None:
+        if text:
+            context.view.send(text, text, NO_OPTIONS)
+        else:
+            screen.prompt.put_back(typed)
+
+    screen.open_screen(ArgumentsForm(prompt, values), take)
 
 
 def _prompt_choices(context: CommandContext, *, prompt: ServerPrompt) -> Sequence[str]:

@@ -13,6 +13,7 @@ from qcode.agent.conversation import Conversation
 from qcode.agent.mcp.servers import Servers
 from qcode.protocol.approvals import Allow, Answer, CallApproval, Decision, Deny, Question, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEnded, TurnEvent
+from qcode.protocol.messages import Text
 from qcode.protocol.reply import Outcome
 from qcode.tui.panels.choices import asked_by
 from tests.agent.mcp.serving import ServerFolders, until
@@ -131,3 +132,29 @@ def test_mcp_package_is_not_loaded_before_a_server_starts(tmp_path: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_resource_in_a_steering_message_joins_the_turn(tmp_path: Path) -> None:
+    folders = ServerFolders(tmp_path)
+    servers = folders.servers(folders.sdk_spec("memo"), folders.spec())
+    provider = ScriptedProvider([call_reply("fake__add", {"a": 1, "b": 2}), text_reply("Done.")])
+    conversation = open_conversation(folders.base, provider, servers=servers, is_attended=True).conversation
+
+    async def body() -> None:
+        async for event in conversation.submit("add"):
+            if isinstance(event, ApprovalRequested):
+                conversation.steer("then see @memo:memo://today")
+                conversation.steer("and stop")
+                await until(
+                    lambda: not [one for one in asyncio.all_tasks() if "TypedNames._steer" in repr(one.get_coro())]
+                )
+                conversation.answer(event.approval.id, Allow("session"))
+        await conversation.close()
+
+    asyncio.run(body())
+    blocks = [
+        block.text for message in provider.requests[-1].messages for block in message.blocks if isinstance(block, Text)
+    ]
+    place = blocks.index("then see @memo:memo://today")
+    assert "buy milk" in blocks[place - 1]
+    assert blocks.index("and stop") > place

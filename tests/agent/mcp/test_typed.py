@@ -64,6 +64,7 @@ def test_prompts_and_resources_of_a_real_server(tmp_path: Path) -> None:
         await _expands(names)
         await _refuses(names)
         await _attaches(names)
+        await _steers(names)
         await _completes(servers)
 
     with_server(tmp_path, body)
@@ -120,6 +121,28 @@ async def _attaches(names: TypedNames) -> None:
     assert "saved as" in sound.text
     foreign = TurnOptions(foreign=((0, 18),))
     assert await names.expanded("@memo:memo://today x", (), foreign) == ("@memo:memo://today x", (), foreign)
+
+
+async def _steers(names: TypedNames) -> None:
+    given: list[tuple[str, int]] = []
+
+    def steer(text: str) -> None:
+        names.steer(text, lambda blocks: given.append((text, len(blocks))))
+
+    steer("see @notes.md")
+    assert given == [("see @notes.md", 0)]  # no resource: at once
+    for text in ("first @memo:memo://today", "second", "third @memo:memo://nothing"):
+        steer(text)
+    assert len(given) == 1
+    assert names.unsteer("second")
+    assert not names.unsteer("second")
+    await until(lambda: len(given) == 3)
+    assert given[1:] == [("first @memo:memo://today", 1), ("third @memo:memo://nothing", 0)]
+    assert len(names.take_complaints()) == 1
+    steer("late @memo:memo://today")
+    names.cancel()
+    await until(lambda: not names.unsteer("late @memo:memo://today"))
+    assert len(given) == 3
 
 
 async def _completes(servers: Servers) -> None:

@@ -1,0 +1,97 @@
+"""The form for the arguments of a tool server's prompt, when several are missing. One missing argument is typed inline.
+
+Apart from `commands`, because it loads when it first opens.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from qcode.agent.mcp.typed import ServerPrompt
+from qcode.text.clean import clean, one_line, single_spaced
+from qcode.tui.screens.picker import foot
+from qcode.tui.widgets import Field
+
+_MAX_LABEL = 200
+_KEYS = (("Enter", "next"), ("Esc", "back"), ("Shift+Tab", "previous"))
+
+
+class ArgumentsForm(ModalScreen[str]):
+    """A field for each argument of a prompt. The result is the text to send, or "" if the user closed the form."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c", "dismiss('')", "Back", priority=True, show=False),
+    ]
+
+    def __init__(self, prompt: ServerPrompt, values: Mapping[str, str]) -> None:
+        super().__init__(classes="picker-screen")
+        self._prompt = prompt
+        self._values = dict(values)
+        self._arguments = prompt.prompt.arguments
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="arguments"):
+            title = Content.assemble((f"/{self._prompt.handle}", "bold"), (f"  {self._prompt.description}", "$muted"))
+            yield Static(title, id="arguments-title", markup=False)
+            with VerticalScroll(id="arguments-fields", can_focus=False):
+                for number, argument in enumerate(self._arguments):
+                    kind = "" if argument.is_required else " (optional)"
+                    about = single_spaced(clean(argument.description), _MAX_LABEL)
+                    label = Content.assemble(f"{one_line(argument.name)}{kind}", (f"  {about}", "$muted"))
+                    yield Static(label, classes="argument-label", markup=False)
+                    value = self._values.get(argument.name, "")
+                    yield Field(value, id=f"argument-{number}", classes="argument-field", compact=True)
+            yield Static(id="arguments-foot", markup=False)
+
+    def on_mount(self) -> None:
+        self._focus_missing()
+
+    def on_resize(self) -> None:
+        self._show_foot("")
+
+    @on(Field.Changed)
+    def _keep(self, event: Field.Changed) -> None:
+        number = int((event.input.id or "").rpartition("-")[2])
+        self._values[self._arguments[number].name] = event.value
+
+    @on(Field.Submitted)
+    def _go_on(self, event: Field.Submitted) -> None:
+        """Move to the next field; after the last one send, or return to the first that is missing."""
+        event.stop()
+        number = int((event.input.id or "").rpartition("-")[2])
+        if number + 1 < len(self._arguments):
+            self.query_one(f"#argument-{number + 1}", Field).focus()
+        elif self._focus_missing():
+            self._show_foot("This argument is required.")
+        else:
+            self.dismiss(typed_prompt(self._prompt, self._values))
+
+    def _focus_missing(self) -> bool:
+        """Move to the first required field that is empty; return False if there is none."""
+        for number, argument in enumerate(self._arguments):
+            if argument.is_required and not self._values.get(argument.name, "").strip():
+                self.query_one(f"#argument-{number}", Field).focus()
+                return True
+        return False
+
+    def _show_foot(self, problem: str) -> None:
+        keys = foot(_KEYS, max(1, self.size.width - 4 - len(problem)))
+        shown = Content.assemble((f"{problem}  ", "$text-warning"), keys) if problem else keys
+        self.query_one("#arguments-foot", Static).update(shown)
+
+
+def typed_prompt(prompt: ServerPrompt, values: Mapping[str, str]) -> str:
+    """Return a prompt with its arguments as the user would type it: `/docs:review code='a b.py'`."""
+    given = ((argument.name, values.get(argument.name, "")) for argument in prompt.prompt.arguments)
+    words = (f"{name}={shlex.quote(value)}" for name, value in given if value.strip())
+    return " ".join((f"/{prompt.handle}", *words))
