@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from qcode.config.edit import change, is_changeable, read_typed, with_items, with_value, without_value
 from qcode.config.schema import KEYS, find_key
 from qcode.protocol.errors import ConfigError
+from tests.fakes.examples import share
 
 FILE = """\
 # mine
@@ -73,7 +74,7 @@ def test_key_is_removed_with_its_line(text: str, path: tuple[str, ...], wanted: 
     assert without_value(text, path) == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["ui.bell", "ui.mouse", "model", "output.x"]), st.booleans()), max_size=6),
     st.sampled_from([FILE, "", "ui = { title = true }\n", "ui.title = true\n[output]\n", "[ui]\n[output]\n# end"]),

@@ -11,17 +11,21 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from tests.e2e.running import CliRunner
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
 
 
 def served(cli: CliRunner, body: Callable[[ClientSession], Awaitable[Any]], *flags: str) -> Any:
     """Return the result of `body`, which gets a session with `qcode mcp serve` on the demo model."""
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     program, *arguments = cli.command("mcp", "serve", "-m", "demo/demo", *flags)
     parameters = StdioServerParameters(command=program, args=arguments, env=cli.environment(), cwd=cli.work)
 
@@ -34,6 +38,7 @@ def served(cli: CliRunner, body: Callable[[ClientSession], Awaitable[Any]], *fla
 
 
 def test_ask_answers_with_stop_reason_cost_and_progress(cli: CliRunner) -> None:
+
     (cli.work / "sub").mkdir()
     heard: list[str] = []
 
@@ -54,6 +59,7 @@ def test_ask_answers_with_stop_reason_cost_and_progress(cli: CliRunner) -> None:
 
 
 def test_caller_can_neither_leave_the_folder_nor_change_files_of_an_untrusted_one(cli: CliRunner) -> None:
+
     (cli.work / "link").symlink_to(cli.home)
     (cli.work / "file").touch()
 
@@ -74,6 +80,7 @@ def test_caller_can_neither_leave_the_folder_nor_change_files_of_an_untrusted_on
 
 
 def test_cancelled_ask_ends_and_the_server_continues(cli: CliRunner) -> None:
+
     async def body(session: ClientSession) -> Any:
         begun = asyncio.Event()
 
@@ -93,6 +100,7 @@ def test_cancelled_ask_ends_and_the_server_continues(cli: CliRunner) -> None:
 
 
 def test_huge_prompt_is_refused_and_concurrent_calls_are_all_answered(cli: CliRunner) -> None:
+
     async def body(session: ClientSession) -> Any:
         huge = await session.call_tool("ask", {"prompt": "x" * 1_000_001})
         odd = await session.call_tool("permissions_check", {"kind": "shell", "value": "x" * 1_000_000})
@@ -107,6 +115,7 @@ def test_huge_prompt_is_refused_and_concurrent_calls_are_all_answered(cli: CliRu
 
 
 def test_text_of_a_caller_attaches_nothing_and_runs_no_command(cli: CliRunner) -> None:
+
     (cli.work / "secret.txt").write_text("canary")
 
     async def body(session: ClientSession) -> Any:

@@ -54,6 +54,7 @@ _LOADED_LATE = (
     "markdown_it",
     "httpx2",
     "anyio._backends._asyncio",
+    "keyring.backends.fail",
 )
 """Other modules that runs load. `tests/arch/test_start_up.py` checks the modules of a real start."""
 

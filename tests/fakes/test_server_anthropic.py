@@ -1,12 +1,14 @@
-"""The fake speaks Anthropic Messages: Anthropic's own SDK understands it."""
+"""The fake speaks Anthropic Messages: Anthropic's own SDK understands it.
+
+The SDK is imported by the tests: each worker would need a second to collect the file.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
 import pytest
 
@@ -16,10 +18,15 @@ from tests.fakes.anthropic_wire import AnthropicWire
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, Faults, Turn, refused
 
+if TYPE_CHECKING:
+    import anthropic
+
 TOOLS: list[Any] = [{"name": "read", "input_schema": {"type": "object", "properties": {}}}]
 
 
 def _client(server: FakeServer, key: str = "key") -> anthropic.AsyncAnthropic:
+    import anthropic
+
     return anthropic.AsyncAnthropic(api_key=key, base_url=server.base_url, max_retries=0)
 
 
@@ -70,6 +77,8 @@ def test_late_usage_follows_the_stop_reason() -> None:
 
 
 def test_rate_limit_error_has_its_wait() -> None:
+    import anthropic
+
     with (
         FakeServer("anthropic", [refused(429, "slow down", retry_after=7)]) as server,
         pytest.raises(anthropic.RateLimitError) as caught,
@@ -87,6 +96,8 @@ def test_closed_socket_is_a_protocol_error() -> None:
 
 
 def test_overload_inside_the_stream_is_a_status_error() -> None:
+    import anthropic
+
     turn = Turn(text=["one", "two"], faults=Faults(error_after=4))
     with FakeServer("anthropic", [turn]) as server, pytest.raises(anthropic.APIStatusError, match="overloaded_error"):
         asyncio.run(_message(server))
@@ -102,6 +113,8 @@ def test_models_are_listed_with_their_limits() -> None:
 
 
 def test_requests_that_the_protocol_forbids_are_refused() -> None:
+    import anthropic
+
     use = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "text"}
     hello, calling = {"role": "user", "content": "hi"}, {"role": "assistant", "content": [use]}
@@ -123,6 +136,8 @@ def test_requests_that_the_protocol_forbids_are_refused() -> None:
 
 
 def test_host_without_prefill_refuses_one() -> None:
+    import anthropic
+
     prefill = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "so"}]
     with (
         FakeServer(AnthropicWire(prefill=False), [Turn(text="good")]) as server,

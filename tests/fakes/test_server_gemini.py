@@ -1,4 +1,7 @@
-"""The fake speaks Gemini: Google's own SDK understands it, in both API versions."""
+"""The fake speaks Gemini: Google's own SDK understands it, in both API versions.
+
+The SDK is imported by the tests: each worker would need a second to collect the file.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,21 @@ from typing import Any
 
 import httpx2
 import pytest
-from google import genai
-from google.genai import errors, types
 
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, Faults, Turn, refused
 
-QUIET = types.AutomaticFunctionCallingConfig(disable=True)
-
 
 async def _chunks(server: FakeServer, contents: Any = "hi", *, version: str = "v1beta", cap: int = 8_000) -> list[Any]:
+    from google import genai
+    from google.genai import types
+
     options = types.HttpOptions(base_url=server.base_url, api_version=version)
-    config = types.GenerateContentConfig(max_output_tokens=cap, automatic_function_calling=QUIET)
+    config = types.GenerateContentConfig(
+        max_output_tokens=cap, automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True)
+    )
     async with genai.Client(api_key="key", http_options=options).aio as client:
         stream = await client.models.generate_content_stream(model="fake-1", contents=contents, config=config)
         return [chunk async for chunk in stream]
@@ -66,6 +70,8 @@ def test_late_usage_follows_the_stop_reason() -> None:
 
 
 def test_rate_limit_error_has_its_wait() -> None:
+    from google.genai import errors
+
     turn = refused(429, "slow down", retry_after=7)
     with FakeServer("gemini", [turn]) as server, pytest.raises(errors.ClientError) as caught:
         asyncio.run(_chunks(server))
@@ -80,12 +86,17 @@ def test_closed_socket_is_a_protocol_error() -> None:
 
 
 def test_overload_inside_the_stream_is_a_server_error() -> None:
+    from google.genai import errors
+
     turn = Turn(text=["one", "two"], faults=Faults(error_after=1, error=refused(503, "busy").refusal or Faults().error))
     with FakeServer("gemini", [turn]) as server, pytest.raises(errors.ServerError, match="busy"):
         asyncio.run(_chunks(server))
 
 
 def test_models_are_listed() -> None:
+    from google import genai
+    from google.genai import types
+
     async def names() -> list[str | None]:
         options = types.HttpOptions(base_url=server.base_url)
         async with genai.Client(api_key="key", http_options=options).aio as client:
@@ -96,6 +107,8 @@ def test_models_are_listed() -> None:
 
 
 def test_unanswered_call_is_refused_and_an_answered_one_is_accepted() -> None:
+    from google.genai import errors, types
+
     asked = types.Content(role="user", parts=[types.Part(text="hi")])
     calling = types.Content(role="model", parts=[types.Part(function_call=types.FunctionCall(name="read", args={}))])
     answer = types.FunctionResponse(name="read", response={"output": "text"})

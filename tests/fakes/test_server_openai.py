@@ -1,13 +1,15 @@
-"""The fake speaks Chat Completions: OpenAI's own SDK understands it."""
+"""The fake speaks Chat Completions: OpenAI's own SDK understands it.
+
+The SDK is imported by the tests: each worker would need a second to collect the file.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from qcode.protocol.reply import StopReason
@@ -15,12 +17,17 @@ from qcode.protocol.usage import Usage
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, Faults, Turn, refused, truthful
 
+if TYPE_CHECKING:
+    import openai
+
 TOOLS: list[Any] = [
     {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}},
 ]
 
 
 def _client(server: FakeServer, key: str = "key") -> openai.AsyncOpenAI:
+    import openai
+
     return openai.AsyncOpenAI(api_key=key, base_url=server.base_url, max_retries=0)
 
 
@@ -64,6 +71,8 @@ def test_two_parallel_calls_are_received_completely() -> None:
 
 
 def test_truncated_reply_reports_length() -> None:
+    import openai
+
     turn = Turn(calls=[Call("read", '{"path": "a')], stop=StopReason.MAX_TOKENS)
     with FakeServer("openai", [turn]) as server, pytest.raises(openai.LengthFinishReasonError):
         asyncio.run(_complete(server))
@@ -82,6 +91,8 @@ def test_usage_is_sent_only_on_request() -> None:
 
 
 def test_rate_limit_error_has_its_wait_and_code() -> None:
+    import openai
+
     turn = refused(429, "slow down", retry_after=7)
     with FakeServer("openai", [turn]) as server, pytest.raises(openai.RateLimitError) as caught:
         asyncio.run(_complete(server))
@@ -91,12 +102,16 @@ def test_rate_limit_error_has_its_wait_and_code() -> None:
 
 
 def test_closed_socket_is_a_connection_error() -> None:
+    import openai
+
     turn = Turn(text=["one", "two"], faults=Faults(cut_after=2, cut_inside=True))
     with FakeServer("openai", [turn]) as server, pytest.raises(openai.APIConnectionError):
         asyncio.run(_complete(server))
 
 
 def test_error_inside_the_stream_is_an_api_error() -> None:
+    import openai
+
     turn = Turn(text=["one", "two"], faults=Faults(error_after=2))
     with FakeServer("openai", [turn]) as server, pytest.raises(openai.APIError, match="overloaded"):
         asyncio.run(_complete(server))
@@ -117,6 +132,8 @@ def test_both_names_of_the_cap_are_recorded() -> None:
 
 
 def test_models_are_listed_and_a_wrong_key_is_refused() -> None:
+    import openai
+
     async def names(key: str) -> list[str]:
         async with _client(server, key) as client:
             return [model.id async for model in client.models.list()]
@@ -128,6 +145,8 @@ def test_models_are_listed_and_a_wrong_key_is_refused() -> None:
 
 
 def test_call_without_a_result_is_refused() -> None:
+    import openai
+
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     dangling = [
         {"role": "user", "content": "hi"},
@@ -144,6 +163,8 @@ def test_call_without_a_result_is_refused() -> None:
 
 
 def test_realistic_host_truncates_at_the_cap_and_continues_from_there() -> None:
+    import openai
+
     text = "".join(f"line {number}\n" for number in range(40))
     said = ""
     with FakeServer("openai", truthful(text)) as server:
@@ -164,5 +185,7 @@ def test_realistic_host_truncates_at_the_cap_and_continues_from_there() -> None:
 
 
 def test_host_with_a_limit_names_it() -> None:
+    import openai
+
     with FakeServer("openai", truthful("x", limit=100)) as server, pytest.raises(openai.BadRequestError, match="100"):
         asyncio.run(_complete(server, cap=101))

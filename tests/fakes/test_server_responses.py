@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import openai
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -50,6 +49,8 @@ def _text(events: Sequence[ReplyEvent]) -> str:
 
 
 def test_sdk_reads_text_reasoning_calls_and_usage() -> None:
+    import openai
+
     async def response() -> Any:
         async with openai.AsyncOpenAI(api_key="key", base_url=server.base_url, max_retries=0) as client:
             stream = await client.responses.create(model="fake-1", input="hi", store=False, stream=True)

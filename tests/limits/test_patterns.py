@@ -21,7 +21,7 @@ third, linear time grows 6 times and quadratic time 36 times."""
 MAX_GROWTH = 15
 SLOW = 0.002
 """Seconds. A pattern that takes less for the long text is not measured further: quadratic ones take 10 ms and more."""
-TEXTS, SAMPLED_TEXTS = 40, 8
+TEXTS, SAMPLED_TEXTS = 40, 4
 """Hostile texts of each pattern, in the broad run and in the quick one."""
 
 BOUNDED = {

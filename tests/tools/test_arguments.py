@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from qcode.text.json import Json
 from qcode.tools.registry import BUILTIN, specs
+from tests.fakes.examples import share
 from tests.tools.conftest import TOOLS, ToolRunner
 
 
@@ -73,7 +74,7 @@ NAMES = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(set(TOOLS) - {"shell"})), st.dictionaries(NAMES, VALUES, max_size=4))
 def test_no_arguments_make_a_tool_raise(runner: ToolRunner, name: str, arguments: dict[str, Json]) -> None:
     assert isinstance(runner.run(name, **arguments).content, str)

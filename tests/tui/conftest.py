@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from textual._compositor import Compositor
 from textual._context import active_app
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
@@ -51,6 +52,23 @@ def exact_pilot() -> Iterator[None]:
         patch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
         patch.setenv("COLORTERM", "truecolor")  # snapshots show the themes as a terminal of 16 million colors does
         yield
+
+
+@pytest.fixture(autouse=True)
+def without_frames(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lay out without painting, unless the test is marked `frames`.
+
+    No terminal shows the frames of a test, which are a quarter of its time. A screenshot and `Running.screen` paint
+    what they return, and `running` paints the last state of an app, so an error of painting shows.
+    """
+    if request.node.get_closest_marker("frames") is not None:
+        return
+    paint = Compositor.render_update
+
+    def paint_whole(compositor: Compositor, full: bool = False, **given: Any) -> Any:
+        return paint(compositor, full=True, **given) if full else compositor._dirty_regions.clear()
+
+    monkeypatch.setattr(Compositor, "render_update", paint_whole)
 
 
 @pytest.fixture(scope="session", autouse=True)

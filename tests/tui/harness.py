@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import pytest
-from textual._compositor import Compositor
 from textual.pilot import Pilot
 
 from qcode.tui.app import AppOptions, QcodeApp
+from qcode.tui.terminal.textual_internals import NOT_SHOWN
 from qcode.tui.welcome import Welcome
 from tests.tui.scripted import FixedClock, ScriptedConversation
 from tests.tui.stage import WELCOME, Services, StagedAgent, StagedApp, run_context
@@ -110,27 +109,21 @@ async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
     await pilot.pause()
 
 
-@contextmanager
-def without_frames() -> Iterator[None]:
-    """Lay out without painting: a start paints six frames, which only tests of the start look at."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compositor, "render_update", lambda compositor, **_: compositor._dirty_regions.clear())
-        yield
-
-
 @asynccontextmanager
 async def running(
-    conversation: Conversation, *, size: tuple[int, int] = (80, 24), **given: Any
+    conversation: Conversation, *, size: tuple[int, int] = (80, 24), may_hide: bool = False, **given: Any
 ) -> AsyncIterator[Running]:
-    """Start the app and wait until it handles keys; its first frame follows with the next key or pause."""
+    """Start the app and wait until it handles keys. Its last state is painted: a widget that cannot be is a failure.
+
+    `may_hide`: the test breaks a widget.
+    """
     clock = FixedClock()
     app = make_app(conversation, clock, **given)
-    async with AsyncExitStack() as stack:
-        with without_frames():
-            pilot = await stack.enter_async_context(app.run_test(size=size))
-            await at_work(app, pilot)
-        app.screen.refresh()
+    async with app.run_test(size=size) as pilot:
+        await at_work(app, pilot)
         yield Running(app, pilot, cast("ScriptedConversation", conversation), clock)
+        if app.screen_stack:
+            assert may_hide or NOT_SHOWN not in rows_of(app), rows_of(app)
 
 
 def drive(

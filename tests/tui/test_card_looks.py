@@ -22,7 +22,7 @@ from tests.tui.test_approval_looks import LOOKS
 
 WIDE_LOOKS = [
     pytest.param("dark", (160, 50), id="dark"),
-    pytest.param("light", (160, 50), id="light"),
+    pytest.param("light", (160, 50), id="light", marks=pytest.mark.broad),
 ]
 FILE = Text('<file path="src/cart.py">\n' + "x\n" * 21 + "\n</file>")
 PLAN = "# Count the items\n\nThe cart ignores **counts**.\n\n1. Change `total`\n2. Add a test\n"

@@ -38,6 +38,8 @@ from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, Step, UntilAnswered, call, ended, reply
 
+pytestmark = pytest.mark.frames
+
 
 class BrokeError(Exception):
     """The error that is thrown into a worker."""
@@ -305,7 +307,7 @@ def _while_working(break_it: Callable[[Running], Awaitable[None]], *steps: Step)
         await break_it(run)
         await _works(run, gate)
 
-    drive(test, ScriptedConversation([*steps, gate, *TURN]))
+    drive(test, ScriptedConversation([*steps, gate, *TURN]), may_hide=True)
 
 
 def test_widget_that_cannot_be_painted_says_so_in_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:

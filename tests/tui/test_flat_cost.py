@@ -6,10 +6,14 @@ import asyncio
 import cProfile
 from pathlib import Path
 
+import pytest
+
 from tests.agent.test_flat_cost import calls_of
 from tests.fakes.conversation import talk
 from tests.fakes.scripted import text_reply
 from tests.tui.harness import Running, running
+
+pytestmark = pytest.mark.frames
 
 TURNS, WINDOW = 60, 12
 

@@ -20,6 +20,8 @@ from tests.tui.harness import at_work, make_agent
 from tests.tui.scripted import ScriptedConversation
 from tests.tui.stage import WELCOME, StagedAgent, StagedApp
 
+pytestmark = pytest.mark.frames
+
 
 @dataclass
 class Gate:

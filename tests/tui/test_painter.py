@@ -19,7 +19,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from qcode.tui.terminal.painter import Painter, Part, erases_color
+from tests.fakes.examples import share
 from tests.tui.emulators import Pyte, Screen
+
+pytestmark = pytest.mark.frames
 
 CONSOLES = {
     system: Console(file=io.StringIO(), force_terminal=True, color_system=system, width=80, _environ={})
@@ -166,13 +169,13 @@ def play(seed: int, texts: list[str], kind: type[Screen] | type[Pyte], *, can_er
             parts = frames.change()
 
 
-@settings(max_examples=80)
+@settings(max_examples=share(80))
 @given(st.integers(0, 1 << 32), st.booleans())
 def test_screen_is_the_same_as_with_whole_frames(seed: int, can_erase: bool) -> None:
     play(seed, SURE_TEXTS + UNSURE_TEXTS, Screen, can_erase=can_erase)
 
 
-@settings(max_examples=50)
+@settings(max_examples=share(50))
 @given(st.integers(0, 1 << 32), st.booleans())
 def test_screen_is_the_same_in_an_independent_emulator(seed: int, can_erase: bool) -> None:
     play(seed, SURE_TEXTS, Pyte, can_erase=can_erase)

@@ -25,7 +25,7 @@ from tests.tui.test_todos import listed
 
 LOOKS = [
     pytest.param({}, (80, 24), id="dark"),
-    pytest.param({"theme": "light"}, (80, 24), id="light"),
+    pytest.param({"theme": "light"}, (80, 24), id="light", marks=pytest.mark.broad),
     pytest.param({}, (40, 24), id="narrow"),
 ]
 ALL_LOOKS = [*LOOKS, pytest.param({}, (120, 40), id="wide")]
@@ -76,6 +76,7 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
     assert shown.endswith("80% nearly full") is (size[0] >= 80)
 
 
+@pytest.mark.frames
 @pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
 def test_background_jobs(
     snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], tmp_path: Path

@@ -155,7 +155,7 @@ def test_tool_finished(snap_compare: Compare) -> None:
 
 LOOKS = [
     pytest.param({}, (80, 24), id="dark"),
-    pytest.param({"theme": "light"}, (80, 24), id="light"),
+    pytest.param({"theme": "light"}, (80, 24), id="light", marks=pytest.mark.broad),
     pytest.param({}, (40, 24), id="narrow"),
 ]
 ATTEMPTS = [

@@ -206,6 +206,7 @@ STATES = {
 }
 
 
+@pytest.mark.frames
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 @pytest.mark.parametrize("name", STATES)
 def test_state(snap_compare: Callable[..., bool], name: str, theme: str, size: tuple[int, int]) -> None:

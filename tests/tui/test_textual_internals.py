@@ -38,6 +38,8 @@ from qcode.tui.terminal import textual_internals as internals
 from qcode.tui.terminal.painter import Painter
 from tests.tui.emulators import Screen
 
+pytestmark = pytest.mark.frames
+
 TESTED = "8.2"
 INTERNALS = internals.__name__
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lsprotocol import converters, types
-
 from tests.agent.after_edit.editing import DONE, READ, Editing, edit, fake_server, write
 
 
 def test_every_message_to_a_server_is_valid(tmp_path: Path) -> None:
+    from lsprotocol import converters, types  # takes 0.3 s, which each worker would need to collect
+
     replies = READ, edit("x", "y"), edit("y", "error: z"), write("a\n", "b.fake"), DONE
     seen = set()
     for number, options in enumerate(((), ("pull",), ("asks",))):

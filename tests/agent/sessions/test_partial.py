@@ -20,6 +20,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.safety.redaction import Redactor
 from tests.agent.sessions.conversations import PROMPT, begin, make_store
 from tests.fakes.conversation import Talk, talk
+from tests.fakes.examples import share
 from tests.fakes.scripted import Hang, text_reply
 
 OVER = Retry(is_continuation=False, reason="max_tokens", attempt=1, max_tokens=64_000)
@@ -173,7 +174,7 @@ EVENTS: st.SearchStrategy[list[TurnEvent]] = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(events=EVENTS)
 def test_partial_equals_the_answer_of_an_interrupted_pipe(
     tmp_path_factory: pytest.TempPathFactory, events: list[TurnEvent]

@@ -18,6 +18,7 @@ from qcode.providers.text_calls.scanner import (
     VisibleText,
 )
 from qcode.text.json import parse_object
+from tests.fakes.examples import share
 from tests.providers.text_calls.pieces import READ, TOOLS, Seen, filtered, seen
 
 PARTS = (
@@ -40,7 +41,7 @@ def letters_of(text: str) -> list[str]:
     return list(text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=share(400), deadline=None)
 @given(texts, cut_lists, st.booleans(), st.sampled_from(["", "```py\n", "`", "text\n"]))
 def test_shown_and_extracted_parts_are_the_complete_text(text: str, cuts: list[int], is_cut: bool, before: str) -> None:
     calls = TextCalls(TOOLS, before=before)
@@ -51,7 +52,7 @@ def test_shown_and_extracted_parts_are_the_complete_text(text: str, cuts: list[i
         assert call.is_complete or is_cut
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=share(400), deadline=None)
 @given(texts, cut_lists, st.booleans())
 def test_result_does_not_depend_on_how_the_text_is_split(text: str, cuts: list[int], is_cut: bool) -> None:
     whole, of_whole = filtered([text], is_cut=is_cut)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qcode.safety.rules import Rules
+from tests.fakes.examples import share
 from tests.safety.judging import judge_shell
 
 DATA = Path(__file__).parent.parent / "data"
@@ -69,7 +70,7 @@ PLAIN = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(PLAIN), st.lists(AROUND, min_size=1, max_size=3))
 def test_surrounding_syntax_never_makes_a_command_more_allowed(root: Path, command: str, around: list[str]) -> None:
     if command.startswith("cd nested") and {"! {}", "ls | {}", "find . -name q | {}"} & set(around):
@@ -79,14 +80,14 @@ def test_surrounding_syntax_never_makes_a_command_more_allowed(root: Path, comma
     assert verdict(command, root) == "ask"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(DAILY + HOSTILE), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_verdict_does_not_depend_on_earlier_verdicts(root: Path, commands: list[str], random: object) -> None:
     first = {command: verdict(command, root) for command in commands}
     assert {command: verdict(command, root) for command in reversed(commands)} == first
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(DAILY + HOSTILE), st.data())
 def test_command_with_a_part_removed_has_a_verdict(root: Path, command: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(command)))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from qcode.safety.launcher import BashSyntax
 from qcode.safety.shell.ast import MARK, UnsupportedSyntax, Word
 from qcode.safety.shell.judge import read_flow
+from tests.fakes.examples import share
 
 BASH = shutil.which("bash") or "bash"
 PIECES = [
@@ -57,7 +58,7 @@ def _pattern(word: Word) -> str:
     return r"[^\x1f]*".join(fixed) + r"\x1f"
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEXTS)
 def test_bash_runs_only_the_commands_that_were_parsed(tmp_path: Path, text: str) -> None:
     """Run scripts over two programs that write down how they were called."""

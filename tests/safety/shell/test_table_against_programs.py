@@ -33,7 +33,7 @@ from tests.safety.shell.samples import HELP, samples_of
 from tests.safety.shell.scratch import Scratch, is_installed, make_scratch
 from tests.safety.shell.strace import Opened, Run, observe, require_strace, shell_argv
 
-SAMPLE = 2
+SAMPLE = 1
 """Commands of each program in the quick run."""
 
 UNKNOWN = "--qcode-no-such-option"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax
 from qcode.safety.shell.judge import read_flow
+from tests.fakes.examples import share
 
 BASH = shutil.which("bash") or "bash"
 # No letter that could name a program: a wrong reading can run nothing.
@@ -26,7 +27,7 @@ def _words(command: str) -> list[list[str]]:
     return [[word.text for word in part.words] for part in parse(command)]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SHELL_TEXT)
 def test_words_are_those_that_bash_gets(tmp_path: Path, text: str) -> None:
     """Print the words through bash in an empty folder and compare them with the parsed ones."""

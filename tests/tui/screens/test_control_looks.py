@@ -24,7 +24,7 @@ Compare = Callable[..., bool]
 
 LOOKS = [
     pytest.param({}, (80, 24), id="dark"),
-    pytest.param({"theme": "light"}, (80, 24), id="light"),
+    pytest.param({"theme": "light"}, (80, 24), id="light", marks=pytest.mark.broad),
     pytest.param({}, (40, 24), id="narrow"),
 ]
 PLAN = """\

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from qcode.tui.transcript.entries import ReplyEntry
 from qcode.tui.transcript.line import join
 from qcode.tui.transcript.markdown import MarkdownStream
+from tests.fakes.examples import share
 from tests.tui.transcript.rendering import facts, lines_of
 
 PIECES = st.sampled_from(
@@ -48,7 +49,7 @@ def split(text: str, cuts: list[int]) -> list[str]:
     return pieces
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MARKDOWN, CUTS, WIDTHS)
 def test_any_split_settles_to_the_same_rows(text: str, cuts: list[int], width: int) -> None:
     stream = MarkdownStream(width)
@@ -60,7 +61,7 @@ def test_any_split_settles_to_the_same_rows(text: str, cuts: list[int], width: i
     assert facts(stream.lines) == facts(lines_of(text, width))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MARKDOWN, WIDTHS)
 def test_any_text_fits_and_contains_no_terminal_sequence(text: str, width: int) -> None:
     for line in lines_of(text, width):
@@ -68,7 +69,7 @@ def test_any_text_fits_and_contains_no_terminal_sequence(text: str, width: int) 
         assert not set(line.text) & set("\x1b\x9b\u202e\n\t\r\x07\u2028")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MARKDOWN, CUTS, st.data())
 def test_marks_are_between_rows_and_change_none(text: str, cuts: list[int], data: st.DataObject) -> None:
     pieces = split(text, cuts)

@@ -12,6 +12,8 @@ from textual.theme import Theme
 from qcode.tui.transcript.cards import CardUpdate
 from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
 
+pytestmark = pytest.mark.frames
+
 
 def test_all_messages_are_shown_in_order() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:

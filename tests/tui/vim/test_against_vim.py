@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qcode.tui.prompt.vim.operators import ChangedText, Register
+from tests.fakes.examples import share
 from tests.tui.vim.real import ESCAPE, REDO, VIM, Case, State, in_ours, in_vim, shown, starts
 
 pytestmark = pytest.mark.skipif(VIM is None, reason="vim is not installed")
 
-FEWER = settings(max_examples=20)
+FEWER = settings(max_examples=share(20))
 """Each example is a process of vim with several cases."""
 
 WORDS = [
