@@ -276,7 +276,7 @@ class CallRound:
         if spec is not None and spec.is_one_way:
             sent = arguments if pending.state == "complete" else pending.raw
             self.signals.append(Signal(call.name, sent, elapsed))
-            return self._settle(index, ToolOutcome(RECORDED_TEXT), "done")
+            return self._settle(index, ToolOutcome(RECORDED_TEXT, is_signal=True), "done")
         obstacle = self._obstacle(call, arguments)
         if obstacle:
             return self._reject_impossible(index, arguments, obstacle)
@@ -383,7 +383,7 @@ class CallRound:
         if call is not sent:
             outcome = synthetic.outcome_of_revised(sent, call, outcome, editor)
         self._results[index] = ToolResult(
-            call.call_id, call.name, outcome.content, is_error=outcome.is_error, images=outcome.images
+            call.call_id, call.name, outcome.content, outcome.is_error, outcome.images, outcome.is_signal
         )
         if has_run:
             self._ran.add(index)

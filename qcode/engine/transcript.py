@@ -34,12 +34,13 @@ def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
         history = repaired
 
 
-def without_signals(messages: Sequence[Message], one_way: frozenset[str]) -> Sequence[Message]:
+def without_signals(messages: Sequence[Message], one_way: frozenset[str] | None) -> Sequence[Message]:
     """Return `messages` without the recorded calls of one-way tools, their results, and the reasoning just before.
 
-    A result is matched with a call of the message before it, because ids may recur in a conversation.
+    A result is matched with a call of the message before it, because ids may recur in a conversation. `one_way` None:
+    without the calls whose results are marked as signals, whatever tools there are.
     """
-    if not one_way:
+    if not (any(map(_has_signal, messages)) if one_way is None else one_way):
         return messages
     kept: list[Message] = []
     recorded: set[tuple[str, str]] = set()
@@ -47,9 +48,14 @@ def without_signals(messages: Sequence[Message], one_way: frozenset[str]) -> Seq
         if message.role == "assistant":
             answers = messages[index + 1].blocks if index + 1 < len(messages) else ()
             results = (block for block in answers if isinstance(block, ToolResult) and not block.is_error)
-            recorded = {(result.call_id, result.name) for result in results if result.name in one_way}
+            signals = (one for one in results if (one.is_signal if one_way is None else one.name in one_way))
+            recorded = {(result.call_id, result.name) for result in signals}
         kept.append(_without_signals(message, recorded) if recorded else message)
     return kept
+
+
+def _has_signal(message: Message) -> bool:
+    return message.role == "user" and any(isinstance(one, ToolResult) and one.is_signal for one in message.blocks)
 
 
 def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Message:

@@ -54,11 +54,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
+    """The result of a call. `is_signal`: the call was recorded as a signal, and no request has it again."""
+
     call_id: str
     name: str
     content: str
     is_error: bool = False
     images: tuple[Image, ...] = ()
+    is_signal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

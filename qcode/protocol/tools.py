@@ -124,7 +124,8 @@ class ToolOutcome:
     `shown` is the output as the user sees it, without notes to the model; None: it is `content`. `exit_code` is that
     of a command, negative for a signal. `changes` are there only if the front end asked for them
     (`Agent.report_file_texts`), without files that are not text or whose contents must not be shown. `edits` are for
-    what follows an edit and go no further. `problems` is what that found, for the user below the diff.
+    what follows an edit and go no further. `problems` is what that found, for the user below the diff. `is_signal`: the
+    call was recorded and did not run.
     """
 
     content: str
@@ -137,6 +138,7 @@ class ToolOutcome:
     changes: tuple[ChangedFile, ...] = ()
     edits: tuple[EditedFile, ...] = ()
     problems: str = ""
+    is_signal: bool = False
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure

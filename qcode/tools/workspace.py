@@ -468,12 +468,25 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX)))  # mkdtemp makes it 0700
+        self.path = _private_folder()
         self._remove = weakref.finalize(self, _release, self.path, _locked(self.path))
 
     def close(self) -> None:
         """Remove the folder and its contents; safe to call twice."""
         self._remove()
+
+
+def _private_folder() -> Path:
+    """Create a folder with mode 0700 where temporary files belong. On a full disk it stays empty, but it exists."""
+    try:
+        return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX)))
+    except OSError as error:
+        # `tempfile` accepts only a place where it could write a file.
+        for place in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108  # mkdtemp makes a private folder there
+            with suppress(OSError):
+                if place:
+                    return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=place)))
+        raise error
 
 
 def sweep_scratch(now: float | None = None) -> int:

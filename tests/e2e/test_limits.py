@@ -63,6 +63,13 @@ def test_limit_beyond_the_longest_wait_ends_at_once_and_names_the_time(cli: CliR
     )
 
 
+def test_limit_that_must_not_be_retried_does_not_suggest_to_wait(cli: CliRunner) -> None:
+    with FakeServer("openai", [refused(429, LIMIT, retry_after=9_000, headers={"x-should-retry": "false"})]) as server:
+        done = ask(cli, server, "")
+    assert done.code == 75
+    assert "and the provider asks not to retry: qcode --continue" in done.err
+
+
 @pytest.mark.parametrize("given", ["", "soon", "0s", "-5m", "2 h"])
 def test_wait_for_limit_refuses_an_invalid_duration(given: str, cli: CliRunner) -> None:
     done = cli.run("-p", "hi", f"--wait-for-limit={given}")

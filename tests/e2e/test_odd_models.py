@@ -156,6 +156,14 @@ def test_signals_are_reported_and_left_out_of_the_next_request(protocol: Protoco
     assert 'qcode: signal report: {"n": 1}\n' in done.err
 
 
+def test_signals_stay_out_of_a_later_run_without_the_tools(cli: CliRunner) -> None:
+    with FakeServer("openai", [Turn(text="Bye.", calls=[Call("report", '{"n": 1}')]), Turn(text="Hi.")]) as server:
+        assert cli.ask(server, "-p", "go", "--exit-tools", one_way(cli)).code == 0
+        assert cli.ask(server, "-c", "-p", "more").code == 0
+        history = server.requests[1].messages
+    assert [(message.text, message.calls) for message in history] == [("go", ()), ("Bye.", ()), ("more", ())]
+
+
 def test_malformed_signal_is_recorded_unchanged_and_costs_no_request(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="Bye.", calls=[Call("report", '{"n": 1, "n": 2')])]) as server:
         done = cli.ask(server, "-p", "go", "--exit-tools", one_way(cli), "-o", "json")

@@ -55,6 +55,18 @@ def test_scratch_of_this_process_is_kept_until_it_is_closed(later: float) -> Non
     assert not scratch.path.exists()
 
 
+def test_scratch_is_created_where_no_file_can_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def find_none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", find_none)
+    assert sweep_scratch() == 0
+    scratch = Scratch()
+    assert scratch.path.parent == tmp_path.resolve()
+    scratch.close()
+
+
 def test_sweep_leaves_links_files_and_open_folders_of_others_alone(tmp_path: Path, later: float) -> None:
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o700)

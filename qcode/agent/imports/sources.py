@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import io
 import os
 import re
 import stat
@@ -62,7 +63,10 @@ def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
 def sessions_in(path: Path) -> list[FoundSession]:
     """Return the sessions in a file or below a folder, newest first; raise `InputError` for another file."""
     if not path.is_dir():
-        session = read_file(path)
+        started = _try_file(path)
+        if started is not None and started.head.messages:
+            return [started]
+        session = read_file(path)  # the error says why it is not one
         state = path.stat()
         return [FoundSession(path, state.st_mtime, state.st_size, session)]
     files = (file for form in _FORMS for file in sorted(path.rglob(form)) if not _is_of_subagent(file))
@@ -74,10 +78,9 @@ def read_file(path: Path) -> ForeignSession:
     """Read a whole session file; raise `InputError` if it cannot be read or is of none of these programs."""
     try:
         _check_kind(path)
-        data = path.read_bytes()
+        session = _read(path, path.read_bytes())
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    session = _read(path, data)
     if session is None:
         raise InputError(f"{path} is not a session of {', '.join(PROGRAMS.values())}")
     return session
@@ -168,6 +171,7 @@ def _read(path: Path, data: bytes) -> ForeignSession | None:
     """Read the content of a file, None if it is of no known program or of a sub-agent."""
     builder = TranscriptBuilder()
     records = _records(data, builder)
+    del data  # up to hundreds of megabytes
     readers: Sequence[tuple[Callable[[Sequence[JsonObject]], bool], Callable[..., ForeignSession]]] = (
         (codex.is_session, codex.read),
         (gemini.is_qwen_session, gemini.read_qwen),
@@ -193,7 +197,7 @@ def _records(data: bytes, builder: TranscriptBuilder) -> list[JsonObject]:
     if document is not None:
         return [document]
     found = []
-    for line in data.split(b"\n"):
+    for line in io.BytesIO(data):
         record = parse_object(line.decode("utf-8", "replace")) if line.strip() else {}
         if record is None:
             builder.left_out["unreadable lines"] += 1

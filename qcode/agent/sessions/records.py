@@ -94,12 +94,11 @@ def block_to_json(block: Block) -> JsonObject:
 
 
 def block_from_json(value: Json) -> Block:
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    reader = _READERS.get(text(value, "type"))
+    found = _record_object(value)
+    reader = _READERS.get(text(found, "type"))
     if reader is None:
         raise ValueError("no such block")
-    return reader(value)
+    return reader(found)
 
 
 def usage_to_json(usage: Usage) -> JsonObject:
@@ -193,13 +192,10 @@ def _opaque(opaque: Opaque | None) -> JsonObject:
 
 
 def _result(block: ToolResult) -> JsonObject:
-    found: JsonObject = {
-        "type": "result",
-        "call_id": block.call_id,
-        "name": block.name,
-        "content": block.content,
-        "is_error": block.is_error,
-    }
+    found: JsonObject = {"type": "result", "call_id": block.call_id, "name": block.name}
+    found |= {"content": block.content, "is_error": block.is_error}
+    if block.is_signal:
+        found["is_signal"] = True
     if block.images:
         found["images"] = [block_to_json(image) for image in block.images]
     return found
@@ -214,8 +210,8 @@ def _read_opaque(value: JsonObject) -> Opaque | None:
 
 def _read_result(value: JsonObject) -> ToolResult:
     images = tuple(map(_read_image, _list(value, "images"))) if "images" in value else ()
-    is_error = _flag(value, "is_error")
-    return ToolResult(text(value, "call_id"), text(value, "name"), text(value, "content"), is_error, images)
+    call_id, name, content = text(value, "call_id"), text(value, "name"), text(value, "content")
+    return ToolResult(call_id, name, content, _flag(value, "is_error"), images, value.get("is_signal") is True)
 
 
 def _read_call(value: JsonObject) -> ToolCall:

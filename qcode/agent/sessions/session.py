@@ -47,6 +47,7 @@ from qcode.agent.sessions.records import (
     to_line,
 )
 from qcode.engine.effects import Append, Compact
+from qcode.engine.transcript import without_signals
 from qcode.protocol.events import (
     AgentEvent,
     AttemptRecord,
@@ -353,7 +354,8 @@ class SessionTranscript:
     def read_again(self) -> None:
         """Load the messages up to the current head of the session."""
         entries = self.session.entries()
-        self._messages = [entry.message for entry in entries]
+        # One-way tools may not be offered in this run; without them their calls would be in its requests.
+        self._messages = list(without_signals([entry.message for entry in entries], None))
         self._numbers = [entry.numbers for entry in entries]
 
     def last_count(self, model: str) -> tuple[tuple[Message, ...], int, int] | None:
@@ -389,7 +391,9 @@ class SessionTranscript:
     def keep_result(self, finished: ToolFinished) -> None:
         """Store the result of a call at once, while other calls of its step have yet to run."""
         call, outcome = finished.call, finished.outcome
-        result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
+        result = ToolResult(
+            call.call_id, call.name, outcome.content, outcome.is_error, outcome.images, outcome.is_signal
+        )
         ran = call.arguments if finished.is_revised else ""
         shown = ShownResult(
             finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown, ran, outcome.problems

@@ -176,7 +176,9 @@ def limit_wait_elapsed(state: ReplyState, phase: AtLimit, seconds: float) -> lis
 
 def _wait_refusal(error: ProviderError, state: ReplyState) -> str:
     settings = state.plan.retries
-    if settings.wait_for_limit != "always" or error.retry_after is None or not error.may_retry:
+    if not error.may_retry:
+        return "and the provider asks not to retry"
+    if settings.wait_for_limit != "always" or error.retry_after is None:
         return ""
     if state.limit_waits >= MAX_LIMIT_WAITS:
         return f"after {state.limit_waits} waits"

@@ -401,9 +401,10 @@ def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str
 
 def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: int) -> str:
     caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    thought = f"{count_text(thinking_chars, 'character')} of thinking"
     return (
-        f"Thinking used up the output limit in every request (caps {caps}; {thinking_chars:,} characters of thinking, "
-        "no answer). Lower the reasoning effort, or set a higher --max-output-tokens."
+        f"Thinking used up the output limit in every request (caps {caps}; {thought}, no answer). "
+        "Lower the reasoning effort, or set a higher --max-output-tokens."
     )
 
 
