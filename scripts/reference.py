@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from qcode.agent.claude import agents
+from qcode.agent.claude import commands as claude_commands
+from qcode.agent.skills import skill
 from qcode.cli.flags import SECTIONS
+from qcode.config.definitions import AGENT_FIELDS, COMMAND_FIELDS
 from qcode.config.json_schema import schema_text
 from qcode.config.schema import KEYS, Key
 from qcode.providers.registry import PROVIDERS
+from qcode.tui import theme
 from qcode.tui.commands.command import key_names
 from qcode.tui.commands.help import PROMPT_KEYS
 from qcode.tui.commands.table import COMMANDS
@@ -23,7 +28,8 @@ from qcode.tui.prompt.vim.grammar import VIM_KEYS
 from scripts.output_schema import schemas
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (DOCS / "command-line.md", DOCS / "configuration.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
+GUIDES = ("guide/providers.md", "guide/agents.md", "guide/themes.md", "how-to/commands.md", "how-to/skills.md")
+PAGES = tuple(DOCS / name for name in ("command-line.md", "configuration.md", "keys.md", *GUIDES))
 SCHEMA = DOCS / "config.schema.json"
 SCHEMAS = DOCS / "schemas"
 CONFIG_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
@@ -106,6 +112,11 @@ def settings(*tables: str) -> str:
     return _table(("key", "value", "default", "meaning"), rows)
 
 
+def fields(*tables: Mapping[str, str]) -> str:
+    """Return the table of the fields of a file."""
+    return _table(("field", "effect"), [(f"`{name}`", use) for table in tables for name, use in table.items()])
+
+
 def _values(key: Key) -> str:
     if key.choices:
         return ", ".join(f'`"{choice}"`' for choice in key.choices)
@@ -141,6 +152,13 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "editing-keys": editing_keys,
     "vim-keys": vim_keys,
     "providers": providers,
+    "agent-fields": partial(fields, AGENT_FIELDS),
+    "agent-front-matter": partial(fields, agents.FIELDS),
+    "command-fields": partial(fields, COMMAND_FIELDS),
+    "command-front-matter": partial(fields, claude_commands.FIELDS),
+    "skill-front-matter": partial(fields, skill.FIELDS),
+    "theme-keys": partial(fields, theme.KEYS),
+    "theme-colors": partial(fields, theme.COLORS, theme.OPTIONAL_COLORS),
     "config-model": settings,
     **{f"config-{name}": partial(settings, name) for name in CONFIG_TABLES},
 }

@@ -20,8 +20,8 @@ from qcode.agent.agent import Agent
 from qcode.agent.context.memory import may_have_skills
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
-from qcode.cli.context import pipe_context, with_chosen_session
-from qcode.cli.terminal import reporting, say
+from qcode.cli.context import pipe_context, run_context, with_chosen_session
+from qcode.cli.terminal import reporting, say, working_folder
 from qcode.headless.lines import result_without_turn
 from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
@@ -86,17 +86,24 @@ def begin_in(
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
         command, arguments = found
         typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
-        model = options.model or command.model or None
-        context = replace(context, options=replace(context.options, model=model))
+        if command.model and not options.model:
+            named = replace(options, model=command.model)
+            context = run_context(named, working_folder(options.cwd), is_attended=False)
     elif typed.startswith("/") and may_have_skills(context):
         return _begin_skill(context, typed, tell)
     selection = selection or _checked(context)
     began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
-    if options.timeout is not None and options.input_format == "text":  # reading standard input is a part of the run
-        turn = replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
+    turn = _with_rest_of_time(options, turn, began)
     agent = _open_agent(context, attached, tell, selection, hooks)
     return OpenedRun(agent, prompt, replace(turn, typed=typed))
+
+
+def _with_rest_of_time(options: Options, turn: TurnOptions, began: float) -> TurnOptions:
+    """Return the options of a turn with the rest of `--timeout`: reading standard input is a part of the run."""
+    if options.timeout is None or options.input_format != "text":
+        return turn
+    return replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
 
 
 def _checked(context: RunContext) -> Selection:
@@ -136,7 +143,7 @@ def _is_skill(context: RunContext, name: str) -> bool:
 
 def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -> OpenedRun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
-    agent, turn = _open_agent(context, tell=tell), NO_OPTIONS
+    agent, turn, began = _open_agent(context, tell=tell), NO_OPTIONS, time.monotonic()
     name, _, arguments = typed[1:].partition(" ")
     skill = next(
         (
@@ -149,11 +156,14 @@ def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -
     try:
         if skill is not None:
             typed, turn = asyncio.run(agent.skill_prompt(skill, arguments.strip()))
+            if context.options.model:  # a flag overrides the file, as for a command in TOML
+                turn = replace(turn, model="")
         prompt, attached = _read_prompt(context, typed, turn.foreign)
     except BaseException:
         agent.release()
         raise
     agent.conversation.attach(attached)
+    turn = _with_rest_of_time(context.options, turn, began)
     return OpenedRun(agent, prompt, replace(turn, typed=typed))
 
 

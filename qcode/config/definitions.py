@@ -28,7 +28,14 @@ from qcode.values import dataclass
 
 ARGS = "{{args}}"
 
-_COMMAND_KEYS = ("description", "prompt", "argument", "model", "output")
+COMMAND_FIELDS: Mapping[str, str] = {
+    "prompt": "required: the text; each `{{args}}` is the text after the name",
+    "description": "the line in the menu and in `/help`",
+    "argument": "a hint for the text after the name",
+    "model": "PROVIDER/MODEL, only for this command; default: the current model",
+    "output": "a table with the keys of `[output]` in `config.toml`, only for this command",
+}
+"""The keys of a command in TOML, with their meaning for the reference."""
 _NAME = lazy_pattern(r"[A-Za-z][A-Za-z0-9_-]*")
 _TYPED = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
 _MAX_FILES = 500
@@ -171,8 +178,8 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
         return ConfigError(message, file=file, line=lines.get(path, lines.get(path[:1], 1)))
 
     for key in table:
-        if key not in _COMMAND_KEYS:
-            raise fail((key,), f"unknown key {key}; {nearest_hint(key, _COMMAND_KEYS)}")
+        if key not in COMMAND_FIELDS:
+            raise fail((key,), f"unknown key {key}; {nearest_hint(key, COMMAND_FIELDS)}")
     output = _output(table, fail)
     texts = {key: _text(table, key, fail) for key in ("description", "argument", "model")}
     if len(texts["argument"]) > _MAX_HINT:
@@ -222,7 +229,15 @@ def is_same_folder(left: Path, right: Path) -> bool:
 
 
 MODELS = ("same", "small")
-_AGENT_KEYS = ("description", "prompt", "only_reads", "tools", "model", "output")
+AGENT_FIELDS: Mapping[str, str] = {
+    "description": "required, one line: when the model should use it",
+    "prompt": "required: its instructions",
+    "only_reads": "`true`: the rights of plan mode, and several run side by side; default: `false`",
+    "tools": "the only tools it gets; default: all",
+    "model": "`same` as the conversation (the default), or `small`: the `small_model` of the configuration",
+    "output": "a table with the keys of `[output]` in `config.toml`, for its replies",
+}
+"""The keys of a sub-agent in TOML, with their meaning for the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +301,8 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
         return ConfigError(message, file=file, line=lines.get(path, lines.get(path[:1], 1)))
 
     for key in table:
-        if key not in _AGENT_KEYS:
-            raise fail((key,), f"unknown key {key}; {nearest_hint(key, _AGENT_KEYS)}")
+        if key not in AGENT_FIELDS:
+            raise fail((key,), f"unknown key {key}; {nearest_hint(key, AGENT_FIELDS)}")
     description = table.get("description")
     if not isinstance(description, str) or not description.strip() or not description.isprintable():
         raise fail(("description",), "description must be one line of text: when the model should use it")

@@ -16,30 +16,37 @@ from textual.theme import Theme
 
 from qcode.text.pattern import lazy_pattern
 
-COLORS = (
-    "primary",
-    "secondary",
-    "accent",
-    "foreground",
-    "background",
-    "surface",
-    "panel",
-    "success",
-    "warning",
-    "error",
-)
-"""The colors that a theme must define, so that it never mixes with another's defaults.
-
-`muted` and `boost` are optional.
-"""
+COLORS: Mapping[str, str] = {
+    "primary": "headings, links",
+    "secondary": "keywords of code",
+    "accent": "marks, inline code",
+    "foreground": "text",
+    "background": "the screen",
+    "surface": "prompt, panels, blocks of code",
+    "panel": "raised parts of panels",
+    "success": "done, added lines",
+    "warning": "notices, questions",
+    "error": "failed, removed lines",
+}
+"""The colors that a theme must define, so that it never mixes with another's defaults, with their use."""
+OPTIONAL_COLORS: Mapping[str, str] = {
+    "muted": "secondary text; default: a blend of foreground and background",
+    "boost": "the ground of raised parts; default: a trace of white or black",
+}
+KEYS: Mapping[str, str] = {
+    "name": "required: lower-case letters, digits and hyphens",
+    "dark": "required: `true` for a dark theme, `false` for a light one",
+    "colors": "required: the table of colors, each `#rrggbb` or a CSS name",
+    "terminal_colors": "`true`: the colors are those of the terminal, named `ansi_blue`, `ansi_default` and so on",
+    "variables": "a table of single colors that are derived otherwise, such as `input-selection-background`",
+}
+"""The keys of a theme file, with their meaning for the reference."""
 
 AUTO = "auto"
 """The name that selects a light or a dark theme to match the terminal."""
 
 _DEFAULT = "dark"
 _TERMINAL = "terminal"
-_OPTIONAL = ("muted", "boost")
-_TOP = ("name", "dark", "terminal_colors", "colors", "variables")
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -168,14 +175,14 @@ def _line(text: str, key: str) -> int | None:
 
 
 def _theme(data: Mapping[str, Any]) -> Theme:
-    _refuse_unknown(data, _TOP)
+    _refuse_unknown(data, tuple(KEYS))
     name = data.get("name")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise _WrongKeyError("name", "name must be lower-case letters, digits and hyphens.")
     dark = _boolean(data, "dark")
     has_terminal_colors = "terminal_colors" in data and _boolean(data, "terminal_colors")
     colors = _texts(data.get("colors", {}), "colors")
-    _refuse_unknown(colors, (*COLORS, *_OPTIONAL), "colors.")
+    _refuse_unknown(colors, (*COLORS, *OPTIONAL_COLORS), "colors.")
     for color in COLORS:
         if color not in colors:
             raise _WrongKeyError("colors", f"colors.{color} is missing.")

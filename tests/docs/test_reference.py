@@ -20,6 +20,7 @@ from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
 from scripts import reference
 from tests.docs.blocks import PAGES, ROOT, PageRunner, blocks_of
+from tests.e2e.test_killed import SEEDS
 
 FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -87,8 +88,9 @@ def test_tools_and_themes_of_the_guides_are_those_of_the_program(tmp_path: Path)
 
 
 def first_column(page: Path) -> set[str]:
-    """Return the names in the first column of the tables of a page."""
-    cells = re.findall(r"^\| (`[^|]*) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    """Return the names in the first column of the tables of a page that are not generated."""
+    text = re.sub(r"<!-- begin ([\w-]+) -->.*?<!-- end \1 -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
     return {name.strip('"') for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
 
@@ -131,6 +133,10 @@ def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
         assert figure in proofs["performance.md"]
     for figure in re.findall(r"\d{2,3},\d{3}", readme):
         assert figure in proofs["guide/safety.md"]
+    kills = re.search(r"(\d+) random moments", readme)
+    assert kills is not None
+    assert f"{kills[1]} random moments" in (ROOT / "docs/guide/sessions.md").read_text(encoding="utf-8")
+    assert int(kills[1]) == 2 * len(SEEDS)
     protocols = {spec.protocol for spec in PROVIDERS.values()} - {"demo"}
     assert (len(protocols), len(PROVIDERS) - 1) == (5, 22), "README: five wire protocols, 22 known providers"
 

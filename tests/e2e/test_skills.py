@@ -28,6 +28,21 @@ def test_pipe_mode_sends_a_typed_skill_with_its_arguments(cli: CliRunner, own: P
     assert sent == f'<skill name="pdf" dir="{own}/pdf">\nFill form.pdf now from form.pdf.\n</skill>'
 
 
+@pytest.mark.parametrize(("flags", "asked"), [((), "other"), (("-m", "openai/named"), "named")])
+def test_pipe_mode_uses_the_model_of_a_command_unless_a_flag_names_one(
+    flags: tuple[str, ...], asked: str, cli: CliRunner
+) -> None:
+    folder = cli.home / ".config/qcode/commands"
+    folder.mkdir(parents=True)
+    (folder / "one.toml").write_text('prompt = "Well?"\nmodel = "openai/other"\n')
+    (folder / "two.md").write_text("---\nmodel: openai/other\n---\nWell?\n")
+    with FakeServer("openai", [Turn(text="Well."), Turn(text="Well.")]) as server:
+        env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.base_url, "QCODE_HOME": str(folder.parent)}
+        for typed in ("/one", "/two"):
+            assert cli.run("-p", typed, *flags, env=env).code == 0
+        assert [request.model for request in server.requests] == [asked, asked]
+
+
 def test_pipe_mode_denies_a_command_of_a_skill_that_would_ask(cli: CliRunner, own: Path) -> None:
     put(own, "pdf", body="!`touch made`")
     with FakeServer("openai", []) as server:

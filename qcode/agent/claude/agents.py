@@ -23,9 +23,19 @@ from qcode.values import dataclass
 MAX_DESCRIPTION = 1_024
 MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
-_USED = frozenset(
-    {"name", "description", "prompt", "tools", "disallowedTools", "model", "maxTurns", "permissionMode", "skills"}
-)
+FIELDS: Mapping[str, str] = {
+    "name": "the kind; default: the name of the file",
+    "description": "required: when the model should use it",
+    "prompt": "required in a definition of a program: its instructions; those of a file are its text",
+    "tools": "a list, or a text with commas: the only tools, by the names of Claude Code or qcode; `mcp__server` is "
+    "all tools of a server",
+    "disallowedTools": "tools to leave out, in the same form",
+    "model": "`haiku` is `small`, every other model is `same`",
+    "maxTurns": "the number of replies, at most 60",
+    "permissionMode": "`plan` is the same as `only_reads`; other modes have no effect",
+    "skills": "a list, or a text with commas: skills that are loaded before its task",
+}
+"""The fields that have an effect, with their meaning for the reference."""
 _SMALL_MODELS = frozenset({"haiku", SMALL})
 _NEVER_OFFERED = frozenset({"agent", "ask_person", "exit_plan_mode"})
 """Tools that no sub-agent is offered, whatever its definition names."""
@@ -54,7 +64,7 @@ def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None =
         raise ValueError("description is missing: when the agent is to be used")
     tools = _tools(definition, "tools")
     without = _tools(definition, "disallowedTools") or frozenset()
-    unused = [field for field, value in definition.items() if field not in _USED and value not in (None, [], {})]
+    unused = [field for field, value in definition.items() if field not in FIELDS and value not in (None, [], {})]
     mode = definition.get("permissionMode")
     if mode not in (None, "plan", "default"):
         unused.append("permissionMode")

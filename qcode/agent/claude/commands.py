@@ -7,7 +7,7 @@ is optional. Form: https://code.claude.com/docs/en/slash-commands. Apart because
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +17,15 @@ from qcode.agent.skills.skill import Skill, read_skill_file
 from qcode.text.clean import single_spaced
 
 _MAX_DESCRIPTION = 200
-_USED = frozenset({"description", "argument-hint", "arguments", "model", "allowed-tools", "disable-model-invocation"})
+FIELDS: Mapping[str, str] = {
+    "description": "the line in the menu and in `/help`; default: the first line of the text",
+    "argument-hint": "a hint for the text after the name",
+    "arguments": "names for the words after the name: `arguments: [file]` makes `$file` the first one",
+    "model": "in your own folders: PROVIDER/MODEL, only for this command",
+    "allowed-tools": "read, but grants nothing",
+    "disable-model-invocation": "read; only you start a command anyway",
+}
+"""The fields that are known, with their meaning for the reference."""
 _T = TypeVar("_T")
 
 
@@ -70,7 +78,7 @@ def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
         parameters=lenient(lambda: matter.names("arguments") or (), ()),
         is_for_model=False,
         model=lenient(lambda: matter.text("model") or "", ""),
-        passed_over=tuple(field for field in matter.fields if field not in _USED),
+        passed_over=tuple(field for field in matter.fields if field not in FIELDS),
         size=len(body),
         warnings=tuple(warnings),
         is_command=True,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,12 +25,23 @@ MAX_DESCRIPTION = 1_024
 _HANDLE = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _UNFIT = lazy_pattern(r"[^A-Za-z0-9_-]+")
 _STRICT_NAME = lazy_pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_USED = frozenset(
-    {
-        "name", "description", "license", "compatibility", "metadata", "allowed-tools", "when_to_use", "argument-hint",
-        "arguments", "disable-model-invocation", "user-invocable", "model", "context", "agent",
-    }
-)  # fmt: skip
+FIELDS: Mapping[str, str] = {
+    "name": "the name, if it has letters, digits, `-` and `_`; otherwise the name of the folder",
+    "description": "required: in the list that the model sees",
+    "when_to_use": "in that list, behind the description",
+    "argument-hint": "shown while you type the arguments",
+    "arguments": "names for the words after `/name`",
+    "disable-model-invocation": "`true`: not in the list, only you run it",
+    "user-invocable": "`false`: no `/name`, only the model loads it",
+    "context": "`fork`: it runs in a sub-agent",
+    "agent": "the kind of that sub-agent",
+    "model": "in your own folders: PROVIDER/MODEL for `/name`; `haiku` is the small model of a sub-agent",
+    "allowed-tools": "shown, grants nothing",
+    "license": "shown",
+    "compatibility": "shown",
+    "metadata": "read, without effect",
+}
+"""The fields that are known, with their meaning for the reference."""
 _T = TypeVar("_T")
 
 
@@ -133,7 +144,7 @@ def read_skill(file: Path, shown: str, place: str, *, is_from_project: bool) -> 
         allowed_tools=tools or (),
         license=matter.source("license") or "",
         compatibility=matter.source("compatibility") or "",
-        passed_over=tuple(one_line(field, MAX_NAME) for field in matter.fields if field not in _USED),
+        passed_over=tuple(one_line(field, MAX_NAME) for field in matter.fields if field not in FIELDS),
         size=len(matter.body.encode("utf-8", "replace")),
         warnings=tuple(warnings),
     )

@@ -26,6 +26,8 @@ COMMANDS = (
     "mv .git g; cp -r g .git; echo '[core]' >> .git/config", "echo x > .git/hooks/post-commit",
     "rm -f AGENTS.md; ln -s {outside}/data.txt AGENTS.md", _CONNECT, "nc -U {base}/s",
     "for f in .env certs/*; do cat $f; done", "echo $(cat .env)", "cat < .env", "head -c 99 farm/key farm/env",
+    "cp src/app.py farm/rc", "tee farm/r? < src/app.py", "touch farm/hooks/pre-commit", "cd farm/hooks && touch x",
+    "cd {home}/.local; echo x > bin/tool", "echo x >> /proc/self/cwd/.git/config",
 )  # fmt: skip
 
 
