@@ -52,7 +52,7 @@ class Pipe:
     async def write(self, data: bytes) -> None:
         """Write all of `data`, waiting for the reader; cancellation loses no data.
 
-        Several tasks may write: the order of their calls is that of the data.
+        Several tasks may write: data is written in the order of the calls.
         """
         self._rest += data
         async with self._writing:
@@ -113,12 +113,12 @@ def read_first_line(descriptor: int) -> bytes:
 
     It blocks. The result has no such line if the input has none, or if the line is too long.
     """
-    begun = bytearray()
-    while len(begun) <= MAX_LINE_BYTES and (piece := os.read(descriptor, _PIECE)):
-        begun += piece
-        if b"\n" in piece and b"\n" in begun.lstrip():
+    line = bytearray()
+    while len(line) <= MAX_LINE_BYTES and (piece := os.read(descriptor, _PIECE)):
+        line += piece
+        if b"\n" in piece and b"\n" in line.lstrip():
             break
-    return bytes(begun)
+    return bytes(line)
 
 
 class StdinReader:
@@ -136,12 +136,12 @@ class StdinReader:
         line: Callable[[bytes | None], None],
         end: Callable[[str], None],
         longest: int = MAX_LINE_BYTES,
-        begun: bytes = b"",
+        first_bytes: bytes = b"",
     ) -> None:
         import asyncio
 
         self._descriptor = descriptor
-        self._begun = begun
+        self._begun = first_bytes
         self._line = line
         self._end = end
         self._longest = longest
@@ -170,13 +170,13 @@ class StdinReader:
         is_skipping = False
         while piece := self._begun or os.read(self._descriptor, _PIECE):
             self._begun = b""
-            *whole, begun = piece.split(b"\n")
+            *whole, partial = piece.split(b"\n")
             for part in whole:
                 rest += part
                 self._hand_over(None if is_skipping or len(rest) > self._longest else bytes(rest))
                 rest.clear()
                 is_skipping = False
-            rest += begun
+            rest += partial
             if len(rest) > self._longest:
                 is_skipping = True
                 rest.clear()

@@ -32,7 +32,7 @@ else:
 
 
 class _Fields:
-    """The fields of a class. If `__dataclass_fields__` is read, it is replaced by that of the standard decorator.
+    """The fields of a class. If `__dataclass_fields__` is read, the value of the standard decorator replaces it.
 
     `annotations` and `defaults` have a key for each field, in order. A default is a value, `field(...)` or `MISSING`.
     """
@@ -123,7 +123,7 @@ def _methods(cls: type[Any], fields: _Fields, *, is_frozen: bool) -> dict[str, C
     key = _getter(fields.names("compare"))
     names = fields.names("init")
     content = _getter(names)
-    shown = fields.names("repr")
+    in_repr = fields.names("repr")
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
         return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
@@ -132,7 +132,7 @@ def _methods(cls: type[Any], fields: _Fields, *, is_frozen: bool) -> dict[str, C
         return hash(key(self))
 
     def __repr__(self: object) -> str:  # noqa: N807
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in in_repr)})"
 
     def __reduce__(self: object) -> tuple[Callable[..., object], tuple[object, ...]]:  # noqa: N807
         values = content(self)

@@ -103,7 +103,7 @@ _TERMINAL = (
 
 def result_schema() -> Schema:
     """Return the schema of the `result` object."""
-    outcome = [str(one) for one in Outcome if one is not Outcome.ERROR]
+    outcome = [str(item) for item in Outcome if item is not Outcome.ERROR]
     denial = _object({"tool_name": _TEXT, "tool_use_id": _TEXT, "tool_input": _ANY_OBJECT})
     signal = _object(
         {"tool_name": _TEXT, "arguments": {"type": ["object", "string"]}, "emitted_at": {"type": "number"}}
@@ -211,7 +211,7 @@ SYSTEM: Mapping[str, Mapping[str, Schema]] = {
     "tool_payload_repair": {"issue": _TEXT, "attempted": _FLAG, "succeeded": _FLAG},
     "stop_reason_observed": {
         **dict.fromkeys(("provider", "model", "raw"), _TEXT),
-        "reason": _one_of(str(one) for one in StopReason),
+        "reason": _one_of(str(item) for item in StopReason),
         **_counts("turn step"),
     },
     "limit_wait": {"resets_at": _or_null(_TIME), "seconds": {"type": "integer"}, "limit": _TEXT, "error": _TEXT},

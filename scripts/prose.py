@@ -194,14 +194,18 @@ def files(names: Sequence[str]) -> list[Path]:
     for name in names:
         path = ROOT / name
         inside = [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.md")]
-        found.update(one for one in inside if not {"__pycache__", "__snapshots__", "data"} & set(one.parts))
+        found.update(item for item in inside if not {"__pycache__", "__snapshots__", "data"} & set(item.parts))
     return sorted(found)
 
 
 def figures(name: str) -> tuple[int, dict[str, float]]:
     """Return how many words the docstrings below a path have, and each counted word per 1,000 of them."""
     text = " ".join(
-        one.text for path in files([name]) if path.suffix == ".py" for one in passages(path) if one.kind == "docstring"
+        passage.text
+        for path in files([name])
+        if path.suffix == ".py"
+        for passage in passages(path)
+        if passage.kind == "docstring"
     )
     words = len(re.findall(r"[A-Za-z']+", text))
     counts = {
@@ -222,13 +226,17 @@ def check(names: Sequence[str], config: Config, kinds: Sequence[Kind] = KINDS) -
     """Return a line for each finding that is not allowed, and for each exemption that is no longer needed."""
     paths = files(names)
     read = (passage for path in paths for passage in passages(path) if passage.kind in kinds)
-    found = [one for passage in read for one in findings(passage, config.bans)]
+    found = [finding for passage in read for finding in findings(passage, config.bans)]
     pages = [path for path in paths if path.suffix == ".md" and ROOT / "qcode" not in path.parents]
-    found += [one for path in pages for one in layout(path)]
+    found += [item for path in pages for item in layout(path)]
     checked = {path.relative_to(ROOT).as_posix() for path in paths if kinds == KINDS}
-    lines = [str(one) for one in found if not any(exempt.covers(one) for exempt in config.allowed)]
-    unused = (one for one in config.allowed if one.path in checked and not any(one.covers(each) for each in found))
-    return [*lines, *(f"prose.toml: {one.path} no longer needs the exemption of {one.text!r}" for one in unused)]
+    lines = [str(item) for item in found if not any(exempt.covers(item) for exempt in config.allowed)]
+    used = {id(exempt) for exempt in config.allowed if any(exempt.covers(finding) for finding in found)}
+    unused = (exempt for exempt in config.allowed if exempt.path in checked and id(exempt) not in used)
+    return [
+        *lines,
+        *(f"prose.toml: {exempt.path} no longer needs the exemption of {exempt.text!r}" for exempt in unused),
+    ]
 
 
 def over_limit(names: Sequence[str]) -> list[str]:
@@ -248,9 +256,9 @@ def load() -> Config:
     bans = tuple(Ban(name, _compiled(entry["pattern"]), entry["instead"]) for name, entry in given["ban"].items())
     allowed = tuple(Exemption(**entry) for entry in given.get("allow", ()))
     known = {*(ban.name for ban in bans), *LAYOUT}
-    for one in allowed:
-        if len(one.reason.split()) < 3 or one.ban not in known or not (ROOT / one.path).is_file():
-            raise SystemExit(f"prose.toml: the exemption of {one.text!r} needs a file, a known ban and a reason")
+    for item in allowed:
+        if len(item.reason.split()) < 3 or item.ban not in known or not (ROOT / item.path).is_file():
+            raise SystemExit(f"prose.toml: the exemption of {item.text!r} needs a file, a known ban and a reason")
     return Config(tuple(given["swept"]), tuple(given["swept_docstrings"]), bans, allowed)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from qcode.acp import cards
-from qcode.acp.cards import Card
+from qcode.acp.cards import CallCard
 from qcode.acp.wire import WireError
 from qcode.protocol.approvals import (
     OWN_QUESTION,
@@ -66,8 +66,10 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
     match approval:
         case ToolApproval(rule=rule):
             lasting = [PermissionOption("session", "allow_always", f"Always in this session: {rule}", Allow("session"))]
-            kept = [PermissionOption("folder", "allow_always", f"Always in this folder: {rule}", Allow("folder"))]
-            return [once, *(lasting if rule else ()), *(kept if rule and approval.is_keepable else ()), deny]
+            folder_option = [
+                PermissionOption("folder", "allow_always", f"Always in this folder: {rule}", Allow("folder"))
+            ]
+            return [once, *(lasting if rule else ()), *(folder_option if rule and approval.is_keepable else ()), deny]
         case PlanApproval():
             return [
                 PermissionOption("default", "allow_once", "Yes, ask before edits", AcceptPlan("default")),
@@ -92,7 +94,7 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
 
 
 async def ask(
-    approval: CallApproval, card: Card, session_id: str, folder: str, client: AskClient, *, has_forms: bool
+    approval: CallApproval, card: CallCard, session_id: str, folder: str, client: AskClient, *, has_forms: bool
 ) -> Decision | CancelTurn:
     """Ask the client and return the decision. There is no time limit."""
     if isinstance(approval, Question):
@@ -128,7 +130,7 @@ async def ask_permission(
             return Deny("the editor's answer was not valid")
 
 
-def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
+def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObject:
     """Return the call as the request shows it: the whole command or the diff."""
     call = approval.call
     arguments = parse_object(call.arguments) or {}
@@ -167,7 +169,9 @@ def _question_source(question: Question) -> str:
     return f"The tool server {shown_line(question.server, 40)} asks:" if question.server else ""
 
 
-async def _ask_with_form(question: Question, card: Card, session_id: str, client: AskClient) -> Decision | CancelTurn:
+async def _ask_with_form(
+    question: Question, card: CallCard, session_id: str, client: AskClient
+) -> Decision | CancelTurn:
     labels = [choice.label for choice in question.choices]
     other: JsonObject = {"type": "string", "title": "Other answer" if labels else "Answer"}
     properties: JsonObject = {"other": other}

@@ -92,16 +92,16 @@ def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> li
     ]
     known = {change.path for change in whole}
     content += [entry for entry in hunks(diff, folder) if entry["path"] not in known]
-    kept: list[Json] = []
+    diffs: list[Json] = []
     size = 0
     for entry in content:
         size += len(json.dumps(entry, ensure_ascii=False))
         if size > _MAX_CHANGES:
-            left = len(content) - len(kept)
-            kept.append(text_content(f"[{left} more changes are too large to be shown here]"))
+            left = len(content) - len(diffs)
+            diffs.append(text_content(f"[{left} more changes are too large to be shown here]"))
             break
-        kept.append(entry)
-    return kept
+        diffs.append(entry)
+    return diffs
 
 
 def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
@@ -183,7 +183,7 @@ def _short(value: Json) -> Json:
 
 
 @dataclass(slots=True)
-class Card:
+class CallCard:
     """The card of one call. `call_id` is the id of the model, `card_id` the one that the client knows."""
 
     card_id: str
@@ -199,8 +199,8 @@ class Card:
         self.output.append(text)
         self.output_size += len(text)
         if self.output_size > 4 * _MAX_TAIL:
-            kept = "".join(self.output)[-2 * _MAX_TAIL :]
-            self.output, self.output_size = [kept], len(kept)
+            tail = "".join(self.output)[-2 * _MAX_TAIL :]
+            self.output, self.output_size = [tail], len(tail)
 
 
 class Cards:
@@ -210,16 +210,16 @@ class Cards:
         self._turn = turn
         self._step = 0
         self._count = 0
-        self._cards: list[Card] = []
-        self._free: list[Card] = []
-        self._by_call: dict[str, list[Card]] = {}
-        self._open: list[Card] = []
+        self._cards: list[CallCard] = []
+        self._free: list[CallCard] = []
+        self._by_call: dict[str, list[CallCard]] = {}
+        self._open: list[CallCard] = []
 
     def begin_step(self, step: int) -> None:
         self._step, self._count = step, 0
         self._cards, self._free = [], []
 
-    def announced(self, block: int, call_id: str, name: str) -> Card | None:
+    def announce(self, block: int, call_id: str, name: str) -> CallCard | None:
         """Return the card that a call needs now, None if it has one already."""
         if any(card.call_id == call_id and card not in self._free for card in self._cards):
             return None
@@ -234,10 +234,10 @@ class Cards:
         """Keep the cards of this reply for the calls of the next attempt."""
         self._free = [card for card in self._cards if not card.is_over]
 
-    def committed(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[Card, ToolCall]], list[Card]]:
+    def commit(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[CallCard, ToolCall]], list[CallCard]]:
         """Return the card of each call of the finished reply, in order, and the cards that no call took."""
         left = [card for card in self._cards if not card.is_over]
-        pairs: list[tuple[Card, ToolCall]] = []
+        pairs: list[tuple[CallCard, ToolCall]] = []
         for call in calls:
             card = next((candidate for candidate in left if candidate.call_id == call.call_id), None)
             card = (
@@ -254,33 +254,33 @@ class Cards:
         self._free = []
         return pairs, left
 
-    def of(self, call_id: str) -> Card | None:
+    def of(self, call_id: str) -> CallCard | None:
         """Return the card of a call that has no result yet."""
         return next((card for card in self._by_call.get(call_id, ()) if not card.is_over), None)
 
-    def inner(self, call: ToolCall) -> tuple[Card, str]:
+    def inner(self, call: ToolCall) -> tuple[CallCard, str]:
         """Return a new card for a call of a sub-agent, and the id of the card of the sub-agent."""
         outer = call.call_id.rpartition("/")[0]
-        parent = (self._by_call.get(outer) or [Card(outer, outer, "")])[-1]
+        parent = (self._by_call.get(outer) or [CallCard(outer, outer, "")])[-1]
         number = sum(key.startswith(f"{outer}/") for key in self._by_call) + 1
-        card = Card(f"{parent.card_id}/{number}", call.call_id, call.name)
+        card = CallCard(f"{parent.card_id}/{number}", call.call_id, call.name)
         self._by_call.setdefault(call.call_id, []).append(card)
         self._open.append(card)
         return card, parent.card_id
 
-    def unfinished(self) -> list[Card]:
+    def unfinished(self) -> list[CallCard]:
         """Return the cards without a result, also those of a reply that is not decided."""
         pending = [card for card in self._cards if not card.is_over and card not in self._open]
         return [*(card for card in self._open if not card.is_over), *pending]
 
-    def _mint(self, call_id: str, name: str) -> Card:
+    def _mint(self, call_id: str, name: str) -> CallCard:
         self._count += 1
-        card = Card(f"{self._turn}.{self._step}.{self._count}", call_id, name)
+        card = CallCard(f"{self._turn}.{self._step}.{self._count}", call_id, name)
         self._cards.append(card)
         return card
 
 
-def announcement(card: Card, arguments: JsonObject, folder: str, **extra: Json) -> JsonObject:
+def announcement(card: CallCard, arguments: JsonObject, folder: str, **extra: Json) -> JsonObject:
     """Return the update that shows a card for the first time."""
     return {
         "sessionUpdate": "tool_call",
@@ -295,7 +295,7 @@ def announcement(card: Card, arguments: JsonObject, folder: str, **extra: Json) 
     }
 
 
-def completed(card: Card, arguments: JsonObject, folder: str) -> JsonObject:
+def arguments_update(card: CallCard, arguments: JsonObject, folder: str) -> JsonObject:
     """Return the update with the whole arguments of a call that was announced before they were known."""
     return {
         "sessionUpdate": "tool_call_update",
@@ -306,8 +306,8 @@ def completed(card: Card, arguments: JsonObject, folder: str) -> JsonObject:
     }
 
 
-def finished(
-    card: Card, call: ToolCall, outcome: ToolOutcome, state: CallState, folder: str, *, has_terminal: bool
+def finished_update(
+    card: CallCard, call: ToolCall, outcome: ToolOutcome, state: CallState, folder: str, *, has_terminal: bool
 ) -> JsonObject:
     """Return the last update of a card."""
     update: JsonObject = {
@@ -322,12 +322,12 @@ def finished(
         arguments = parse_object(call.arguments) or {}
         update["locations"] = locations_of(call.name, arguments, folder, outcome.changes)
     elif not has_terminal:
-        shown = outcome.shown if outcome.shown is not None else outcome.content
-        update["content"] = output_content(shown)
+        text = outcome.shown if outcome.shown is not None else outcome.content
+        update["content"] = output_content(text)
     return update
 
 
-def dropped(card: Card, text: str) -> JsonObject:
+def dropped_update(card: CallCard, text: str) -> JsonObject:
     """Return the last update of a card whose call never ran."""
     return {
         "sessionUpdate": "tool_call_update",

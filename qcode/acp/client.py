@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qcode.acp.wire import Wire, WireError
+from qcode.acp.wire import EditorWire, WireError
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.settings import McpServer
 from qcode.text.clean import one_line, visible
@@ -25,7 +25,7 @@ MAX_SERVERS = 50
 class EditorFiles:
     """The files of an editor that can read and write them, as `tools.buffers.BufferSource` describes."""
 
-    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, session_id: str) -> None:
+    def __init__(self, wire: EditorWire, loop: asyncio.AbstractEventLoop, session_id: str) -> None:
         self._wire = wire
         self._loop = loop
         self._session_id = session_id
@@ -62,14 +62,14 @@ def read_servers(rows: Sequence[Json]) -> ClientServers:
     complaints: list[str] = []
     for row in map(object_in, rows[:MAX_SERVERS]):
         name = row.get("name")
-        shown = visible(one_line(name, 80)) if isinstance(name, str) else "a server without a name"
+        label = visible(one_line(name, 80)) if isinstance(name, str) else "a server without a name"
         server = _server(row)
         if not isinstance(name, str) or not is_server_name(_plain(name)):
-            complaints.append(f"tool server left out: {shown}: {SERVER_NAME_WORDS}")
+            complaints.append(f"tool server left out: {label}: {SERVER_NAME_WORDS}")
         elif _plain(name) in found:
-            complaints.append(f"tool server left out: {shown}: the name is used twice")
+            complaints.append(f"tool server left out: {label}: the name is used twice")
         elif isinstance(server, str):
-            complaints.append(f"tool server left out: {shown}: {server}")
+            complaints.append(f"tool server left out: {label}: {server}")
         else:
             found[_plain(name)] = server
     if len(rows) > MAX_SERVERS:

@@ -44,7 +44,7 @@ class CommandOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
+class CompactCommand:
     """The command is a turn that compacts the conversation."""
 
     focus: str
@@ -58,7 +58,7 @@ class Submit:
     options: TurnOptions = NO_OPTIONS
 
 
-Outcome: TypeAlias = CommandOutput | Compact | Submit
+Outcome: TypeAlias = CommandOutput | CompactCommand | Submit
 
 
 class SessionCommands:
@@ -87,16 +87,19 @@ class SessionCommands:
         rows += self._prompts({str(object_in(row)["name"]) for row in rows})
         return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
 
-    def _prompts(self, taken: set[str]) -> Iterator[JsonObject]:
+    def _prompts(self, used_names: set[str]) -> Iterator[JsonObject]:
         """Yield the prompts of the tool servers that run now. A prompt that names one is expanded with the turn."""
         if self._agent.servers is None:
             return
         from qcode.agent.mcp.typed import prompts_of
 
-        for one in prompts_of(self._agent.servers):
-            if one.handle not in taken:
-                row: JsonObject = {"name": one.handle, "description": one.description or f"A prompt of {one.server}."}
-                yield {**row, **({"input": {"hint": one.hint}} if one.hint else {})}
+        for prompt in prompts_of(self._agent.servers):
+            if prompt.handle not in used_names:
+                row: JsonObject = {
+                    "name": prompt.handle,
+                    "description": prompt.description or f"A prompt of {prompt.server}.",
+                }
+                yield {**row, **({"input": {"hint": prompt.hint}} if prompt.hint else {})}
 
     def typed(self, text: str) -> tuple[str, str] | None:
         """Return the command at the start of a prompt and its argument; None if there is no such command."""
@@ -122,7 +125,7 @@ class SessionCommands:
         agent = self._agent
         match name:
             case "compact":
-                return Compact(argument)
+                return CompactCommand(argument)
             case "context":
                 from qcode.agent.reports import context_text
 
@@ -179,8 +182,8 @@ class SessionCommands:
             report = await rewinds.perform(plan)
         except ValueError as refusal:
             return str(refusal)
-        kept = [f"{file.path}: {file.doubt}" for file in plan.doubtful]
-        lines = [report.text, *(f"Not changed: {one_line(line, 400)}" for line in kept)]
+        doubts = [f"{file.path}: {file.doubt}" for file in plan.doubtful]
+        lines = [report.text, *(f"Not changed: {one_line(line, 400)}" for line in doubts)]
         lines += [one_line(problem, 300) for problem in report.problems]
         lines.append("The editor still shows the removed messages; the model no longer sees them.")
         return "\n".join(lines)
@@ -191,11 +194,11 @@ class SessionCommands:
         memory = self._agent.memory
         if not argument:
             return memory_text(memory)
-        wanted, line = split_memory_line(argument, memory.places())
-        if len(wanted) != 1:
+        place, line = split_memory_line(argument, memory.places())
+        if len(place) != 1:
             return "Choose the file: /memory project: TEXT or /memory yours: TEXT."
         try:
-            return memory.append(wanted[0].path, line)
+            return memory.append(place[0].path, line)
         except ValueError as refusal:
             return str(refusal)
 

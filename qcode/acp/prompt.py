@@ -51,7 +51,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class PdfDocument:
     """A PDF that was sent along."""
 
     uri: str
@@ -64,7 +64,7 @@ class PromptBlocks:
 
     parts: tuple[str | Link, ...]
     resources: tuple[Resource, ...] = ()
-    documents: tuple[Document, ...] = ()
+    documents: tuple[PdfDocument, ...] = ()
     images: tuple[Image, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -88,7 +88,7 @@ def read_prompt(blocks: Json) -> PromptBlocks:
         raise invalid(f"the prompt must be a list of at most {MAX_BLOCKS:,} blocks")
     parts: list[str | Link] = []
     resources: list[Resource] = []
-    documents: list[Document] = []
+    documents: list[PdfDocument] = []
     images: list[Image] = []
     notes: list[str] = []
     for block in map(object_in, blocks):
@@ -122,12 +122,12 @@ def read_prompt(blocks: Json) -> PromptBlocks:
     return PromptBlocks(tuple(parts), tuple(resources), tuple(documents), tuple(images), tuple(notes))
 
 
-def _document(uri: str, data: str) -> Document | None:
+def _document(uri: str, data: str) -> PdfDocument | None:
     """Return a PDF, None if the data is something else."""
     if not data.lstrip().startswith(_PDF):
         return None
     try:
-        return Document(uri, base64.b64decode("".join(data.split()), validate=True))
+        return PdfDocument(uri, base64.b64decode("".join(data.split()), validate=True))
     except (binascii.Error, ValueError):
         return None
 
@@ -156,22 +156,22 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
     embedded: dict[str, Path] = {}
     for resource in blocks.resources:
         path = file_of(resource.uri)
-        shown = _shown_path(path, folder) if path is not None else visible(one_line(resource.uri))
+        label = _shown_path(path, folder) if path is not None else visible(one_line(resource.uri))
         if len(resource.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-            notices.append(f"not attached: {shown} is too large")
+            notices.append(f"not attached: {label} is too large")
             continue
-        attached.append(attached_text(shown, resource.text))
-        embedded[resource.uri] = path or Path(shown)
+        attached.append(attached_text(label, resource.text))
+        embedded[resource.uri] = path or Path(label)
     for document in blocks.documents:
         path = file_of(document.uri)
-        shown = _shown_path(path, folder) if path is not None else visible(one_line(document.uri))
+        label = _shown_path(path, folder) if path is not None else visible(one_line(document.uri))
         try:
-            text = read_pdf(document.data, shown, page_range(""), SideProcess()).content
+            text = read_pdf(document.data, label, page_range(""), SideProcess()).content
         except Refused as refused:
             notices.append(f"not attached: {refused}")
             continue
-        attached.append(attached_text(shown, text))
-        embedded[document.uri] = path or Path(shown)
+        attached.append(attached_text(label, text))
+        embedded[document.uri] = path or Path(label)
     linked: dict[str, Path] = {}
     for part in blocks.parts:
         path = file_of(part.uri) if isinstance(part, Link) else None
@@ -187,13 +187,13 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
 
 
 def _file_block(path: Path, folder: Path, why_not_read: Callable[[Path], str]) -> tuple[Block | None, str]:
-    shown = _shown_path(path, folder)
+    label = _shown_path(path, folder)
     real = Path(path).resolve()
     why_not = why_not_read(real)
     if why_not:
-        return None, f"{shown}: {why_not}"
+        return None, f"{label}: {why_not}"
     try:
-        return attached_file(real, f"{shown}/" if real.is_dir() else shown), ""
+        return attached_file(real, f"{label}/" if real.is_dir() else label), ""
     except InputError as error:
         return None, str(error)
 

@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, BinaryIO
 
 from qcode.acp.server import Server
-from qcode.acp.wire import Wire
+from qcode.acp.wire import EditorWire
 from qcode.protocol.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ async def _serve(options: Options, descriptor: int, output: BinaryIO) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)
     server = Server(options)
-    wire = Wire(descriptor, output, server.handle, lost=stopped.set, describe=_describe_failure)
+    wire = EditorWire(descriptor, output, server.handle, lost=stopped.set, describe=_describe_failure)
     server.attach(wire)
     await stopped.wait()
     await server.close()
-    await wire.settle(0.1)
+    await wire.drain(0.1)
     forced_exit = threading.Timer(EXIT_S, os._exit, (int(code),))
     forced_exit.daemon = True
     forced_exit.start()

@@ -23,9 +23,9 @@ from qcode.acp.wire import (
     INTERNAL_ERROR,
     NOT_FOUND,
     UNKNOWN_METHOD,
-    Answer,
+    EditorWire,
     Incoming,
-    Wire,
+    MethodResult,
     WireError,
     invalid,
 )
@@ -43,7 +43,7 @@ VERSION = 1
 PAGE = 50
 CLOSE_S = 1.2
 """Seconds for all sessions to end when the client has gone."""
-Method = Callable[[JsonObject], Awaitable[Answer | None]]
+Method = Callable[[JsonObject], Awaitable[MethodResult | None]]
 
 
 class Server:
@@ -53,7 +53,7 @@ class Server:
         self._options = options
         self._capabilities: JsonObject = {}
         self._sessions: dict[str, EditorSession] = {}
-        self._wire: Wire | None = None
+        self._wire: EditorWire | None = None
         self._opening = asyncio.Lock()
         self._methods: Mapping[str, Method] = {
             "initialize": self._initialize,
@@ -72,15 +72,15 @@ class Server:
         }
 
     @property
-    def wire(self) -> Wire:
+    def wire(self) -> EditorWire:
         assert self._wire is not None
         return self._wire
 
-    def attach(self, wire: Wire) -> None:
+    def attach(self, wire: EditorWire) -> None:
         """Use this connection; called once, before the first message."""
         self._wire = wire
 
-    async def handle(self, incoming: Incoming) -> Answer | None:
+    async def handle(self, incoming: Incoming) -> MethodResult | None:
         if incoming.method == "$/cancel_request":
             request_id = incoming.params.get("requestId")
             if isinstance(request_id, str | int) and not isinstance(request_id, bool):
@@ -105,12 +105,12 @@ class Server:
 
     # Handshake
 
-    async def _initialize(self, params: JsonObject) -> Answer:
+    async def _initialize(self, params: JsonObject) -> MethodResult:
         version = params.get("protocolVersion")
         if not isinstance(version, int) or isinstance(version, bool):
             raise invalid('"protocolVersion" must be a number')
         self._capabilities = object_in(params.get("clientCapabilities"))
-        return Answer(
+        return MethodResult(
             {
                 "protocolVersion": VERSION,
                 "agentInfo": {"name": "qcode", "title": "qcode", "version": __version__},
@@ -158,11 +158,11 @@ class Server:
         terminal = object_in(self._capabilities.get("auth")).get("terminal")
         return terminal is True or object_in(self._capabilities.get("_meta")).get("terminal-auth") is True
 
-    async def _authenticate(self, params: JsonObject) -> Answer:
+    async def _authenticate(self, params: JsonObject) -> MethodResult:
         if params.get("methodId") not in ("environment", *(("login",) if self._has_login else ())):
             raise invalid("there is no such authentication method")
         await asyncio.to_thread(self._check_credential)
-        return Answer({})
+        return MethodResult({})
 
     def _check_credential(self) -> None:
         """Raise `WireError` unless a model can be used with a credential that is found now."""
@@ -171,31 +171,31 @@ class Server:
 
     # Sessions
 
-    async def _new(self, params: JsonObject) -> Answer:
+    async def _new(self, params: JsonObject) -> MethodResult:
         session = await self._open(params, None)
         result = {"sessionId": session.session_id, **session.opened()}
-        return Answer(result, session.announce)
+        return MethodResult(result, session.announce)
 
-    async def _load(self, params: JsonObject) -> Answer:
+    async def _load(self, params: JsonObject) -> MethodResult:
         session = await self._reopen(params)
         session.replay()
-        return Answer(session.opened(), session.announce)
+        return MethodResult(session.opened(), session.announce)
 
-    async def _resume(self, params: JsonObject) -> Answer:
+    async def _resume(self, params: JsonObject) -> MethodResult:
         session = await self._reopen(params)
-        return Answer(session.opened(), session.announce)
+        return MethodResult(session.opened(), session.announce)
 
     async def _reopen(self, params: JsonObject) -> EditorSession:
-        wanted = _text(params, "sessionId")
+        session_id = _text(params, "sessionId")
         folder, _ = _folders(params)
-        known = self._sessions.get(wanted)
+        known = self._sessions.get(session_id)
         if known is None:
-            return await self._open(params, wanted)
+            return await self._open(params, session_id)
         if known.folder != folder:
             raise WireError(NOT_FOUND, "this session belongs to another folder")
         return known
 
-    async def _open(self, params: JsonObject, wanted: str | None) -> EditorSession:
+    async def _open(self, params: JsonObject, session_id: str | None) -> EditorSession:
         folder, added = _folders(params)
         servers = params.get("mcpServers")
         if servers is not None and not isinstance(servers, list):
@@ -204,14 +204,14 @@ class Server:
             self._options,
             cwd=folder,
             add_dir=(*self._options.add_dir, *added),
-            resume=wanted,
+            resume=session_id,
         )
         # One at a time: two requests for one session must not race for its lock.
         async with self._opening:
-            if wanted is not None and wanted in self._sessions:
-                return self._sessions[wanted]
+            if session_id is not None and session_id in self._sessions:
+                return self._sessions[session_id]
             loop = asyncio.get_running_loop()
-            opening = asyncio.ensure_future(asyncio.to_thread(self._started, options, servers or [], loop))
+            opening = asyncio.ensure_future(asyncio.to_thread(self._open_session, options, servers or [], loop))
             try:
                 session = await asyncio.shield(opening)
             except asyncio.CancelledError:
@@ -220,10 +220,10 @@ class Server:
             self._sessions[session.session_id] = session
             return session
 
-    def _started(self, options: Options, servers: list[Json], loop: asyncio.AbstractEventLoop) -> EditorSession:
+    def _open_session(self, options: Options, servers: list[Json], loop: asyncio.AbstractEventLoop) -> EditorSession:
         """Open an agent; it blocks."""
         from qcode.acp.client import EditorFiles, read_servers
-        from qcode.acp.session import Client, EditorSession
+        from qcode.acp.session import EditorClient, EditorSession
         from qcode.acp.settings import SessionSettings
         from qcode.acp.updates import ClientFeatures
 
@@ -232,14 +232,14 @@ class Server:
         files = object_in(self._capabilities.get("fs"))
         if files.get("readTextFile") is True and files.get("writeTextFile") is True:
             agent.use_buffers(EditorFiles(self.wire, loop, agent.conversation.session_id))
-        shown = object_in(self._capabilities.get("session"))
+        capabilities = object_in(self._capabilities.get("session"))
         features = ClientFeatures(
-            has_notices=isinstance(shown.get("notices"), dict),
-            has_compaction=isinstance(shown.get("compaction"), dict),
+            has_notices=isinstance(capabilities.get("notices"), dict),
+            has_compaction=isinstance(capabilities.get("compaction"), dict),
             has_terminals=object_in(self._capabilities.get("_meta")).get("terminal_output") is True,
         )
         forms = object_in(self._capabilities.get("elicitation")).get("form")
-        client = Client(self.wire, features, has_forms=isinstance(forms, dict))
+        client = EditorClient(self.wire, features, has_forms=isinstance(forms, dict))
         settings = SessionSettings(agent, agent.models.providers(), has_sandbox=agent.toolbox.has_sandbox())
         return EditorSession(agent, client, settings, configs.complaints)
 
@@ -268,34 +268,34 @@ class Server:
             text = str(error) if is_credential else one_line(str(error), 1_000)
             raise WireError(code, text, {"details": one_line(text, 1_000), "kind": error.info.kind}) from None
 
-    async def _list(self, params: JsonObject) -> Answer:
+    async def _list(self, params: JsonObject) -> MethodResult:
         cwd, cursor = params.get("cwd"), params.get("cursor")
         if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):  # noqa: PTH117  # text only
             raise invalid('"cwd" must be an absolute path')
         after = _read_cursor(cursor)
-        return Answer(await asyncio.to_thread(_session_page, None if cwd is None else str(Path(cwd)), after))
+        return MethodResult(await asyncio.to_thread(_session_page, None if cwd is None else str(Path(cwd)), after))
 
-    async def _close(self, params: JsonObject) -> Answer:
+    async def _close(self, params: JsonObject) -> MethodResult:
         session = self._session(params)
         del self._sessions[session.session_id]
         await session.close()
-        return Answer({})
+        return MethodResult({})
 
-    async def _delete(self, params: JsonObject) -> Answer:
-        wanted = _text(params, "sessionId")
-        session = self._sessions.pop(wanted, None)
+    async def _delete(self, params: JsonObject) -> MethodResult:
+        session_id = _text(params, "sessionId")
+        session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.close()
         try:
-            await asyncio.to_thread(_delete, wanted)
+            await asyncio.to_thread(_delete, session_id)
         except QcodeError as error:
             text = one_line(str(error), 1_000)
             raise WireError(INTERNAL_ERROR, text, {"details": text}) from None
-        return Answer({})
+        return MethodResult({})
 
     # Turns
 
-    async def _prompt(self, params: JsonObject) -> Answer:
+    async def _prompt(self, params: JsonObject) -> MethodResult:
         return await self._session(params).prompt(params.get("prompt"))
 
     async def _cancel(self, params: JsonObject) -> None:
@@ -303,15 +303,15 @@ class Server:
         if session is not None:
             session.cancel()
 
-    async def _set_mode(self, params: JsonObject) -> Answer:
+    async def _set_mode(self, params: JsonObject) -> MethodResult:
         session, mode = self._session(params), _text(params, "modeId")
-        return Answer({}, session.changed_by_client(lambda: session.settings.set_mode(mode)))
+        return MethodResult({}, session.apply_client_change(lambda: session.settings.set_mode(mode)))
 
-    async def _set_model(self, params: JsonObject) -> Answer:
+    async def _set_model(self, params: JsonObject) -> MethodResult:
         session, model = self._session(params), _text(params, "modelId")
-        return Answer({}, await session.change_model(model))
+        return MethodResult({}, await session.change_model(model))
 
-    async def _set_option(self, params: JsonObject) -> Answer:
+    async def _set_option(self, params: JsonObject) -> MethodResult:
         session, option = self._session(params), _text(params, "configId")
         value = params.get("value")
         if not isinstance(value, str):
@@ -319,8 +319,8 @@ class Server:
         if option == "model":
             then = await session.change_model(value)
         else:
-            then = session.changed_by_client(lambda: session.settings.set_option(option, value))
-        return Answer({"configOptions": session.settings.options()}, then)
+            then = session.apply_client_change(lambda: session.settings.set_option(option, value))
+        return MethodResult({"configOptions": session.settings.options()}, then)
 
     def _session(self, params: JsonObject) -> EditorSession:
         session = self._sessions.get(_text(params, "sessionId"))
@@ -364,12 +364,12 @@ def _folder(value: Json, name: str) -> Path:
     return path
 
 
-def _check_known(state_dir: Path, root: Path, wanted: str) -> None:
+def _check_known(state_dir: Path, root: Path, session_id: str) -> None:
     """Raise `SessionNotFound` unless the project has a session of exactly this id."""
     from qcode.agent.sessions.store import SessionStore
 
-    if wanted not in SessionStore(state_dir, root).ids():
-        raise SessionNotFound(f'no session "{one_line(wanted, 80)}" in this folder')
+    if session_id not in SessionStore(state_dir, root).ids():
+        raise SessionNotFound(f'no session "{one_line(session_id, 80)}" in this folder')
 
 
 def _read_cursor(cursor: Json) -> tuple[int, str] | None:
@@ -410,8 +410,8 @@ def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
     return page
 
 
-def _delete(wanted: str) -> None:
+def _delete(session_id: str) -> None:
     from qcode.agent.sessions.store import delete_stored
     from qcode.config.paths import ConfigPaths
 
-    delete_stored(ConfigPaths.from_env(os.environ).state_dir, wanted)
+    delete_stored(ConfigPaths.from_env(os.environ).state_dir, session_id)

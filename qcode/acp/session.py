@@ -20,7 +20,7 @@ from qcode.acp.cards import text_content
 from qcode.acp.prompt import PromptBlocks, PromptInput, prompt_input, read_prompt
 from qcode.acp.settings import SessionSettings
 from qcode.acp.updates import ClientFeatures, TurnView, chunk, replay, usage_update
-from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, Answer, Wire, WireError
+from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, EditorWire, MethodResult, WireError
 from qcode.agent.agent import Agent
 from qcode.agent.outcomes import shortfall, summary
 from qcode.agent.permissions import why_not_read
@@ -54,15 +54,15 @@ CANCEL_S = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class EditorClient:
     """The connection of a session, and the features of its client."""
 
-    wire: Wire
+    wire: EditorWire
     features: ClientFeatures
     has_forms: bool = False
 
 
-class Prompt:
+class PendingPrompt:
     """A prompt that waits or runs. `answer` is its response."""
 
     def __init__(self, blocks: PromptBlocks) -> None:
@@ -70,7 +70,7 @@ class Prompt:
         self.is_cancelled = False
         self.answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
 
-    def settle(self, result: JsonObject | WireError) -> None:
+    def finish(self, result: JsonObject | WireError) -> None:
         """Answer it, unless it is answered already."""
         if self.answer.done():
             return
@@ -84,15 +84,15 @@ class EditorSession:
     """A session on one agent, which it owns until `close`."""
 
     def __init__(
-        self, agent: Agent, client: Client, settings: SessionSettings, complaints: tuple[str, ...] = ()
+        self, agent: Agent, client: EditorClient, settings: SessionSettings, complaints: tuple[str, ...] = ()
     ) -> None:
         """`complaints` are lines about tool servers that are left out."""
         self.agent = agent
         self.settings = settings
         self.folder = agent.context.folder
         self._client = client
-        self._waiting: deque[Prompt] = deque()
-        self._running: Prompt | None = None
+        self._waiting: deque[PendingPrompt] = deque()
+        self._running: PendingPrompt | None = None
         self._worker: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[Any]] = set()
         self._view: TurnView | None = None
@@ -157,42 +157,42 @@ class EditorSession:
 
     # Prompts
 
-    async def prompt(self, blocks: Json) -> Answer:
+    async def prompt(self, blocks: Json) -> MethodResult:
         """Queue a prompt and return its answer."""
-        prompt = Prompt(read_prompt(blocks))
+        prompt = PendingPrompt(read_prompt(blocks))
         self._waiting.append(prompt)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.get_running_loop().create_task(self._work())
         try:
-            return Answer(await asyncio.shield(prompt.answer), self._after_turn)
+            return MethodResult(await asyncio.shield(prompt.answer), self._after_turn)
         except asyncio.CancelledError:
             # `$/cancel_request` of this prompt, or the end of the process.
             self._cancel(prompt)
-            return Answer(await prompt.answer)
+            return MethodResult(await prompt.answer)
 
     def cancel(self) -> None:
         """Cancel the turn and every prompt that waits; without a turn, do nothing."""
         for prompt in (*self._waiting, *([self._running] if self._running is not None else [])):
             self._cancel(prompt)
 
-    def _cancel(self, prompt: Prompt) -> None:
+    def _cancel(self, prompt: PendingPrompt) -> None:
         prompt.is_cancelled = True
         if prompt is not self._running:
             with suppress(ValueError):
                 self._waiting.remove(prompt)
-            prompt.settle(self._without_turn(Outcome.CANCELLED))
+            prompt.finish(self._without_turn(Outcome.CANCELLED))
             return
         self._stop_asking()
         self.agent.conversation.cancel()
         if self._forcing is None:
             self._forcing = asyncio.get_running_loop().call_later(CANCEL_S, self._force, prompt)
 
-    def _force(self, prompt: Prompt) -> None:
+    def _force(self, prompt: PendingPrompt) -> None:
         """Answer a cancelled prompt although its turn has not ended: something in it does not stop."""
         if self._view is not None:
             self._view.end()
             self._view = None
-        prompt.settle(self._without_turn(Outcome.CANCELLED))
+        prompt.finish(self._without_turn(Outcome.CANCELLED))
 
     async def close(self) -> None:
         """Cancel everything and release the session."""
@@ -213,13 +213,13 @@ class EditorSession:
                     await asyncio.wait(self._connecting)
                 await self._run(prompt)
             except asyncio.CancelledError:
-                prompt.settle(self._without_turn(Outcome.CANCELLED))
+                prompt.finish(self._without_turn(Outcome.CANCELLED))
                 raise
             except WireError as error:
-                prompt.settle(error)
+                prompt.finish(error)
             except Exception as failure:  # noqa: BLE001 - the edge of a turn: a bug ends it, not the process
                 text = self.agent.report_crash(failure)
-                prompt.settle(WireError(INTERNAL_ERROR, text, {"details": text, "kind": "internal"}))
+                prompt.finish(WireError(INTERNAL_ERROR, text, {"details": text, "kind": "internal"}))
             finally:
                 self._running = None
                 self._stop_asking()
@@ -227,7 +227,7 @@ class EditorSession:
                     self._forcing.cancel()
                     self._forcing = None
 
-    async def _ask_about_servers(self, prompt: Prompt) -> None:
+    async def _ask_about_servers(self, prompt: PendingPrompt) -> None:
         """Ask for tool servers of the project, and changed tools of others, before the turn that could use them."""
         servers = self.agent.servers
         if servers is None:
@@ -244,7 +244,7 @@ class EditorSession:
 
     async def _ask_about(self, approval: ServerApproval) -> Decision | approvals.CancelTurn | None:
         """Return the decision about a tool server; None if the prompt was cancelled meanwhile."""
-        shown: JsonObject = {
+        card: JsonObject = {
             "toolCallId": f"server-{approval.id[:16]}",
             "title": approval.question,
             "kind": "other",
@@ -253,16 +253,16 @@ class EditorSession:
             "rawInput": {"server": approval.server},
         }
         options, client = approvals.options_of(approval), self._client.wire.ask
-        asking = asyncio.ensure_future(approvals.ask_permission(self.session_id, shown, options, client))
+        asking = asyncio.ensure_future(approvals.ask_permission(self.session_id, card, options, client))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         await asyncio.wait([asking])
         return None if asking.cancelled() else asking.result()
 
-    async def _run(self, prompt: Prompt) -> None:
+    async def _run(self, prompt: PendingPrompt) -> None:
         await self._ask_about_servers(prompt)
         if prompt.answer.done() or prompt.is_cancelled:
-            prompt.settle(self._without_turn(Outcome.CANCELLED))
+            prompt.finish(self._without_turn(Outcome.CANCELLED))
             return
         command = self.commands.typed(prompt.blocks.first_text)
         if command is not None:
@@ -270,9 +270,9 @@ class EditorSession:
             if isinstance(outcome, commands.CommandOutput):
                 self._say(outcome.text)
                 self._sync()
-                prompt.settle(self._without_turn(Outcome.END_TURN))
+                prompt.finish(self._without_turn(Outcome.END_TURN))
                 return
-            if isinstance(outcome, commands.Compact):
+            if isinstance(outcome, commands.CompactCommand):
                 await self._follow(self.agent.conversation.compact(outcome.focus), prompt, ())
                 return
             content = PromptInput(outcome.text, ())
@@ -284,12 +284,14 @@ class EditorSession:
         )
         await self._submit(prompt, content, TurnOptions())
 
-    async def _submit(self, prompt: Prompt, content: PromptInput, options: TurnOptions) -> None:
+    async def _submit(self, prompt: PendingPrompt, content: PromptInput, options: TurnOptions) -> None:
         attached: tuple[Block, ...] = content.attached
         events = self.agent.conversation.submit(content.text, attached, replace(options, is_append_only=True))
         await self._follow(events, prompt, content.notices)
 
-    async def _follow(self, events: AsyncGenerator[TurnEvent, None], prompt: Prompt, notices: tuple[str, ...]) -> None:
+    async def _follow(
+        self, events: AsyncGenerator[TurnEvent, None], prompt: PendingPrompt, notices: tuple[str, ...]
+    ) -> None:
         """Send the events of a turn and answer its prompt at the last one."""
         conversation, note, has_run = self.agent.conversation, "", False
         spent = self._session_cost()
@@ -315,13 +317,13 @@ class EditorSession:
                     self._view = None
                     self._stop_asking()
                     self._sync()
-                    prompt.settle(self._answer(event, note, warned))
+                    prompt.finish(self._answer(event, note, warned))
                     is_refused = event.outcome is Outcome.REFUSAL and not has_run
                 await self._client.wire.room()
         finally:
             await events.aclose()
             self._view = None
-        prompt.settle(WireError(INTERNAL_ERROR, "the turn stopped unexpectedly"))
+        prompt.finish(WireError(INTERNAL_ERROR, "the turn stopped unexpectedly"))
         if is_refused and turn > before:
             await self._forget_turn(turn)
 
@@ -331,7 +333,7 @@ class EditorSession:
         with suppress(ValueError):
             await rewinds.perform(await rewinds.plan_rewind(turn, "conversation"))
 
-    def _see(self, event: TurnEvent, prompt: Prompt) -> None:
+    def _see(self, event: TurnEvent, prompt: PendingPrompt) -> None:
         view, conversation = self._view, self.agent.conversation
         assert view is not None
         view.show(event)
@@ -346,7 +348,7 @@ class EditorSession:
                 pass
         self._sync()
 
-    async def _ask(self, approval: CallApproval, view: TurnView, prompt: Prompt) -> None:
+    async def _ask(self, approval: CallApproval, view: TurnView, prompt: PendingPrompt) -> None:
         client, conversation = self._client, self.agent.conversation
         card = view.card_of(approval.call)
         decision = await approvals.ask(
@@ -432,13 +434,13 @@ class EditorSession:
             self.send({"sessionUpdate": "current_mode_update", "currentModeId": state[0]})
         self.send({"sessionUpdate": "config_option_update", "configOptions": self.settings.options()})
 
-    def changed_by_client(self, change: Callable[[], None]) -> Callable[[], None]:
+    def apply_client_change(self, change: Callable[[], None]) -> Callable[[], None]:
         """Make a change that the client asked for; return the updates to send after the response."""
         change()
         return self._sync
 
     async def change_model(self, name: str) -> Callable[[], None]:
-        """Switch the model from the next turn on, as `changed_by_client`; a prompt sent meanwhile waits."""
+        """Switch the model from the next turn on, as `apply_client_change`; a prompt sent meanwhile waits."""
         connecting = asyncio.ensure_future(asyncio.to_thread(self.settings.connect_model, name))
         self._connecting.add(connecting)
         try:

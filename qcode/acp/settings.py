@@ -66,19 +66,19 @@ class SessionSettings:
             options.append(_select_option("effort", "Effort", "thought_level", current, levels))
         return options
 
-    def set_mode(self, wanted: str) -> None:
+    def set_mode(self, mode_id: str) -> None:
         """Switch the permission mode; raise `WireError` for one that is not offered."""
-        mode = next((mode for mode in self._offered_modes() if mode == wanted), None)
+        mode = next((mode for mode in self._offered_modes() if mode == mode_id), None)
         if mode is None:
-            raise invalid(f'the mode "{one_line(wanted, 80)}" is not available')
+            raise invalid(f'the mode "{one_line(mode_id, 80)}" is not available')
         self._agent.conversation.set_mode(mode)
 
-    def connect_model(self, wanted: str) -> ModelClient | None:
+    def connect_model(self, model: str) -> ModelClient | None:
         """Return a client for a model, None for the current one; raise `WireError`. It may wait for the keyring."""
-        if wanted == self._agent.conversation.model:
+        if model == self._agent.conversation.model:
             return None
         try:
-            return self._agent.connect_model(wanted)
+            return self._agent.connect_model(model)
         except ValueError as refusal:
             raise invalid(one_line(str(refusal), 1_000)) from None
 
@@ -110,10 +110,10 @@ class SessionSettings:
         rows: list[Json] = []
         left = MAX_MODELS
         for owner, models in groups.items():
-            shown = models[:left]
-            left -= len(shown)
-            if shown:
-                values: list[Json] = [{"value": f"{owner}/{model}", "name": one_line(model, 200)} for model in shown]
+            listed = models[:left]
+            left -= len(listed)
+            if listed:
+                values: list[Json] = [{"value": f"{owner}/{model}", "name": one_line(model, 200)} for model in listed]
                 rows.append({"group": owner, "name": owner, "options": values})
         return rows
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.acp import cards
-from qcode.acp.cards import Card, Cards
+from qcode.acp.cards import CallCard, Cards
 from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text
 from qcode.protocol.events import (
     AgentEvent,
@@ -200,11 +200,11 @@ class TurnView:
             self._add("agent_message_chunk", self._blank)
             self._blank = ""
         self.flush()
-        pairs, left = self._cards.committed(call for call in calls if call.name != TODO)
+        pairs, left = self._cards.commit(call for call in calls if call.name != TODO)
         for card, call in pairs:
             arguments = parse_object(call.arguments) or {}
             if card.has_begun:
-                self._send(cards.completed(card, arguments, self._folder))
+                self._send(cards.arguments_update(card, arguments, self._folder))
             else:
                 self._send_first(card, arguments)
         for card in left:
@@ -212,7 +212,7 @@ class TurnView:
 
     # Cards
 
-    def card_of(self, call: ToolCall) -> Card:
+    def card_of(self, call: ToolCall) -> CallCard:
         """Return the card of a call that is asked about, and show it if it is not shown yet."""
         self.flush()
         card = self._cards.of(call.call_id)
@@ -225,12 +225,12 @@ class TurnView:
     def _announce(self, block: int, call_id: str, name: str) -> None:
         if name == TODO:
             return
-        card = self._cards.announced(block, call_id, name)
+        card = self._cards.announce(block, call_id, name)
         if card is not None:
             self.flush()
             self._send_first(card, {})
 
-    def _send_first(self, card: Card, arguments: JsonObject, parent: str = "") -> None:
+    def _send_first(self, card: CallCard, arguments: JsonObject, parent: str = "") -> None:
         card.has_begun = True
         update = cards.announcement(card, arguments, self._folder)
         meta: JsonObject = {"qcode": {"parentToolCallId": parent}} if parent else {}
@@ -256,7 +256,7 @@ class TurnView:
             wait = TERMINAL_S if self._has_terminal(card) else OUTPUT_S
             self._live[card.card_id] = asyncio.get_running_loop().call_later(wait, self._show_output, card)
 
-    def _show_output(self, card: Card) -> None:
+    def _show_output(self, card: CallCard) -> None:
         self._live.pop(card.card_id, None)
         update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": card.card_id}
         text = "".join(card.output)
@@ -268,7 +268,7 @@ class TurnView:
         if text:
             self._send(update)
 
-    def _has_terminal(self, card: Card) -> bool:
+    def _has_terminal(self, card: CallCard) -> bool:
         return card.name == SHELL and self._features.has_terminals
 
     def _end_call(self, event: ToolFinished) -> None:
@@ -286,16 +286,16 @@ class TurnView:
         card.is_over = True
         outcome, state = event.outcome, event.state
         has_run = has_terminal and outcome.exit_code is not None
-        update = cards.finished(card, call, outcome, state, self._folder, has_terminal=has_run)
+        update = cards.finished_update(card, call, outcome, state, self._folder, has_terminal=has_run)
         if has_run:
             code = outcome.exit_code or 0
             ended: JsonObject = {"exit_code": code if code >= 0 else None, "signal": str(-code) if code < 0 else None}
             update["_meta"] = {"terminal_exit": {"terminal_id": card.card_id, **ended}}
         self._send(update)
 
-    def _drop(self, card: Card, why: str) -> None:
+    def _drop(self, card: CallCard, why: str) -> None:
         card.is_over = True
-        self._send(cards.dropped(card, why))
+        self._send(cards.dropped_update(card, why))
 
     def _show_plan(self, event: ToolFinished) -> None:
         try:
@@ -391,7 +391,7 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
             view.end()
             view, current = TurnView(turn, folder, ClientFeatures(), send), turn
         match item:
-            case ReplayedPrompt(message=message, shown=shown):
+            case ReplayedPrompt(message=message, typed=shown):
                 texts = [block.text for block in message.blocks if isinstance(block, Text)]
                 images = [block for block in message.blocks if isinstance(block, Image)]
                 text = shown or (texts[-1] if texts else "")

@@ -46,7 +46,7 @@ def invalid(text: str) -> WireError:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MethodResult:
     """The result of a request. `then` runs right after it was sent, so its messages come after the response."""
 
     result: JsonObject
@@ -63,10 +63,10 @@ class Incoming:
     is_notification: bool = False
 
 
-Handler: TypeAlias = Callable[[Incoming], Awaitable[Answer | None]]
+Handler: TypeAlias = Callable[[Incoming], Awaitable[MethodResult | None]]
 
 
-class Wire:
+class EditorWire:
     """One connection. `handle` answers requests, in parallel; their first steps run in the order of arrival.
 
     `lost` is called once, when the client has closed its end or no longer reads. `describe` returns the line for a
@@ -131,7 +131,7 @@ class Wire:
         self._drained.set()
         self._lost()
 
-    async def settle(self, wait_s: float) -> None:
+    async def drain(self, wait_s: float) -> None:
         """Give requests under way a moment to end, then stop them."""
         tasks = [*self._tasks, *([self._draining] if self._draining is not None else [])]
         if tasks:

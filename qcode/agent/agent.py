@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qcode.agent.offered_tools import OfferedTool
     from qcode.agent.permissions import Permissions
     from qcode.agent.programs.own_tools import FunctionTool
-    from qcode.agent.programs.turns import Prompt, Result, TurnFields, Turns, TurnStream
+    from qcode.agent.programs.turns import AgentTurns, Prompt, Result, TurnFields, TurnStream
     from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
     from qcode.agent.skills.library import Skills
@@ -196,10 +196,10 @@ class Agent:
         return self._turns.stream(prompt, output, turn, append_only=append_only)
 
     @cached_property
-    def _turns(self) -> Turns:
-        from qcode.agent.programs.turns import Turns
+    def _turns(self) -> AgentTurns:
+        from qcode.agent.programs.turns import AgentTurns
 
-        return Turns(self.conversation, self.toolbox, self.context.folder, self.approve)
+        return AgentTurns(self.conversation, self.toolbox, self.context.folder, self.approve)
 
     def cancel(self) -> None:
         """Cancel the running turn; the text so far is kept."""
@@ -295,18 +295,20 @@ class Agent:
         )
         return (*(Notice("warning", text) for text in texts), *self.trust.notices())
 
-    def custom_commands(self, taken: Sequence[str] = ()) -> CustomCommands:
-        """Read the commands from files; a front end has commands of the names in `taken` itself."""
+    def custom_commands(self, used_names: Sequence[str] = ()) -> CustomCommands:
+        """Read the commands from files; a front end has commands of the names in `used_names` itself."""
         from qcode.config.definitions import load_custom_commands
 
         context = self.context
-        found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
+        found = load_custom_commands(
+            context.user_folder, context.root, is_trusted=context.reads_project, used_names=used_names
+        )
         return found if self.skills is None else self.skills.without_hidden(found)
 
-    def skill_commands(self, taken: Sequence[str] = ()) -> tuple[Skill, ...]:
-        """Return the skills that `/name` runs; the names in `taken` mean commands."""
+    def skill_commands(self, used_names: Sequence[str] = ()) -> tuple[Skill, ...]:
+        """Return the skills that `/name` runs; the names in `used_names` mean commands."""
         found = () if self.skills is None else self.skills.for_user
-        return tuple(skill for skill in found if skill.handle.lower() not in taken)
+        return tuple(skill for skill in found if skill.handle.lower() not in used_names)
 
     async def skill_prompt(
         self, skill: Skill, arguments: str, ask: Callable[[str, str], Awaitable[bool]] | None = None
@@ -337,15 +339,17 @@ class Agent:
         from qcode.tools.shell import Shell
 
         verdict = await asyncio.to_thread(self.permissions.policy.judge_command, command)
-        shown, reason = f"`{shown_line(command, 200)}`", shown_line(verdict.reason)
+        quoted, reason = f"`{shown_line(command, 200)}`", shown_line(verdict.reason)
         if verdict.verdict == "deny":
-            raise QcodeError(f"the prompt was not sent: its command {shown} is denied: {reason}", ExitCode.DENIED)
+            raise QcodeError(f"the prompt was not sent: its command {quoted} is denied: {reason}", ExitCode.DENIED)
         if verdict.verdict == "ask" and (ask is None or not await ask(command, reason)):
-            raise QcodeError(f"the prompt was not sent: its command {shown} needs approval: {reason}", ExitCode.DENIED)
+            raise QcodeError(f"the prompt was not sent: its command {quoted} needs approval: {reason}", ExitCode.DENIED)
         level = verdict.confinement if verdict.is_allowed else None
         outcome = await self.toolbox.run(Shell.spec.name, {"command": command}, lambda _: None, level)
         if outcome.is_error:
-            raise QcodeError(f"the prompt was not sent: its command {shown} failed: {outcome.summary}", ExitCode.FAILED)
+            raise QcodeError(
+                f"the prompt was not sent: its command {quoted} failed: {outcome.summary}", ExitCode.FAILED
+            )
         return (outcome.content if outcome.shown is None else outcome.shown).rstrip("\n")
 
     def offered_tools(self) -> tuple[OfferedTool, ...]:
@@ -551,12 +555,12 @@ def run(
     else:
         raise UsageError("qcode.run was called inside a running event loop: use `await agent.run(...)` there")
     try:
-        wanted = Options(**options)
+        requested = Options(**options)
     except TypeError as error:
         raise UsageError(f"qcode.run: {str(error).removeprefix('Options.__init__() ')}") from None
 
     async def work() -> Result[Any]:
-        async with Agent.open(wanted, approve=approve, tools=tools, hooks=hooks) as agent:
+        async with Agent.open(requested, approve=approve, tools=tools, hooks=hooks) as agent:
             result: Result[Any] = await agent.run(prompt, output=output, check=check)
             return result
 

@@ -307,7 +307,7 @@ class PendingCalls:
         spec = self._toolbox.spec(resolved.name)
         return policy.with_mode("accept-edits").judge(spec, resolved.arguments).is_allowed
 
-    def answered(self, call_id: str, decision: Decision) -> ApprovalAnswered | AskApproval | None:
+    def settle_answer(self, call_id: str, decision: Decision) -> ApprovalAnswered | AskApproval | None:
         """Settle an open approval as the user decided; None if none of this id is open.
 
         A call that the user edited must be judged again.
@@ -406,7 +406,7 @@ class PendingCalls:
             return False
         return not policy.judge(self._toolbox.spec(resolved.name), resolved.arguments).is_allowed
 
-    def take(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
+    def pop(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
         """Return the judged form of a call that may run; each is taken once."""
         return self._resolved.pop(call.call_id, ResolvedCall(call.name, arguments))
 
@@ -503,17 +503,17 @@ def _drop_output(output: str) -> None:
 
 def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:
     """Return the approval of a call; for a `ToolApproval` the caller adds what may be granted with it."""
-    shown = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
+    detail = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
     if repeats:
         name = visible(call.name)
-        again = f"Run it again {preview.how}".rstrip()
+        again = f"Run it again {preview.options}".rstrip()
         question = f"The same {name} call has returned the same result {repeats} times in a row. {again}?"
-        return RepeatedCall(call, question, shown or visible_lines(preview.refusal))
+        return RepeatedCall(call, question, detail or visible_lines(preview.refusal))
     if preview.is_plan:
-        return PlanApproval(call, preview.question, shown)
+        return PlanApproval(call, preview.question, detail)
     if is_question:
-        return Question(call, preview.question, shown, preview.choices)
-    return ToolApproval(call, preview.question, shown)
+        return Question(call, preview.question, detail, preview.choices)
+    return ToolApproval(call, preview.question, detail)
 
 
 def draft_of(spec: ToolSpec, arguments: JsonObject) -> Draft:

@@ -202,10 +202,10 @@ class Conversation:
             raise RuntimeError("a turn is already running")
         context: tuple[Text, ...] | None = ()
         if self.hooks is not None:
-            async with aclosing(self.hooks.prompted(prompt)) as events:
+            async with aclosing(self.hooks.run_before_prompt(prompt)) as events:
                 async for event in events:
                     yield self.observe(event)
-            context = self.hooks.told
+            context = self.hooks.prompt_context
         if context is None:
             return
         try:
@@ -222,7 +222,7 @@ class Conversation:
         self._use(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
-        blocks = self._toolbox.with_instructions(self._waiting.taken(prompt, attached, options.foreign))
+        blocks = self._toolbox.with_instructions(self._waiting.take_blocks(prompt, attached, options.foreign))
         message = Message("user", (*context, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
@@ -298,7 +298,7 @@ class Conversation:
         if isinstance(event, ToolFinished):
             self.transcript.keep_result(event)
         if isinstance(event, SteeringAdded):
-            self._waiting.arrived(event.text)
+            self._waiting.take_steered(event.text)
         if self.hooks is not None:
             self.hooks.observe(event, is_attended=self._context.is_attended)
         events.append(event)
@@ -327,7 +327,7 @@ class Conversation:
             if self._driver is not None:
                 self._driver.give(LimitAnswered(isinstance(decision, Allow)))
             return
-        settled = self._calls.answered(approval_id, decision)
+        settled = self._calls.settle_answer(approval_id, decision)
         if settled is not None and self._driver is not None:
             self._tell_mode()
             self._driver.give(settled)
@@ -341,15 +341,15 @@ class Conversation:
 
         def give(read: tuple[Block, ...]) -> None:
             if driver is not None and driver is self._driver:
-                driver.give(SteerQueued(text, self._waiting.steered(text, (*attached, *read))))
+                driver.give(SteerQueued(text, self._waiting.add_steered(text, (*attached, *read))))
 
         self._toolbox.steer(text, give, reads=self._context.is_attended and self._turn_options.finds_files)
 
     def unsteer(self, text: str) -> bool:
         """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
-        if self._driver is None or self._driver.withdraw(text) is None:
+        if self._driver is None or self._driver.withdraw_steering(text) is None:
             return self._toolbox.unsteer(text)
-        self._waiting.withdraw(text)
+        self._waiting.defer(text)
         return True
 
     def cancel(self, limit: Limit | None = None) -> None:
@@ -486,7 +486,7 @@ class Conversation:
         return await self._calls.judge(self.policy, request)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        resolved = self._calls.take(call, arguments)
+        resolved = self._calls.pop(call, arguments)
         began = time.monotonic()
         outcome = await self._run_judged(call, resolved, output)
         return await self._calls.after(call, resolved, outcome, time.monotonic() - began)
@@ -513,7 +513,7 @@ class Conversation:
         self.transcript.compact(effect)
         self._toolbox.forget_instructions()
         if self.hooks is not None:
-            self.hooks.compacted(effect)
+            self.hooks.note_compaction(effect)
 
     def learn(self, effect: Learn) -> None:
         self.client.learn(effect)

@@ -40,13 +40,13 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
 
     redact = Redactor([*named_secrets(env), *_kept_out]).redact
     text = single_spaced(redact(str(error)))[:_MAX_LINE]
-    what = type(error).__name__ + (f": {text}" if text else "")
+    description = type(error).__name__ + (f": {text}" if text else "")
     details = redact("".join(traceback.format_exception(error)))
-    path = _written(f"qcode {__version__}\n{details}", env)
-    return f"{what}; see {path}" if path else f"{what}; the crash report could not be written"
+    path = _write_report(f"qcode {__version__}\n{details}", env)
+    return f"{description}; see {path}" if path else f"{description}; the crash report could not be written"
 
 
-def _written(text: str, env: Mapping[str, str]) -> Path | None:
+def _write_report(text: str, env: Mapping[str, str]) -> Path | None:
     """Write a file that only its owner can read, and remove all but the newest few."""
     # A failure here must not hide the error that is reported.
     with suppress(Exception):

@@ -180,7 +180,7 @@ def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[
 
 def _is_writable(folder: Path) -> bool:
     """Return whether a folder, or the first existing one above it, can be written."""
-    existing = next((one for one in (folder, *folder.parents) if os.path.lexists(one)), folder)
+    existing = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent)), folder)
     return os.access(existing, os.W_OK | os.X_OK)
 
 

@@ -173,14 +173,14 @@ class Driver:
             if isinstance(effect, (Append, RecordRequests, Learn)):
                 self._perform(effect)
 
-    def withdraw(self, text: str) -> SteerQueued | None:
+    def withdraw_steering(self, text: str) -> SteerQueued | None:
         """Take back the last steering with this text; None if the turn has it already."""
         for index in range(len(self._urgent) - 1, -1, -1):
             incoming = self._urgent[index]
             if isinstance(incoming, SteerQueued) and incoming.text == text:
                 del self._urgent[index]
                 return incoming
-        return self._turn.withdraw(text)
+        return self._turn.withdraw_steering(text)
 
     async def run(self, first: Input) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events of the turn; closing the iterator early cancels it and keeps what was shown."""

@@ -44,7 +44,7 @@ _SHELL_WORDS = {
 
 
 def offered_tools(specs: Sequence[ToolSpec], policy: Policy, servers: Mapping[str, str]) -> tuple[OfferedTool, ...]:
-    """Return the tools in the order of the request; `servers` maps the name of a tool to that of its server."""
+    """Return the tools in the order of the request; `servers` maps the name of a tool to the name of its server."""
     return tuple(_tool(spec, policy, servers.get(spec.name, "")) for spec in specs)
 
 

@@ -148,13 +148,13 @@ class AgentParts:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
         from qcode.agent.programs.own_tools import BoundTool, FunctionTool
 
-        taken = {*all_names(), *(spec.name for spec in self.context.exit_tools)}
+        used_names = {*all_names(), *(spec.name for spec in self.context.exit_tools)}
         for tool in tools:
             if not isinstance(tool, FunctionTool):
                 raise UsageError(f"tools: {tool!r} is not a tool; decorate the function with @tool")
-            if tool.spec.name in taken:
+            if tool.spec.name in used_names:
                 raise UsageError(f'the tool name "{tool.spec.name}" is already used; choose another: @tool(name=...)')
-            taken.add(tool.spec.name)
+            used_names.add(tool.spec.name)
         return tuple(BoundTool(tool, lambda: self.conversation.session_id) for tool in tools)
 
     def _prompts(self) -> Prompts:
@@ -327,23 +327,23 @@ class AgentParts:
 
     def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
         options, folder = self.context.options, self.context.folder
-        wanted = options.resume
+        requested = options.resume
         notices: tuple[str, ...] = ()
-        if wanted == LATEST:
-            wanted = self.store.latest()
-            if wanted is None:
+        if requested == LATEST:
+            requested = self.store.latest()
+            if requested is None:
                 notices = ("no session to resume in this folder; starting a new one",)
-        if wanted is None:
+        if requested is None:
             if options.session_id is not None and options.session_id in self.store.ids():
                 raise InputError(f"session {options.session_id} exists already; resume it with -r")
             return self.store.create(model, folder, is_kept=not options.no_session), (), notices
         if options.no_session:
-            loaded = self.store.load(wanted)
+            loaded = self.store.load(requested)
             return self.store.create(model, folder, is_kept=False), loaded.messages, loaded.notices
         if options.fork_session:
-            session, loaded = self.store.fork(wanted, cwd=folder)
+            session, loaded = self.store.fork(requested, cwd=folder)
         else:
-            session, loaded = self.store.resume(wanted)
+            session, loaded = self.store.resume(requested)
         return session, loaded.messages, loaded.notices
 
     def _name_session(self) -> None:
@@ -391,8 +391,8 @@ class AgentParts:
         scope = SandboxScope(policy.root, policy.added, scratch.path, at_home, policy.own, policy.search_path)
         sandbox = SessionSandbox(settings.tools.sandbox, scope)
         if settings.tools.sandbox == "required" and sandbox.sandbox is None:
-            where = settings.origin("tools.sandbox")
-            text = f'{where}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
+            origin = settings.origin("tools.sandbox")
+            text = f'{origin}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
             raise QcodeError(text, ExitCode.BAD_CONFIG)
         probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.look())
         return replace(policy, read_only=(scratch.path,), probes=probes), sandbox
@@ -449,6 +449,6 @@ def _git_overrides() -> dict[str, str]:
 
 
 def session_ids(options: Options) -> Callable[[datetime], str]:
-    """Return the ids of new sessions: that of `--session-id` first."""
+    """Return the ids of new sessions: the id of `--session-id` first."""
     ids = [] if options.session_id is None else [options.session_id]
     return lambda now: ids.pop() if ids else new_session_id(now)

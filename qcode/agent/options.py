@@ -589,10 +589,10 @@ def _spec(row: object, path: Path) -> ToolSpec:
 def _check_names(names: list[str], path: Path) -> None:
     from qcode.tools.registry import all_names
 
-    taken = set(all_names())
+    used_names = set(all_names())
     for name in names:
-        if name in taken:
+        if name in used_names:
             raise InputError(
                 f'--exit-tools {path}: the name "{name}" is already used, in this file or by a built-in tool'
             )
-        taken.add(name)
+        used_names.add(name)

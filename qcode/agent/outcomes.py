@@ -235,9 +235,9 @@ def denial_line(asked: int, flags: str, hopeless: int) -> str:
 def summary(ended: TurnEnded) -> str:
     """Return what the turn took, in one line: requests by cause, tokens, money."""
     text = _requests(ended.api_calls)
-    for number, what in ((ended.usage.input, "in"), (ended.usage.output, "out")):
+    for number, unit in ((ended.usage.input, "in"), (ended.usage.output, "out")):
         if number is not None:
-            text += f", {number:,} tokens {what}"
+            text += f", {number:,} tokens {unit}"
     if ended.discarded_output_tokens:
         text += f" ({ended.discarded_output_tokens:,} of them discarded)"
     return text + ("" if ended.cost is None else f", ${ended.cost:.4f}")

@@ -81,12 +81,12 @@ _MAX_CALL = 80
 class Origins:
     """The origins of the rules (each list in its order) and of the mode that a session starts with.
 
-    `kept` are the rules that the user keeps for this folder, None if none can be kept.
+    `stored_rules` are the rules that the user keeps for this folder, None if none can be kept.
     """
 
     rules: Mapping[RuleEffect, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     mode: str = ""
-    kept: KeptRules | None = None
+    stored_rules: KeptRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,11 @@ class Permissions:
         self._clock = clock
         self._numbers = count(1)
         self._decisions: list[CallRecord] = []
-        self._own = [self._folder_rule(rule) for rule in self._origins.kept.read()] if self._origins.kept else []
+        self._own = (
+            [self._folder_rule(rule) for rule in self._origins.stored_rules.read()]
+            if self._origins.stored_rules
+            else []
+        )
         self.policy = policy
         self._compose()
 
@@ -137,7 +141,7 @@ class Permissions:
     @property
     def can_keep(self) -> bool:
         """Whether a rule can be kept for this folder, which must be trusted."""
-        return self._origins.kept is not None and self.is_trusted
+        return self._origins.stored_rules is not None and self.is_trusted
 
     def set_mode(self, mode: ApprovalMode) -> None:
         if mode != self.mode:
@@ -183,7 +187,7 @@ class Permissions:
         if not is_kept:
             return ""
         try:
-            self.keep(own.number)
+            self.save_rule(own.number)
         except ValueError as problem:
             return f"{rule} applies to this session only: {problem}"
         return ""
@@ -196,8 +200,8 @@ class Permissions:
         """Return every rule in force, those that deny first, then those that ask."""
         rows: list[RuleInForce] = []
         for effect in _EFFECTS:
-            written, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
-            for place, rule in enumerate(written):
+            rules, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
+            for place, rule in enumerate(rules):
                 origin = origins[place] if place < len(origins) else "settings"
                 rows.append(RuleInForce(effect, rule.text, origin))
             rows += [self._row(own) for own in self._own if own.effect == effect]
@@ -220,29 +224,29 @@ class Permissions:
     def remove(self, number: int) -> None:
         """Remove a rule that the user added; raise `ValueError` if it cannot be removed."""
         own = self._rule_of(number)
-        if own.scope == "folder" and self._origins.kept is not None:
+        if own.scope == "folder" and self._origins.stored_rules is not None:
             try:
-                self._origins.kept.remove(_kept_rule(own))
+                self._origins.stored_rules.remove(_kept_rule(own))
             except OSError as error:
-                raise ValueError(f"cannot remove it from {self._origins.kept.path}: {error.strerror}") from None
+                raise ValueError(f"cannot remove it from {self._origins.stored_rules.path}: {error.strerror}") from None
         self._own.remove(own)
         self._compose()
 
-    def keep(self, number: int) -> None:
+    def save_rule(self, number: int) -> None:
         """Keep a rule of the session for this folder; raise `ValueError` if it cannot be kept."""
-        own, kept = self._rule_of(number), self._origins.kept
+        own, stored = self._rule_of(number), self._origins.stored_rules
         if own.scope == "folder":
             raise ValueError(f"{own.text} is already saved for this folder")
         if own.is_sandboxed:
             raise ValueError(f"{own.text} in the sandbox applies to this session only")
-        if kept is None:
+        if stored is None:
             raise ValueError("rules cannot be saved in this run")
         if not self.is_trusted:
             raise ValueError("rules are saved only for trusted folders; type /trust to trust this one")
         try:
-            kept.add(_kept_rule(own))
+            stored.add(_kept_rule(own))
         except OSError as error:
-            raise ValueError(f"cannot write {kept.path}: {error.strerror}") from None
+            raise ValueError(f"cannot write {stored.path}: {error.strerror}") from None
         self._own[self._own.index(own)] = replace(own, scope="folder")
 
     def check(self, kind: TriedKind, value: str) -> Verdict:
@@ -256,13 +260,9 @@ class Permissions:
         return own
 
     def _add_rule(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _UserRule:
-        wanted = (effect, text, is_sandboxed)
+        key = (effect, text, is_sandboxed)
         own = next(
-            (
-                candidate
-                for candidate in self._own
-                if (candidate.effect, candidate.text, candidate.is_sandboxed) == wanted
-            ),
+            (candidate for candidate in self._own if (candidate.effect, candidate.text, candidate.is_sandboxed) == key),
             None,
         )
         if own is None:
@@ -284,13 +284,13 @@ class Permissions:
         self.policy = replace(self._base, rules=rules, sandboxed=sandboxed)
 
     def _row(self, own: _UserRule) -> RuleInForce:
-        what = f"answered to {own.why}" if own.why else "added"
+        cause = f"answered to {own.why}" if own.why else "added"
         if own.scope == "folder":
-            origin = f"saved for this folder, {what}, {_day(own.at)}"
+            origin = f"saved for this folder, {cause}, {_day(own.at)}"
             return RuleInForce(own.effect, own.text, origin, "folder", own.number)
         at = datetime.fromtimestamp(own.at).astimezone()
-        what = f"in the sandbox, {what}" if own.is_sandboxed else what
-        return RuleInForce(own.effect, own.text, f"{what} at {at:%H:%M}", "session", own.number)
+        cause = f"in the sandbox, {cause}" if own.is_sandboxed else cause
+        return RuleInForce(own.effect, own.text, f"{cause} at {at:%H:%M}", "session", own.number)
 
     def _now_text(self) -> str:
         return f"{datetime.fromtimestamp(self._clock()).astimezone():%H:%M}"
@@ -351,9 +351,9 @@ class KeptRules:
 
     def remove(self, rule: KeptRule) -> None:
         """Forget a rule; an unknown one is ignored. Raise `OSError` if the file cannot be written."""
-        kept = self.read()
-        left = [kept_rule for kept_rule in kept if not _is_same(kept_rule, rule)]
-        if len(left) < len(kept):
+        rules = self.read()
+        left = [kept_rule for kept_rule in rules if not _is_same(kept_rule, rule)]
+        if len(left) < len(rules):
             self._write(left)
 
     def _write(self, rules: list[KeptRule]) -> None:
@@ -486,7 +486,7 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
     if hook.verdict == "ask":
         reason = hook.reason if verdict.is_allowed else f"{hook.reason}; {verdict.reason}"
         rule = RESTRICTED if verdict.rule == RESTRICTED else hook.rule
-        return Verdict("ask", reason, rule).settled(never_asks=policy.never_asks)
+        return Verdict("ask", reason, rule).without_asking(never_asks=policy.never_asks)
     if verdict.is_allowed or not policy.is_trusted:
         return verdict
     if verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch"):
@@ -522,14 +522,14 @@ _RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 def configured_rules(settings: Settings) -> Rules:
     """Return the rules of the configuration; raise `ConfigError` with file and line for an invalid one."""
     permissions = settings.permissions
-    written = {effect: getattr(permissions, effect) for effect in _RULE_EFFECTS}
+    rules = {effect: getattr(permissions, effect) for effect in _RULE_EFFECTS}
     try:
-        return read_rules(**written)
+        return read_rules(**rules)
     except ValueError:
         pass
     for effect in _RULE_EFFECTS:
         origins = settings.item_origins.get(f"permissions.{effect}", ())
-        for rule, origin in zip(written[effect], origins, strict=False):
+        for rule, origin in zip(rules[effect], origins, strict=False):
             try:
                 read_rules(**{effect: (rule,)})
             except ValueError as error:

@@ -79,7 +79,7 @@ class ContextReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
-    """The usage of one turn. `cost` is None if a price is unknown. `model` is that of its end; `by_model` has all."""
+    """The usage of one turn. `cost` is None if a price is unknown. `model` is the last model; `by_model` has all."""
 
     prompt: str
     model: str
@@ -248,7 +248,9 @@ def _usage_of(entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[s
         if turns:
             _, first_model, attempts = turns[-1]
             has_same = model == first_model
-            attempts.extend(one if has_same or one.model else replace(one, model=model) for one in entry.attempts)
+            attempts.extend(
+                attempt if has_same or attempt.model else replace(attempt, model=model) for attempt in entry.attempts
+            )
     known_price = cache(price_of)
     return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
 

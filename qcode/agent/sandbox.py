@@ -37,16 +37,16 @@ class SessionSandbox:
 
     def __init__(
         self,
-        wanted: Literal["auto", "required", "off"],
+        setting: Literal["auto", "required", "off"],
         scope: SandboxScope,
         find: Callable[[], Sandbox | None] | None = None,
     ) -> None:
-        self._wanted = wanted
+        self._wanted = setting
         self._scope = scope
         self._find = find
         self._lock = threading.Lock()
         self._found: Sandbox | None = None
-        self._has_looked = wanted == "off"
+        self._has_looked = setting == "off"
         self._guards: set[Guard] = set()
         self._lines: list[str] = []
         self._view: MachineView | None = None

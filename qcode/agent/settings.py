@@ -27,29 +27,30 @@ AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "ui.
 class Setting:
     """A setting and its current value.
 
-    `shown` is the value in TOML, `value` the value itself; `own` is the value in the user's file as it would be typed,
-    empty if it is not set there. `origin` is the source of the value in full, `whose` in one word. `choices` are the
-    allowed values if they can be listed. `fixed` says why it cannot be changed here, empty if it can. `above` is the
-    source that overrides the user's file, empty if there is none.
+    `display` is the value in TOML, `value` the value itself. `typed_value` is the value in the user's file as it would
+    be typed, empty if it is not set there. `origin` is the source of the value in full, `owner` in one word. `choices`
+    are the allowed values if they can be listed. `fixed` says why it cannot be changed here, empty if it can.
+    `overridden_by` is the source that overrides the user's file, empty if there is none.
     """
 
     name: str
-    shown: str
+    display: str
     value: object
     origin: str
-    whose: str
+    owner: str
     meaning: str = ""
-    own: str = ""
+    typed_value: str = ""
     choices: tuple[str, ...] = ()
     fixed: str = ""
-    above: str = ""
+    overridden_by: str = ""
 
 
 def outcome_text(setting: Setting, *, is_now: bool) -> str:
     """Return the result of a change, and what overrides it."""
-    if setting.above:
-        return f"Saved, but {setting.above} takes precedence over your file: {setting.name} is still {setting.shown}."
-    return f"{setting.name} = {setting.shown}, {'now' if is_now else 'after a restart'}."
+    if setting.overridden_by:
+        unchanged = f"{setting.name} is still {setting.display}."
+        return f"Saved, but {setting.overridden_by} takes precedence over your file: {unchanged}"
+    return f"{setting.name} = {setting.display}, {'now' if is_now else 'after a restart'}."
 
 
 class SettingsService:

@@ -174,7 +174,7 @@ class AgentRun:
         self._task = task
         self._kind = kind
         self._client = client
-        self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
+        self._toolbox = parent.toolbox.for_subagent(lambda path, access: self._policy.judge_file(path, access))
         self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
         self._open: dict[str, str] = {}
         self._hooks: HookScope | None = None
@@ -192,7 +192,7 @@ class AgentRun:
             check=None,
         )
         model = parent.turn.model if client is parent.client else client.known()
-        tally = parent.turn.tally.inside(settings, model.facts.price, call.call_id)
+        tally = parent.turn.tally.for_subagent(settings, model.facts.price, call.call_id)
         self._turn = Turn(settings, model, (), client.counter(), tally=tally)
         self._toolbox.transcript = lambda: self._turn.messages
         self._driver = Driver(self._turn, client.logged, self)
@@ -202,7 +202,7 @@ class AgentRun:
     def _use_hooks(self, hooks: SessionHooks) -> None:
         from qcode.agent.hooks.calls import CallHooks
 
-        self._hooks = scope = hooks.scope.inside(self._call_id, self._kind.name)
+        self._hooks = scope = hooks.scope.for_subagent(self._call_id, self._kind.name)
         self._calls.hooks = CallHooks(
             scope, self._toolbox, self._toolbox.workspace.root, self._stop_by_hook, lambda: self._policy
         )
@@ -244,7 +244,7 @@ class AgentRun:
     def answer(self, approval_id: str, decision: Decision) -> bool:
         """Pass on a decision; return whether this sub-agent had asked."""
         inner = self._open.pop(approval_id, None)
-        settled = None if inner is None else self._calls.answered(inner, decision)
+        settled = None if inner is None else self._calls.settle_answer(inner, decision)
         if settled is not None:
             self._driver.give(settled)
         return settled is not None
@@ -296,7 +296,7 @@ class AgentRun:
         return await self._calls.judge(self._policy, request)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        resolved = self._calls.take(call, arguments)
+        resolved = self._calls.pop(call, arguments)
         began = time.monotonic()
         outcome = await self._calls.run(self._policy, resolved, output, self._client.model.name)
         return await self._calls.after(call, resolved, outcome, time.monotonic() - began)

@@ -39,7 +39,7 @@ from qcode.tools.editing.diagnostics import Diagnostics
 from qcode.tools.jobs import Jobs
 from qcode.tools.shell import MAX_COMMAND_S, Shell
 from qcode.tools.subagent import SubagentTool
-from qcode.tools.tool import Preview, Tool, ToolContext
+from qcode.tools.tool import Preview, Tool, ToolRunContext
 from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
@@ -139,8 +139,8 @@ class Toolbox:
             *self._one_way,
         )
         if self.servers is not None:
-            taken = {spec.name for spec in specs}
-            specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in taken))
+            used_names = {spec.name for spec in specs}
+            specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in used_names))
         return (*filter(self.is_offered, specs), *(tool.spec for tool in self._own))
 
     async def preloaded(self, skills: Sequence[str]) -> tuple[list[Text], list[str]]:
@@ -172,14 +172,14 @@ class Toolbox:
             return next((spec for spec in self.servers.specs() if spec.name == name), None)
         return self._tools[name].spec if name in self._tools else None
 
-    def beside(self, judge: PathJudge) -> Toolbox:
+    def for_subagent(self, judge: PathJudge) -> Toolbox:
         """Return the same tools for a sub-agent, which has read no files yet. The result need not be closed."""
         other = copy(self)
-        other.workspace = self.workspace.beside(judge)
+        other.workspace = self.workspace.for_subagent(judge)
         other.agent = None
         other.transcript = tuple
         if self._nested is not None:
-            fresh = self._nested().beside()
+            fresh = self._nested().for_subagent()
             other._nested = lambda: fresh
         return other
 
@@ -194,8 +194,8 @@ class Toolbox:
         added = await asyncio.to_thread(lambda: self.instructions_for(self.targets(name, arguments)))
         if not added:
             return outcome
-        shown = outcome.content if outcome.shown is None else outcome.shown
-        return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=shown)
+        display = outcome.content if outcome.shown is None else outcome.shown
+        return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=display)
 
     def with_instructions(self, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return attached blocks, followed by the instructions of the folders of attached files."""
@@ -348,7 +348,7 @@ class Toolbox:
         and the call ends. `ask` asks the user on behalf of a tool server.
         """
         most = self.max_output_chars
-        context = ToolContext(
+        context = ToolRunContext(
             output,
             self._settings.shell_timeout_s,
             most,
@@ -393,7 +393,7 @@ class Toolbox:
         raise Refused("shell: the command was not run: there is no sandbox")
 
     async def _run(
-        self, name: str, arguments: JsonObject, most: int, context: ToolContext, ask: Ask | None
+        self, name: str, arguments: JsonObject, most: int, context: ToolRunContext, ask: Ask | None
     ) -> ToolOutcome:
         if self.servers is not None and self.servers.has(name):
             return await self.servers.run(name, arguments, context.output, most, lambda: self.workspace.scratch, ask)
@@ -404,7 +404,7 @@ class Toolbox:
 
         It needs no approval, because the user runs it.
         """
-        context = ToolContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
+        context = ToolRunContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
         return await Shell().run({"command": line}, self.workspace, context)
 
     @property
@@ -414,7 +414,7 @@ class Toolbox:
 
     async def confirm(self, hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, request: Confirm) -> Confirmed:
         """Hold the end of a turn while tests of its edits fail; then ask the hooks."""
-        if request.step == "stop" and self.edits is not None and (reason := await self.edits.held()):
+        if request.step == "stop" and self.edits is not None and (reason := await self.edits.reason_to_continue()):
             return Confirmed(reason)
         return Confirmed() if hooks is None else await hooks(request)
 
@@ -456,9 +456,9 @@ class Edits:
             self.made = self._make()
         return await self.made.finish(outcome, CommandScope(policy, workspace, run, ask))
 
-    async def held(self) -> str:
+    async def reason_to_continue(self) -> str:
         """Return why the turn must not end yet, empty if it may."""
-        return "" if self.made is None else await self.made.held()
+        return "" if self.made is None else await self.made.reason_to_continue()
 
     def leave_turn(self) -> None:
         if self.made is not None:
@@ -560,9 +560,9 @@ def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchServic
     service = SERVICES[settings.tools.web_search]
     key = env.get(service.key_variable, "").strip()
     if not key:
-        where = settings.origin("tools.web_search")
+        origin = settings.origin("tools.web_search")
         raise QcodeError(
-            f'{where}: tools.web_search is "{service.name}", and {service.key_variable} is not set',
+            f'{origin}: tools.web_search is "{service.name}", and {service.key_variable} is not set',
             ExitCode.NO_CREDENTIAL,
         )
     if not is_sendable(key):

@@ -46,7 +46,7 @@ class TrustedFileChange:
     before: TrustedFile | None
     now: TrustedFile | None
 
-    def shown(self) -> str:
+    def diff(self) -> str:
         """Return a headline and a diff with invisible characters made visible."""
         from difflib import unified_diff  # slow to import and seldom needed
 
@@ -82,7 +82,7 @@ class TrustStatus:
 
     def differences(self) -> str:
         """Return all changes as text for the user."""
-        return "\n\n".join(change.shown() for change in self.changes)
+        return "\n\n".join(change.diff() for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +139,12 @@ class TrustStore:
         identity = _identity(root)
         if identity is None:
             raise FileNotFoundError(2, os.strerror(2), str(root))
-        kept = files_to_pin(root, self.state_dir, self.folder) if files is None else files
+        pinned = files_to_pin(root, self.state_dir, self.folder) if files is None else files
         row = self._row(root)
         before = (None if row is None else files_from_json(row.get("pieces"))) or {}
         looked_at = self._used_files(root, before)
         elsewhere = {name: file for name, file in before.items() if name not in looked_at}
-        self._write([*self._other_folders(identity), {**identity, "pieces": files_to_json({**elsewhere, **kept})}])
+        self._write([*self._other_folders(identity), {**identity, "pieces": files_to_json({**elsewhere, **pinned})}])
 
     def forget(self, root: Path) -> bool:
         """Revoke trust in this path, even if the folder was replaced; return whether there was any. Raise `OSError`."""
@@ -176,10 +176,10 @@ class TrustStore:
         pinned = None if row is None else files_from_json(row.get("pieces"))
         try:
             now = files_to_pin(root, self.state_dir, self.folder)
-            kept = {name: file for name, file in (pinned or {}).items() if name not in eligible}
-            kept |= {name: file for name, file in now.items() if name in eligible}
-            if kept != pinned and eligible:
-                self.remember(root, kept)
+            unchanged = {name: file for name, file in (pinned or {}).items() if name not in eligible}
+            unchanged |= {name: file for name, file in now.items() if name in eligible}
+            if unchanged != pinned and eligible:
+                self.remember(root, unchanged)
         except (OSError, TooLargeToPin):
             return  # qcode asks about it at the next start
 
@@ -236,8 +236,8 @@ def _lines(text: str) -> list[str]:
 
 def _limit_rows(rows: list[str]) -> list[str]:
     left = len(rows) - _MAX_DIFF_LINES
-    shown = [visible_rows(row) for row in rows[:_MAX_DIFF_LINES]]
-    return shown if left <= 0 else [*shown, f"[{left:,} more lines]"]
+    limited = [visible_rows(row) for row in rows[:_MAX_DIFF_LINES]]
+    return limited if left <= 0 else [*limited, f"[{left:,} more lines]"]
 
 
 SETTINGS = f"{PROJECT_FOLDER}/config.toml"
@@ -439,10 +439,10 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
     real = folder.resolve()
     places = [place for place in (real, *real.parents) if place == root or root in place.parents]
     for place in reversed(places):
-        for name, what in _OTHERS:
+        for name, description in _OTHERS:
             is_used_here = name in (*NAMES, LOCAL_NAME) or place == root
             if is_used_here and os.path.lexists(place / name):
-                yield visible(str((place / name).relative_to(root))), what
+                yield visible(str((place / name).relative_to(root))), description
     if any(name in status.files for name in (SETTINGS, *CLAUDE_SETTINGS)):
         from qcode.agent.hooks.events import project_hook_rows
         from qcode.config.show import project_command_rows
@@ -461,8 +461,8 @@ def _rows(names: Iterable[str]) -> list[tuple[str, str]]:
     found: dict[str, int] = {}
     for name in names:
         skills, mark, rest = name.partition("/skills/")
-        shown = f"{skills}{mark}{rest.partition('/')[0]}" if mark else name
-        found[shown] = found.get(shown, 0) + 1
+        label = f"{skills}{mark}{rest.partition('/')[0]}" if mark else name
+        found[label] = found.get(label, 0) + 1
     return [(visible(name), _kind_of(name, count)) for name, count in found.items()]
 
 
@@ -552,7 +552,7 @@ class TrustService:
             return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if status.kind in ("changed", "unpinned"):
             return f"{_difference(status)}\n\nType /trust accept to trust it as shown."
-        names = "\n".join(f"  {name}: {what}" for name, what in files_in_use(folder, self._root, status))
+        names = "\n".join(f"  {name}: {description}" for name, description in files_in_use(folder, self._root, status))
         contents = f"It contains:\n\n{names}" if names else "It contains nothing that qcode would use."
         return f"This folder is restricted. {contents}\n\nType /trust accept to trust {visible(str(self._root))}."
 

@@ -50,7 +50,7 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
         (f"{selection.name} ({selection.note})", *(DEMO_NOTE if selection.spec.name == "demo" else ())),
         short(context.folder),
         read_head(context.root).branch,
-        tuple(file.shown for file in instructions.files),
+        tuple(file.label for file in instructions.files),
     )
 
 

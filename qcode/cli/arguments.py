@@ -91,7 +91,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 _NEARLY = 0.75
-"""How like the name of a subcommand a prompt of one word must be to be taken for it: `doctr`, but not `hello`."""
+"""Minimum similarity of a one-word prompt and a subcommand for an error: `doctr` is too similar, `hello` is not."""
 
 
 _PRINTING = frozenset(name for flag in FLAGS if "-p" in flag.names for name in flag.names)
@@ -125,10 +125,10 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
 def _refuse_near_subcommand(word: str) -> None:
     from qcode.text.match import suggestion
 
-    # `/help` is a command of the app, and the prompt of one word that such a name makes is not nearly `help`.
+    # `/help` is a command of the app, not a misspelled `help`.
     if not (word.isascii() and word[:1].isalpha()):
         return
-    if hint := suggestion(word, SUBCOMMANDS, shown="qcode {}", min_alike=_NEARLY):
+    if hint := suggestion(word, SUBCOMMANDS, label="qcode {}", min_alike=_NEARLY):
         raise CommandLineError(f'unknown command "{word}"; {hint} As a prompt: qcode -p {word}')
 
 
@@ -182,7 +182,7 @@ _MAX_LOW, _MAX_MEDIUM = 4_096, 16_384
 
 
 def _normal(values: dict[str, Any]) -> dict[str, Any]:
-    """Return flags with the names of their choices; the mode `dontAsk` of Claude Code also sets `never_asks`."""
+    """Replace aliases of choices by their names; the mode `dontAsk` of Claude Code also sets `never_asks`."""
     if values.get("permission_mode") == _NEVER_ASKS:
         values["never_asks"] = True
     if values.get("permission_prompts") == "none":
@@ -256,9 +256,9 @@ def wanted_format(argv: Sequence[str]) -> OutputFormat:
     found: OutputFormat = "text"
     for flag, value in zip(before, [*before[1:], ""], strict=True):
         name, _, joined = flag.partition("=")
-        wanted = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
-        wanted = value if flag in ("-o", "--output-format") else wanted
-        found = next((known for known in get_args(OutputFormat) if known == wanted), found)
+        format = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
+        format = value if flag in ("-o", "--output-format") else format
+        found = next((known for known in get_args(OutputFormat) if known == format), found)
     return found
 
 

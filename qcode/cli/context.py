@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
-from qcode.cli.terminal import ask, say, working_folder
+from qcode.cli.terminal import ask, working_folder, write_stderr
 from qcode.cli.trust import is_trusted, note_for_pipes
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, UsageError
@@ -36,17 +36,17 @@ def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunCont
     )
 
 
-def pipe_context(options: Options, tell: Callable[[str], None]) -> RunContext:
-    """Return the context of a run without a user; `tell` gets lines for the one who reads its output."""
+def pipe_context(options: Options, report: Callable[[str], None]) -> RunContext:
+    """Return the context of a run without a user; `report` gets lines for the one who reads its output."""
     context = run_context(options, working_folder(options.cwd), is_attended=False)
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
     ):
-        tell(note)
+        report(note)
     elif not context.is_trusted and context.settings.permissions.mode == "bypass":
-        tell("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
+        report("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
     for warning in context.settings.warnings:
-        tell(warning)
+        report(warning)
     return context
 
 
@@ -86,7 +86,7 @@ def check_theme(name: str) -> None:
 
 
 def _ask_for_patience() -> None:
-    say("waiting for the keyring; it may need to be unlocked (Ctrl+C to cancel)")
+    write_stderr("waiting for the keyring; it may need to be unlocked (Ctrl+C to cancel)")
 
 
 def with_chosen_session(context: RunContext) -> RunContext:

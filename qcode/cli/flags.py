@@ -202,7 +202,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--disallowed-tools, --disallowedTools RULES",
             "rules",
-            "rules that are never allowed (repeatable); a bare tool name is not offered either",
+            "rules that are never allowed (repeatable); a tool name alone removes the tool",
         ),
         Flag(
             "--tools NAMES",
@@ -224,7 +224,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "let a program that controls this run choose bypass mode later",
         ),
         Flag("--exit-tools FILE", "path", "JSON list of tools whose calls are reported as signals and never run"),
-        Flag("--add-dir DIR", "paths", "a further folder the tools may work in (repeatable)"),
+        Flag("--add-dir DIR", "paths", "another folder in which tools may work (repeatable)"),
         Flag(
             "--trust",
             "on",
@@ -243,7 +243,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--settings FILE|JSON",
             "text",
-            "a further config file (TOML), or settings of Claude Code (JSON text, or a .json file)",
+            "another config file (TOML), or settings of Claude Code (JSON text, or a .json file)",
         ),
         Flag(
             "--setting-sources SOURCES",
@@ -268,7 +268,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-prompts WHO",
             "choice",
-            "{choices}: none denies what would ask, host is the default",
+            "{choices}: who answers approvals; none denies them, host is the default",
             field="",
             choices=("host", "none"),
         ),
@@ -410,7 +410,7 @@ Usage:
   qcode [PROMPT]                  open the app; PROMPT is sent first
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
-  qcode auth login|status|logout [PROVIDER]  store, list and remove keys; login reads a key hidden or from a pipe
+  qcode auth login|status|logout [PROVIDER]  store, list and remove keys; login asks for a key or reads a pipe
   qcode login [PROVIDER]          the same as auth login
   qcode logout [PROVIDER]         the same as auth logout
   qcode sessions list [WORDS]|show ID|delete ID

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qcode.cli.context import pipe_context, with_chosen_session
-from qcode.cli.terminal import put, reporting
+from qcode.cli.terminal import reporting, write_stdout
 from qcode.headless.input_lines import handshake_of
 from qcode.headless.lines import encode, result_without_turn
 from qcode.protocol.errors import ExitCode
@@ -79,7 +79,7 @@ def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun
     )
     with provider_failures(context.keys):
         selection = begin_with(context)
-    put(_answer(context, host, selection))
+    write_stdout(_answer(context, host, selection))
     wants_session = context.options.resume or context.options.session_id  # the host learns at once if it cannot
     if not wants_session and not _has_more(read):
         piece = os.read(sys.stdin.fileno(), _PIECE)

@@ -26,7 +26,7 @@ from qcode.cli.arguments import (
     wanted_format,
 )
 from qcode.cli.flags import VERSION, help_text
-from qcode.cli.terminal import OutputLost, put, say
+from qcode.cli.terminal import OutputLost, write_stderr, write_stdout
 from qcode.protocol.errors import ExitCode, QcodeError
 
 _ACP_USE = "use: qcode acp [--login], with the flags of model, limits, permissions, servers, settings and trust"
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OutputLost as lost:
         if lost.is_reader_gone:
             return ExitCode.READER_GONE
-        say(f"cannot write to standard output: {lost}")
+        write_stderr(f"cannot write to standard output: {lost}")
         return ExitCode.FAILED
 
 
@@ -53,27 +53,27 @@ def _run_guarded(arguments: list[str]) -> int:
     try:
         return _dispatch(arguments)
     except CommandLineError as error:
-        say(f"{error} (see qcode --help)")
+        write_stderr(f"{error} (see qcode --help)")
         return error.exit_code
     except QcodeError as failure:
-        say(str(failure))
+        write_stderr(str(failure))
         return failure.exit_code
     except OutputLost:
         raise
     except Exception as error:  # noqa: BLE001 - the program's edge: the user gets a line and a file, no traceback
         from qcode.agent.crash import describe_crash
 
-        say(describe_crash(error, os.environ))
+        write_stderr(describe_crash(error, os.environ))
         return ExitCode.FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "-h" in before or "--help" in before:
-        put(help_text())
+        write_stdout(help_text())
         return ExitCode.OK
     if "--version" in before:
-        put(f"{VERSION}\n")
+        write_stdout(f"{VERSION}\n")
         return ExitCode.OK
     if arguments == ["--login"]:
         return _log_in()
@@ -85,14 +85,14 @@ def _dispatch(arguments: list[str]) -> int:
         if wanted_format(arguments) != "text":
             from qcode.headless.lines import result_without_turn
 
-            put(result_without_turn(error.info, None, wanted_format(arguments)))
+            write_stdout(result_without_turn(error.info, None, wanted_format(arguments)))
         raise
     if subcommand is not None:
         return _run_subcommand(*subcommand)
     if options.completion is not None:
         from qcode.cli.completion import key_takers, script
 
-        put(script(options.completion, key_takers(os.environ)))
+        write_stdout(script(options.completion, key_takers(os.environ)))
         return ExitCode.OK
     return _run(options, is_pipe=is_pipe)
 
@@ -103,7 +103,7 @@ def _run_subcommand(name: str, rest: list[str]) -> int:
     if name == "version":
         if rest:
             raise invalid_arguments(rest, "use: qcode version")
-        put(f"{VERSION}\n")
+        write_stdout(f"{VERSION}\n")
         return ExitCode.OK
     from qcode.cli.subcommands import run_subcommand
 

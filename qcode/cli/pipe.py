@@ -21,7 +21,7 @@ from qcode.agent.context.memory import may_have_skills
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.context import pipe_context, run_context, with_chosen_session
-from qcode.cli.terminal import reporting, say, working_folder
+from qcode.cli.terminal import reporting, working_folder, write_stderr
 from qcode.headless.lines import result_without_turn
 from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
@@ -59,27 +59,27 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with reporting(partial(result_without_turn, options=options, format=options.output_format)):
         release()
-        begun = begin(options)
-    return serve(begun)
+        opened = begin(options)
+    return serve(opened)
 
 
-def serve(begun: OpenedRun) -> int:
+def serve(opened: OpenedRun) -> int:
     """Run what was opened, and return the exit code."""
-    return asyncio.run(_run(begun))
+    return asyncio.run(_run(opened))
 
 
 def begin(options: Options) -> OpenedRun:
     """Open the agent of a run without a host."""
-    return begin_in(pipe_context(options, say))
+    return begin_in(pipe_context(options, write_stderr))
 
 
 def begin_in(
     context: RunContext,
-    tell: Callable[[str], None] = say,
+    report: Callable[[str], None] = write_stderr,
     selection: Selection | None = None,
     hooks: Hooks | None = None,
 ) -> OpenedRun:
-    """Read the prompt, and open the agent. `tell` gets lines for the user, `hooks` are functions of a host."""
+    """Read the prompt, and open the agent. `report` gets lines for the user, `hooks` are functions of a host."""
     options = context.options
     typed, turn = options.prompt or "", NO_OPTIONS
     found = _custom_command(context)
@@ -90,12 +90,12 @@ def begin_in(
             named = replace(options, model=command.model)
             context = run_context(named, working_folder(options.cwd), is_attended=False)
     elif typed.startswith("/") and may_have_skills(context):
-        return _begin_skill(context, typed, tell)
+        return _begin_skill(context, typed, report)
     selection = selection or _checked(context)
     began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     turn = _with_rest_of_time(options, turn, began)
-    agent = _open_agent(context, attached, tell, selection, hooks)
+    agent = _open_agent(context, attached, report, selection, hooks)
     return OpenedRun(agent, prompt, replace(turn, typed=typed))
 
 
@@ -121,13 +121,13 @@ def _checked(context: RunContext) -> Selection:
 def _open_agent(
     context: RunContext,
     attached: tuple[Block, ...] = (),
-    tell: Callable[[str], None] = say,
+    report: Callable[[str], None] = write_stderr,
     selection: Selection | None = None,
     hooks: Hooks | None = None,
 ) -> Agent:
     agent = Agent.begin(with_chosen_session(context), selection, hooks=hooks)
     for notice in (*context.keys.complaints, *agent.notices):
-        tell(notice)
+        report(notice)
     agent.conversation.attach(attached)
     return agent
 
@@ -141,9 +141,9 @@ def _is_skill(context: RunContext, name: str) -> bool:
     return any(skill.handle.lower() == name.lower() for skill in Skills(context).for_user)
 
 
-def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -> OpenedRun:
+def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None]) -> OpenedRun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
-    agent, turn, began = _open_agent(context, tell=tell), NO_OPTIONS, time.monotonic()
+    agent, turn, began = _open_agent(context, report=report), NO_OPTIONS, time.monotonic()
     name, _, arguments = typed[1:].partition(" ")
     skill = next(
         (
@@ -176,7 +176,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
 
     found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
     for problem in found.problems:
-        say(problem)
+        write_stderr(problem)
     return found.typed(typed)
 
 
@@ -187,7 +187,7 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
     piped = (
         ""
         if has_lines or options.no_stdin
-        else read_standard_input(standard_input(), note=say, timeout_s=options.timeout)
+        else read_standard_input(standard_input(), note=write_stderr, timeout_s=options.timeout)
     )
     attached: tuple[Block, ...] = ()
     if options.file or "@" in typed:
@@ -201,43 +201,43 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
         found, left_out = foreign_mentions(typed, context.folder, foreign, lambda path: why_not_read(policy, path))
         attached = (*attached, *found)
         for line in left_out:
-            say(line)
+            write_stderr(line)
     prompt = with_piped(piped, typed)
     if not has_lines and not prompt.strip() and not attached:
         raise UsageError("there is no prompt: give one after -p or pipe one in")
     return prompt, attached
 
 
-async def _run(begun: OpenedRun) -> int:
+async def _run(opened: OpenedRun) -> int:
     try:
-        code = await _run_replay(begun)
+        code = await _run_replay(opened)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _leave_soon(code)
-        elif code == ExitCode.LIMIT_REACHED and begun.agent.context.options.timeout is not None:
+        elif code == ExitCode.LIMIT_REACHED and opened.agent.context.options.timeout is not None:
             _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     finally:
-        await begun.agent.close()
+        await opened.agent.close()
 
 
-async def _run_replay(begun: OpenedRun) -> int:
-    agent, turn, stdout, stderr = begun.agent, begun.turn, sys.stdout.buffer, sys.stderr.buffer
+async def _run_replay(opened: OpenedRun) -> int:
+    agent, turn, stdout, stderr = opened.agent, opened.turn, sys.stdout.buffer, sys.stderr.buffer
     if agent.context.options.input_format == "text":
-        return await run_headless(agent, begun.prompt, stdout=stdout, stderr=stderr, turn=turn)
+        return await run_headless(agent, opened.prompt, stdout=stdout, stderr=stderr, turn=turn)
     stream = standard_input()
     descriptor = os.open(os.devnull, os.O_RDONLY) if stream is None else stream.fileno()
-    if begun.host is not None and begun.link is not None:
+    if opened.host is not None and opened.link is not None:
         from qcode.headless.host.session import run_host
 
         streams = {"stdout": stdout, "stderr": stderr}
         code = await run_host(
-            agent, begun.host, begun.link, descriptor, **streams, begun=begun.read, notices=begun.notices
+            agent, opened.host, opened.link, descriptor, **streams, first_bytes=opened.read, notices=opened.notices
         )
         _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     from qcode.headless.exchange import run_exchange
 
-    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, begun=begun.read)
+    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, first_bytes=opened.read)
 
 
 def _leave_soon(code: int, timeout_s: float = EXIT_TIMEOUT_S) -> None:

@@ -1,7 +1,7 @@
 """stdout and stderr of the command line, questions on the terminal before the app opens, and the folder of the run.
 
-If stdout is full, closed, or has no reader, `put` raises `OutputLost`. A write error on stderr is ignored. Questions
-are plain text, and the answer is one line.
+If stdout is full, closed, or has no reader, `write_stdout` raises `OutputLost`. A write error on stderr is ignored.
+Questions are plain text, and the answer is one line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class OutputLost(Exception):  # noqa: N818  # a state of the environment, not a 
         self.is_reader_gone = isinstance(error, BrokenPipeError)
 
 
-def put(data: str | bytes) -> None:
+def write_stdout(data: str | bytes) -> None:
     """Write all of `data` to stdout, text as UTF-8; raise `OutputLost`."""
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
     try:
@@ -46,17 +46,17 @@ def reporting(result: Callable[[ErrorInfo | None], bytes]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        put(result(None))
+        write_stdout(result(None))
         raise
     except QcodeError as failure:
-        put(result(failure.info))
+        write_stdout(result(failure.info))
         raise
     except Exception as fault:
-        put(result(ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")))
+        write_stdout(result(ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")))
         raise
 
 
-def say(text: str) -> None:
+def write_stderr(text: str) -> None:
     """Write `text` to stderr after `qcode: `; control sequences are removed."""
     try:
         sys.stderr.flush()
@@ -71,10 +71,10 @@ class InputEnded(Exception):  # noqa: N818  # a wish of the user, not an error
 
 def ask(text: str) -> str:
     """Show `text` and return the typed line without surrounding space; raise `InputEnded` at the end of input."""
-    put(text)
+    write_stdout(text)
     line = sys.stdin.readline()
     if not line:
-        put("\n")
+        write_stdout("\n")
         raise InputEnded
     return line.strip()
 
@@ -92,7 +92,7 @@ def ask_unseen(text: str) -> str:
             warnings.simplefilter("error", getpass.GetPassWarning)
             return getpass.getpass(text)
     except EOFError:
-        put("\n")
+        write_stdout("\n")
         raise InputEnded from None
     except getpass.GetPassWarning:
         raise InputError("this terminal cannot hide what you type; pipe the key in instead") from None

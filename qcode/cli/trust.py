@@ -17,7 +17,7 @@ from pathlib import Path
 from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, remember, why_restricted
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.terminal import InputEnded, ask, put, say, working_folder
+from qcode.cli.terminal import InputEnded, ask, working_folder, write_stderr, write_stdout
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import visible
@@ -84,9 +84,9 @@ def run_trust(rest: Sequence[str]) -> int:
             root = find_project_root(folder)
             status = replace(store, folder=folder).look(root)
             if "json" in flags:
-                put(json.dumps(_shown_json(folder, root, status)) + "\n")
+                write_stdout(json.dumps(_shown_json(folder, root, status)) + "\n")
             else:
-                put("".join(f"{line}\n" for line in _shown(folder, root, status)))
+                write_stdout("".join(f"{line}\n" for line in _status_lines(folder, root, status)))
             return 0
         case ["accept"]:
             return _trust_folder(store, folder)
@@ -94,17 +94,17 @@ def run_trust(rest: Sequence[str]) -> int:
             return _forget(store, Path(folders[0]) if folders else find_project_root(folder))
         case ["list"] if "json" in flags:
             listed = [{"folder": str(path), "state": store.look(path).kind} for path in store.folders()]
-            put(json.dumps(listed) + "\n")
+            write_stdout(json.dumps(listed) + "\n")
             return 0
         case ["list"]:
             rows = [f"{visible(str(path))}  {_STATES[store.look(path).kind]}\n" for path in store.folders()]
-            put("".join(rows) or "no folder is trusted\n")
+            write_stdout("".join(rows) or "no folder is trusted\n")
             return 0
         case _:
             raise invalid_arguments(rest, _USE)
 
 
-def _shown(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
+def _status_lines(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
     yield f"{visible(str(root))}: {_STATES[status.kind]}"
     found = list(files_in_use(folder, root, status))
     if not found:
@@ -112,7 +112,7 @@ def _shown(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
     else:
         yield "it contains:"
         width = max(len(name) for name, _ in found)
-        yield from (f"  {name:<{width}}  {what}" for name, what in found)
+        yield from (f"  {name:<{width}}  {description}" for name, description in found)
     if status.changes:
         yield "changes since it was trusted:"
         yield indented(status.differences())
@@ -124,7 +124,7 @@ def _shown_json(folder: Path, root: Path, status: TrustStatus) -> JsonObject:
         "state": status.kind,
         "is_trusted": status.is_trusted,
         "files": [name for name, _ in files_in_use(folder, root, status)],
-        "changes": [change.shown() for change in status.changes],
+        "changes": [change.diff() for change in status.changes],
     }
 
 
@@ -132,7 +132,7 @@ def _trust_folder(store: TrustStore, folder: Path) -> int:
     root = find_project_root(folder)
     store = replace(store, folder=folder)
     status = store.look(root)
-    put("".join(f"{line}\n" for line in _shown(folder, root, status)))
+    write_stdout("".join(f"{line}\n" for line in _status_lines(folder, root, status)))
     if status.is_trusted:
         return 0
     if status.problem:
@@ -144,12 +144,12 @@ def _trust_folder(store: TrustStore, folder: Path) -> int:
     except InputEnded:
         answer = "n"
     if answer not in ("y", "yes"):
-        put("no change made\n")
+        write_stdout("no change made\n")
         return 0
     complaint = remember(root, store.state_dir, status.files, folder)
     if complaint:
         raise QcodeError(complaint)
-    put("trusted\n")
+    write_stdout("trusted\n")
     return 0
 
 
@@ -158,7 +158,7 @@ def _forget(store: TrustStore, folder: Path) -> int:
         had = store.forget(folder)
     except OSError as error:
         raise QcodeError(f"cannot remove trust: {store.path}: {error.strerror}") from None
-    put(f"{visible(str(folder.resolve()))}: {'no longer trusted' if had else 'was not trusted'}\n")
+    write_stdout(f"{visible(str(folder.resolve()))}: {'no longer trusted' if had else 'was not trusted'}\n")
     return 0
 
 
@@ -176,7 +176,7 @@ def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_a
     if answer == "1":
         complaint = remember(root, state_dir, status.files, folder) if not status.problem else status.problem
         if complaint:
-            say(complaint)
+            write_stderr(complaint)
     return answer in ("1", "2")
 
 
@@ -192,16 +192,16 @@ def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequenc
 
 def _text(folder: Path, root: Path, status: TrustStatus) -> str:
     """Return the question; empty if there is nothing to ask."""
-    shown = visible(str(root))
+    label = visible(str(root))
     if status.kind == "changed":
-        return _CHANGE.format(folder=shown, changes=indented(status.differences()))
+        return _CHANGE.format(folder=label, changes=indented(status.differences()))
     found = list(files_in_use(folder, root, status))
     if not found:
         return ""
     width = max(20, *(len(name) for name, _ in found))
-    listing = "\n".join(f"  {name:<{width}} {what}" for name, what in found)
+    listing = "\n".join(f"  {name:<{width}} {description}" for name, description in found)
     heading = _UNPINNED if status.kind == "unpinned" else _UNKNOWN
-    return _QUESTION.format(heading=heading, folder=shown, listing=listing)
+    return _QUESTION.format(heading=heading, folder=label, listing=listing)
 
 
 def _answer(text: str) -> str:

@@ -96,11 +96,11 @@ class CustomCommands:
 
 
 def load_custom_commands(
-    config_dir: Path | None, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
+    config_dir: Path | None, project_root: Path, *, is_trusted: bool, used_names: Sequence[str] = ()
 ) -> CustomCommands:
     """Load the commands of the user (None: those do not apply) and, in a trusted folder, of the project.
 
-    If names collide, the user's command wins over the project's, and a name in `taken` (a command of the app) over
+    If names collide, the user's command wins over the project's, and a name in `used_names` (a command of the app) over
     both. Each command that loses is reported as a problem.
     """
     found: dict[str, CustomCommand] = {}
@@ -111,8 +111,8 @@ def load_custom_commands(
         folders.append((project, True))
     for folder, is_project in folders:
         for name, file in named_files(folder, problems, inside=project_root if is_project else None):
-            if name in taken or name in found:
-                owner = "a built-in command" if name in taken else f"your {found[name].file}"
+            if name in used_names or name in found:
+                owner = "a built-in command" if name in used_names else f"your {found[name].file}"
                 problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:
@@ -265,11 +265,11 @@ class CustomAgents:
 
 
 def load_custom_agents(
-    config_dir: Path | None, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
+    config_dir: Path | None, project_root: Path, *, is_trusted: bool, used_names: Sequence[str] = ()
 ) -> CustomAgents:
     """Load the agents of the user (None: those do not apply) and, in a trusted folder, of the project.
 
-    Names in `taken` are refused.
+    Names in `used_names` are refused.
     """
     found: dict[str, CustomAgent] = {}
     problems: list[str] = []
@@ -279,7 +279,7 @@ def load_custom_agents(
         folders.append((project, project_root))
     for folder, inside in folders:
         for name, file in named_files(folder, problems, inside=inside):
-            if name in taken or name in found:
+            if name in used_names or name in found:
                 problems.append(f"{file}: ignored, there is already a sub-agent {name}; rename the file")
                 continue
             try:

@@ -17,7 +17,7 @@ from typing import Any
 
 from qcode.config import state_file
 from qcode.config.kinds import type_words
-from qcode.config.lines import Places, TomlPath, find_places, parse_key
+from qcode.config.lines import KeyPositions, TomlPath, find_places, parse_key
 from qcode.config.load import KeyPath, Scope, checked, parse_toml, read_toml_text, settings_of_text
 from qcode.config.schema import Key, dotted, find_key, is_table, nearest_hint, quoted
 from qcode.config.settings import Settings
@@ -28,8 +28,8 @@ _HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\r?\n?")
 
 def with_value(text: str, path: TomlPath, value: object) -> str:
     """Return `text` with the key set to a string, number or boolean. Raise `ValueError` if that is not possible."""
-    wanted = _set(tomllib.loads(text), path, value)
-    return _first_exact(_candidates(text, find_places(text), path, literal(value)), wanted)
+    expected = _set(tomllib.loads(text), path, value)
+    return _first_exact(_candidates(text, find_places(text), path, literal(value)), expected)
 
 
 def without_value(text: str, path: TomlPath) -> str:
@@ -43,8 +43,8 @@ def without_value(text: str, path: TomlPath) -> str:
 def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
     """Return `text` with a new table at its end. Raise `ValueError` if the table exists or that is not possible."""
     found = tomllib.loads(text)
-    wanted = copy.deepcopy(found)
-    table: Any = wanted
+    expected = copy.deepcopy(found)
+    table: Any = expected
     for part in path[:-1]:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
@@ -55,7 +55,7 @@ def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     rows = [f"[{dotted(path)}]", *(f"{dotted((key,))} = {literal(value)}" for key, value in values.items())]
     before = f"{text.rstrip()}{end}{end}" if text.strip() else ""
-    return _first_exact(iter([before + "".join(f"{row}{end}" for row in rows)]), wanted)
+    return _first_exact(iter([before + "".join(f"{row}{end}" for row in rows)]), expected)
 
 
 def with_items(text: str, path: TomlPath, items: list[str]) -> str:
@@ -67,11 +67,11 @@ def with_items(text: str, path: TomlPath, items: list[str]) -> str:
         raise ValueError(f"{dotted(path)} cannot be set: it is not a list")
     if not found:
         return with_value(text, path, list(items))
-    wanted = _set(tomllib.loads(text), path, [*items, *found])
+    expected = _set(tomllib.loads(text), path, [*items, *found])
     pair = find_places(text).pairs.get(path)
     if pair is None:
         raise ValueError("qcode cannot change this file without rewriting it; edit it by hand")
-    return _first_exact(_with_first_items(text, pair.value + 1, items), wanted)
+    return _first_exact(_with_first_items(text, pair.value + 1, items), expected)
 
 
 def _with_first_items(text: str, at: int, items: list[str]) -> Iterator[str]:
@@ -98,23 +98,23 @@ def _without_pair(text: str, path: TomlPath) -> Iterator[str]:
 
 def _without_sections(text: str, path: TomlPath) -> str:
     """Return the lines without those from a header of the table, up to the comment above the next header."""
-    kept: list[str] = []
-    held: list[str] = []
+    result: list[str] = []
+    pending: list[str] = []
     is_dropped = False
     for line in text.splitlines(keepends=True):
         header = _HEADER.match(line)
         if header is not None:
             with contextlib.suppress(tomllib.TOMLDecodeError):
                 was, is_dropped = is_dropped, parse_key(header[1])[: len(path)] == path
-                kept += held if was and not is_dropped else []
-                held = []
+                result += pending if was and not is_dropped else []
+                pending = []
         if not is_dropped:
-            kept.append(line)
+            result.append(line)
         elif not line.strip() or line.lstrip().startswith("#"):
-            held.append(line)
+            pending.append(line)
         else:
-            held = []
-    left = "".join(kept)
+            pending = []
+    left = "".join(result)
     return f"{left.rstrip()}\n" if is_dropped and left.strip() else left
 
 
@@ -144,10 +144,10 @@ def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any
     return changed
 
 
-def _first_exact(candidates: Iterator[str], wanted: dict[str, Any]) -> str:
+def _first_exact(candidates: Iterator[str], expected: dict[str, Any]) -> str:
     for candidate in candidates:
         try:
-            if _without_empty(tomllib.loads(candidate)) == _without_empty(wanted):
+            if _without_empty(tomllib.loads(candidate)) == _without_empty(expected):
                 return candidate
         except tomllib.TOMLDecodeError:
             continue
@@ -160,7 +160,7 @@ def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value != {}}
 
 
-def _candidates(text: str, places: Places, path: TomlPath, value: str) -> Iterator[str]:
+def _candidates(text: str, places: KeyPositions, path: TomlPath, value: str) -> Iterator[str]:
     """Yield texts with the key in its place, in the table's section, in its inline table, or in a new section."""
     end = "\r\n" if "\r\n" in text else "\n"
     table, pair = path[:-1], f"{dotted(path[-1:])} = {value}"
@@ -192,7 +192,7 @@ def _insert_below(text: str, at: int, line: str, end: str) -> str:
     return f"{text[: stop + 1]}{indent}{line}{end}{text[stop + 1 :]}"
 
 
-def _removals(text: str, places: Places, path: TomlPath) -> Iterator[str]:
+def _removals(text: str, places: KeyPositions, path: TomlPath) -> Iterator[str]:
     """Yield texts without the key: with its lines removed, or removed from an inline table."""
     pair = places.pairs[path]
     begin, stop = text.rfind("\n", 0, pair.key) + 1, text.find("\n", pair.end)

@@ -37,10 +37,10 @@ def _table() -> dict[str, Any]:
 
 def _step(table: dict[str, Any], part: str) -> dict[str, Any]:
     """Return the table below `part`, created if it does not exist; `*` is any name."""
-    where, name = (table, "additionalProperties") if part == "*" else (table["properties"], part)
-    if not where.get(name):
-        where[name] = _table()
-    found: dict[str, Any] = where[name]
+    parent, name = (table, "additionalProperties") if part == "*" else (table["properties"], part)
+    if not parent.get(name):
+        parent[name] = _table()
+    found: dict[str, Any] = parent[name]
     return found
 
 

@@ -58,17 +58,17 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class KeyPositions:
     """The positions of all keys by path; `sections` maps the root, and each table with a header, to its end."""
 
     pairs: Mapping[TomlPath, Pair]
     sections: Mapping[TomlPath, int]
 
 
-def find_places(text: str) -> Places:
+def find_places(text: str) -> KeyPositions:
     """Return the position of each key. Keys inside lists are omitted."""
     scanner = _scan(text)
-    return Places(scanner.pairs, scanner.sections)
+    return KeyPositions(scanner.pairs, scanner.sections)
 
 
 class _Scanner:

@@ -23,7 +23,7 @@ from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest_hint
 from qcode.config.settings import (
     PROVIDER_TYPES,
-    AfterEdit,
+    AfterEditSettings,
     HookSettings,
     Mcp,
     McpServer,
@@ -156,7 +156,7 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         ui=Ui(**leaves(values, "ui"), **_texts(values, "ui", "keys")),
         sessions=Sessions(**leaves(values, "sessions")),
         hooks=HookSettings(**leaves(values, "hooks")),
-        after_edit=AfterEdit(**leaves(values, "after_edit"), **_texts(values, "after_edit", "servers")),
+        after_edit=AfterEditSettings(**leaves(values, "after_edit"), **_texts(values, "after_edit", "servers")),
         skills=SkillSettings(**leaves(values, "skills")),
         warnings=warnings,
         origins=MappingProxyType(origins),
@@ -345,7 +345,7 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
     if key.kind.choices and isinstance(value, str):
         from qcode.text.match import suggestion
 
-        hint = suggestion(value, key.kind.choices, shown='"{}"')
+        hint = suggestion(value, key.kind.choices, label='"{}"')
         hint = hint and f"; {hint}"
     elif key.kind.words.startswith(type_words(value)):
         hint = ""
@@ -483,18 +483,18 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        what, line = _syntax(str(error), text)
-        raise ConfigError(f"not valid TOML: {what}", file=file, line=line) from None
+        problem, line = _syntax(str(error), text)
+        raise ConfigError(f"not valid TOML: {problem}", file=file, line=line) from None
     except (ValueError, ArithmeticError, RecursionError):
         raise ConfigError("not valid TOML: a number is out of range, or the nesting is too deep", file=file) from None
 
 
 def _syntax(message: str, text: str) -> tuple[str, int]:
     """Split the parser's message into the error and its line."""
-    what, _, place = message.rpartition(" (at ")
+    problem, _, place = message.rpartition(" (at ")
     if place.startswith("line "):
-        return what, int(place[5:].split(",", 1)[0])
-    return what or message, len(text.rstrip().split("\n"))
+        return problem, int(place[5:].split(",", 1)[0])
+    return problem or message, len(text.rstrip().split("\n"))
 
 
 CAP_VARIABLES = ("QCODE_MAX_OUTPUT_TOKENS", "QWEN_CODE_MAX_OUTPUT_TOKENS")

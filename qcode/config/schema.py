@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from qcode.config import kinds
 from qcode.config.kinds import ValueKind
 from qcode.config.settings import (
-    AfterEdit,
+    AfterEditSettings,
     HookSettings,
     KeySchema,
     Mcp,
@@ -65,8 +65,8 @@ class Key:
 
     @property
     def name(self) -> str:
-        shown = [_PLACEHOLDERS[self.path[at - 1]] if part == "*" else part for at, part in enumerate(self.path)]
-        return ".".join(shown)
+        labels = [_PLACEHOLDERS[self.path[at - 1]] if part == "*" else part for at, part in enumerate(self.path)]
+        return ".".join(labels)
 
     @property
     def kind(self) -> ValueKind:
@@ -101,7 +101,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Ui, ("ui",))
     yield from _keys_of(Sessions, ("sessions",))
     yield from _keys_of(HookSettings, ("hooks",))
-    yield from _keys_of(AfterEdit, ("after_edit",))
+    yield from _keys_of(AfterEditSettings, ("after_edit",))
     yield from _keys_of(SkillSettings, ("skills",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)

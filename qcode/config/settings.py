@@ -163,7 +163,7 @@ class Tools:
     web_search: Literal["off", "host", "brave", "tavily"] = key(
         "off",
         kinds.choice("off", "host", "brave", "tavily"),
-        "who searches the web: no one, the model's provider (host), or a service with a key in "
+        "web search: off, by the model's provider (host), or by a service with a key in "
         "BRAVE_API_KEY or TAVILY_API_KEY",
         is_project_allowed=False,
     )
@@ -272,7 +272,7 @@ _NO_SERVERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class AfterEdit:
+class AfterEditSettings:
     """The steps after an edit of the model, in a trusted folder."""
 
     diagnostics: bool | str = key(
@@ -509,7 +509,7 @@ class Settings:
     ui: Ui = field(default_factory=Ui)
     sessions: Sessions = field(default_factory=Sessions)
     hooks: HookSettings = field(default_factory=HookSettings)
-    after_edit: AfterEdit = field(default_factory=AfterEdit)
+    after_edit: AfterEditSettings = field(default_factory=AfterEditSettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=lambda: MappingProxyType({}))
     models: Mapping[str, ModelSettings] = field(default_factory=lambda: MappingProxyType({}))

@@ -106,6 +106,6 @@ def project_command_rows(root: Path) -> list[tuple[str, str]]:
             found = commands().accept(table.get(step, ()))
         except ValueError:
             continue
-        shown = [visible(one_line(str(item), 400)) for item in (found if isinstance(found, tuple) else ())]
-        rows += [(f"after an edit: {step}", f"runs {command}") for command in shown]
+        items = [visible(one_line(str(item), 400)) for item in (found if isinstance(found, tuple) else ())]
+        rows += [(f"after an edit: {step}", f"runs {command}") for command in items]
     return rows

@@ -123,8 +123,8 @@ class CallLimits:
         if self.repairs <= self.max_repairs:
             return
         self.end = "cut" if state == "incomplete" else "malformed"
-        what = _BROKEN.get(state, "had arguments that are not valid JSON")
-        self.note = f"The model's `{name}` call {what} {self.repairs} times in a row, so qcode stopped the turn."
+        problem = _BROKEN.get(state, "had arguments that are not valid JSON")
+        self.note = f"The model's `{name}` call {problem} {self.repairs} times in a row, so qcode stopped the turn."
 
     def deny(self, call: ToolCall, *, is_repeated: bool) -> int:
         """Count a denied call and return how often it was denied; more than `MAX_SAME_CALLS` ends the turn.
@@ -135,8 +135,8 @@ class CallLimits:
         count = self.denied[key] = self.denied.get(key, 0) + 1
         if count > MAX_SAME_CALLS:
             self.end = "impossible" if is_repeated else "denied"
-            what = "kept repeating a call that changes nothing" if is_repeated else "repeated a denied call"
-            self.note = f"The model {what} (`{_short_name(call.name)}`), so qcode stopped the turn."
+            problem = "kept repeating a call that changes nothing" if is_repeated else "repeated a denied call"
+            self.note = f"The model {problem} (`{_short_name(call.name)}`), so qcode stopped the turn."
         return count
 
     def fail_on_impossible(self, name: str, obstacle: str) -> None:
@@ -208,7 +208,7 @@ class CallRound:
             effects += self._begin(index, elapsed)
         return effects
 
-    def answered(self, answer: ApprovalAnswered, elapsed: float) -> list[Effect]:
+    def apply_answer(self, answer: ApprovalAnswered, elapsed: float) -> list[Effect]:
         """Apply the verdict on a pending call. An unknown id or a second verdict is ignored."""
         index = self._index_of(answer.call_id, ("asked", "repeating", "impossible"))
         if index is None:
@@ -367,9 +367,9 @@ class CallRound:
         """The tool with which the model can append to an existing file, named in the split guidance."""
         return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
-    def _reject(self, index: int, text: str, shown: str | None = None) -> list[Effect]:
-        """Reject a call with `text` as its result; `shown` is what the user reads instead."""
-        return self._settle(index, ToolOutcome(text, is_error=True, summary="not run", shown=shown), "rejected")
+    def _reject(self, index: int, text: str, display: str | None = None) -> list[Effect]:
+        """Reject a call with `text` as its result; `display` is what the user reads instead."""
+        return self._settle(index, ToolOutcome(text, is_error=True, summary="not run", shown=display), "rejected")
 
     def close(self) -> None:
         """Count a reply whose calls could not run, once it `is_over`."""
@@ -409,7 +409,7 @@ def _with_required(spec: ToolSpec) -> str:
 def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
     from qcode.text.match import sentences, suggestion
 
-    error = sentences(f"There is no tool `{name}`", suggestion(name, tools, shown="`{}`"))
+    error = sentences(f"There is no tool `{name}`", suggestion(name, tools, label="`{}`"))
     return f"{error} The tools are: {', '.join(sorted(tools))}."
 
 

@@ -102,8 +102,8 @@ def caps_for(
     `learned` is the first cap that the model's earlier replies suggest.
     """
     default = learned.tokens if learned is not None and settings.learn_first_cap else CAPPED_DEFAULT_MAX_TOKENS
-    wanted = settings.override or default
-    first = wanted if known_limit is None else min(wanted, known_limit)
+    cap = settings.override or default
+    first = cap if known_limit is None else min(cap, known_limit)
     target = known_limit or ESCALATED_MAX_TOKENS
     is_fixed = settings.override is not None or not settings.can_escalate
     has_gain = target >= settings.min_escalation_gain * first and not is_silently_capped

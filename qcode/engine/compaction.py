@@ -63,7 +63,7 @@ class CompactionScheduler:
         if settings is None or self._has_failed:
             return False
         window = model.window or DEFAULT_CONTEXT_WINDOW
-        size = counter.size_of(request, enough=int(settings.share * window))
+        size = counter.size_of(request, threshold=int(settings.share * window))
         if size.tokens < self._floor:
             return False
         room = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)

@@ -176,7 +176,7 @@ class Compactor:
         """Pass on requests and waits, but no text: a front end does not show the summary being written."""
         reply = self._reply
         assert reply is not None
-        passed = [kept for effect in effects if (kept := self._summary_effect(effect)) is not None]
+        passed = [summary_effect for effect in effects if (summary_effect := self._summary_effect(effect)) is not None]
         self.writer = reply.model
         return passed if reply.result is None else passed + self._decide(reply.result)
 
@@ -275,16 +275,16 @@ def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False
 
     `is_asked`: the user requested the compaction, so a short conversation is shortened too.
     """
-    kept = tuple(messages)
-    room = int(min(window, tokens_of(kept)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
+    remaining = tuple(messages)
+    room = int(min(window, tokens_of(remaining)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
     tail = 0
-    for at in range(len(kept) - 1, 0, -1):
-        room -= size_messages([kept[at]])
+    for at in range(len(remaining) - 1, 0, -1):
+        room -= size_messages([remaining[at]])
         if room < 0 and tail:
             break
-        if _may_begin(kept[at]):
+        if _may_begin(remaining[at]):
             tail = at
-    return Shape(kept, tail, window)
+    return Shape(remaining, tail, window)
 
 
 def _may_begin(message: Message) -> bool:
@@ -331,9 +331,9 @@ def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
     return replace(block, content=clipped(block.content, limit))
 
 
-def _is_skill(block: Block, kept: set[str]) -> bool:
+def _is_skill(block: Block, calls: set[str]) -> bool:
     """Return whether a result is a loaded skill that is kept whole."""
-    return isinstance(block, ToolResult) and any(skill in kept for _, skill in _skills_of(block))
+    return isinstance(block, ToolResult) and any(skill in calls for _, skill in _skills_of(block))
 
 
 def skills_to_keep(shape: Shape) -> list[str]:
@@ -349,13 +349,13 @@ def skills_to_keep(shape: Shape) -> list[str]:
         for name, _ in _skills_in(message):
             found.pop(name, None)
     room = min(_SKILLS_CHARS, int(shape.window * TAIL_SHARE) * 4)
-    kept: list[str] = []
+    skills: list[str] = []
     for text in reversed(found.values()):
         room -= len(text)
         if room < 0:
             break
-        kept.append(text)
-    return kept[::-1]
+        skills.append(text)
+    return skills[::-1]
 
 
 def _skills_in(message: Message) -> Iterator[tuple[str, str]]:
@@ -412,15 +412,15 @@ def said(messages: Iterable[Message]) -> str:
                 texts += _tagged_texts(block.text, _SAID)
             else:
                 texts.append(f"- {clipped(block.text, _SAID_EACH_CHARS)}")
-    kept: list[str] = []
+    paragraphs: list[str] = []
     room = _SAID_CHARS
     for text in reversed(texts):
         room -= len(text)
-        if room < 0 and kept:
-            kept.append("- (earlier messages omitted)")
+        if room < 0 and paragraphs:
+            paragraphs.append("- (earlier messages omitted)")
             break
-        kept.append(clipped(text, _SAID_CHARS))
-    return "\n".join(reversed(kept))
+        paragraphs.append(clipped(text, _SAID_CHARS))
+    return "\n".join(reversed(paragraphs))
 
 
 def files_touched(messages: Iterable[Message], tools: Iterable[ToolSpec]) -> list[str]:
@@ -470,15 +470,15 @@ def rendered(messages: Sequence[Message], most_tokens: int) -> str:
 
 
 def _fit_pieces(pieces: Iterable[str], most_tokens: int) -> list[str]:
-    kept: list[str] = []
+    fitting: list[str] = []
     for piece in pieces:
         cost = estimate_text(piece) + 1
         if cost > most_tokens:
-            kept += [clipped(piece, most_tokens)] if most_tokens > 40 else []
+            fitting += [clipped(piece, most_tokens)] if most_tokens > 40 else []
             break
         most_tokens -= cost
-        kept.append(piece)
-    return kept
+        fitting.append(piece)
+    return fitting
 
 
 def _pieces(message: Message) -> Iterator[str]:

@@ -87,14 +87,14 @@ class PromptCounter:
         self.context_tokens = 0
         """The provider's last count of the transcript, including its last reply; 0 before the first reply."""
 
-    def size_of(self, request: ModelRequest, *, enough: int | None = None) -> PromptSize:
+    def size_of(self, request: ModelRequest, *, threshold: int | None = None) -> PromptSize:
         """Return the size of `request`.
 
-        With `enough`, the prompt is counted as exactly as possible, unless it is obvious whether it exceeds that many
-        tokens: then it is only estimated.
+        With `threshold`, the prompt is counted as exactly as possible, unless it is obvious whether it exceeds that
+        many tokens: then it is only estimated.
         """
         known, messages = self._counted_prefix(request)
-        is_estimated = enough is None or self.is_obvious(request, enough)
+        is_estimated = threshold is None or self.is_obvious(request, threshold)
         measure: Measure = estimate_text if is_estimated else self.measure
         tokens = self._sum(request, known, messages, measure)
         added = tokens - (known or 0)
@@ -105,10 +105,10 @@ class PromptCounter:
         known, messages = self._counted_prefix(request)
         return self._sum(request, known, messages, bound_text)
 
-    def is_obvious(self, request: ModelRequest, enough: int) -> bool:
-        """Return whether the size in bytes shows that `request` does not exceed `enough` tokens, or that it does."""
+    def is_obvious(self, request: ModelRequest, threshold: int) -> bool:
+        """Return whether the size in bytes shows that `request` does not exceed `threshold` tokens, or that it does."""
         bound = self.bound_of(request)
-        return bound <= enough or 0 < MAX_BYTES_PER_TOKEN * enough < bound
+        return bound <= threshold or 0 < MAX_BYTES_PER_TOKEN * threshold < bound
 
     def measure(self, text: str) -> int:
         """Return the tokens of `text`: counted if possible, otherwise estimated."""

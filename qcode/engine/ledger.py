@@ -64,7 +64,7 @@ class Ledger:
     def add(self, model: str, usage: Usage, estimate: Usage, *, is_unused: bool = False) -> None:
         """Add the usage of one request to `model`. `is_unused`: the host sent no response, so it costs nothing."""
         if is_unused:
-            self._put(ModelUsage(model, usage, Decimal(0)), Decimal(0))
+            self._add_usage(ModelUsage(model, usage, Decimal(0)), Decimal(0))
             return
         cost = spent = cost_of(usage, self.price)
         if usage.input is None or usage.output is None:
@@ -74,7 +74,7 @@ class Ledger:
                 output=estimate.output if usage.output is None else usage.output,
             )
             spent = cost_of(counts, self.price)
-        self._put(ModelUsage(model, usage, cost), spent or Decimal(0))
+        self._add_usage(ModelUsage(model, usage, cost), spent or Decimal(0))
 
     def charge(self, spent: Decimal) -> None:
         """Count money that was spent beside the turn against its budget; its usage is reported elsewhere."""
@@ -84,18 +84,18 @@ class Ledger:
         """Count the output of an attempt, added before, as discarded."""
         self._discard(usage.output or 0)
 
-    def keep(self, usage: Usage) -> None:
+    def undo_discard(self, usage: Usage) -> None:
         """Undo a `discard`: the attempt is used after all."""
         self._discard(-(usage.output or 0))
 
-    def take(self, other: Ledger) -> None:
+    def add_compaction(self, other: Ledger) -> None:
         """Add the usage of a compaction; all its requests count as `compactions`."""
         for used in other.by_model:
-            self._put(used, Decimal(0))
+            self._add_usage(used, Decimal(0))
         self._spend(other.spent)
         self.count("compactions", other.api_calls.total)
 
-    def _put(self, used: ModelUsage, spent: Decimal) -> None:
+    def _add_usage(self, used: ModelUsage, spent: Decimal) -> None:
         self.usage = self.usage + used.usage
         self.cost = _sum(self.cost, used.cost)
         self.spent += spent
@@ -103,7 +103,7 @@ class Ledger:
         total = ModelUsage(used.model, before.usage + used.usage, _sum(before.cost, used.cost))
         self._by_model[used.model] = total
         if self._within is not None:
-            self._within._put(used, spent)
+            self._within._add_usage(used, spent)
 
     def _spend(self, spent: Decimal) -> None:
         self.spent += spent
@@ -146,7 +146,7 @@ class Tally:
         self._signals: list[Signal] = []
         self.reached: Limit | None = None
 
-    def inside(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
+    def for_subagent(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
         """Return the tally for a sub-agent started by the call `call_id` of this turn."""
         return Tally(settings, price, within=self, call_id=call_id)
 
@@ -184,7 +184,7 @@ class Tally:
             money=None if money is None else max(Decimal(0), money - ledger.spent),
         )
 
-    def take(self, calls: CallRound) -> None:
+    def add_calls(self, calls: CallRound) -> None:
         """Add the denials and signals of a step's calls."""
         self._deny(calls.denials)
         self._signals += calls.signals

@@ -20,10 +20,10 @@ from qcode.values import dataclass
 class HostKnowledge:
     """Facts learned from a host. `output` and `window` are limits in tokens that override the catalog.
 
-    `refuses_marks`: the host rejects the signatures in this history. This is a fact about the history, not the model.
-    `text_calls` is the form in which the host passes calls on as text, with the date when that was seen first;
-    `native_calls` counts native ones, up to 2.
-    `first_cap` is the output cap of a first attempt, learned from the lengths of earlier replies.
+    `refuses_signatures`: the host rejects the signatures in this history. This is a fact about the history, not the
+    model. `text_calls` is the form in which the host passes calls on as text, with the date when that was seen first;
+    `native_calls` counts native ones, up to 2. `first_cap` is the output cap of a first attempt, learned from the
+    lengths of earlier replies.
     """
 
     output: int | None = None
@@ -31,7 +31,7 @@ class HostKnowledge:
     is_silently_capped: bool = False
     refuses_prefill: bool = False
     refuses_images: bool = False
-    refuses_marks: bool = False
+    refuses_signatures: bool = False
     text_calls: str = ""
     text_calls_since: str = ""
     native_calls: int = 0
@@ -48,8 +48,8 @@ class HostKnowledge:
                 return replace(self, refuses_prefill=True)
             case "refuses_images":
                 return replace(self, refuses_images=True)
-            case "refuses_marks":
-                return replace(self, refuses_marks=True)
+            case "refuses_signatures":
+                return replace(self, refuses_signatures=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ class LearnedLimit:
 class _Form:
     """A pattern for one wording of a limit.
 
-    `group` is the regex group of the limit, `prompt` that of the prompt's size. `is_exclusive`: the number itself is
-    already too large ("less than 8192").
+    `group` is the regex group of the limit, `prompt` the group of the prompt's size. `is_exclusive`: the number itself
+    is already too large ("less than 8192").
     """
 
     kind: Literal["output", "window", "either"]
@@ -229,6 +229,6 @@ def _number(digits: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Remember a fact about this model on this host across runs; `refuses_marks` only for the current turn."""
+    """Remember a fact about this model on this host across runs; `refuses_signatures` only for the current turn."""
 
-    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_marks"]
+    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_signatures"]

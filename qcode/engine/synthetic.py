@@ -179,8 +179,8 @@ def _progress(raw: str) -> str:
     if len(lines) < 2:
         return f"It got as far as {len(raw)} characters of arguments."
     last = _unescaped(lines[-2])[-160:].strip()
-    shown = f"; the last complete one was: {last}" if last else ""
-    return f"It got as far as {count_text(len(lines) - 1, 'complete line')} ({len(raw)} characters){shown}\n"
+    hint = f"; the last complete one was: {last}" if last else ""
+    return f"It got as far as {count_text(len(lines) - 1, 'complete line')} ({len(raw)} characters){hint}\n"
 
 
 def _unescaped(piece: str) -> str:
@@ -201,7 +201,7 @@ def _neutralised(text: str, tag: str) -> str:
 
 def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, editor: str = "user") -> ToolOutcome:
     """Return the outcome of a call that was edited before it ran, with a note to the model on what ran."""
-    shown = outcome.content if outcome.shown is None else outcome.shown
+    display = outcome.content if outcome.shown is None else outcome.shown
     before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
     text = "\n".join(
         [
@@ -210,7 +210,7 @@ def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, edit
             "The result:",
         ]
     )
-    return replace(outcome, content=f"{text}\n{outcome.content}", shown=shown)
+    return replace(outcome, content=f"{text}\n{outcome.content}", shown=display)
 
 
 def _revised_arguments(before: JsonObject, after: JsonObject) -> Iterator[str]:

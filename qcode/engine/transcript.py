@@ -42,7 +42,7 @@ def without_signals(messages: Sequence[Message], one_way: frozenset[str] | None)
     """
     if not (any(map(_has_signal, messages)) if one_way is None else one_way):
         return messages
-    kept: list[Message] = []
+    remaining: list[Message] = []
     recorded: set[tuple[str, str]] = set()
     for index, message in enumerate(messages):
         if message.role == "assistant":
@@ -50,8 +50,8 @@ def without_signals(messages: Sequence[Message], one_way: frozenset[str] | None)
             results = (block for block in answers if isinstance(block, ToolResult) and not block.is_error)
             signals = (one for one in results if (one.is_signal if one_way is None else one.name in one_way))
             recorded = {(result.call_id, result.name) for result in signals}
-        kept.append(_without_signals(message, recorded) if recorded else message)
-    return kept
+        remaining.append(_without_signals(message, recorded) if recorded else message)
+    return remaining
 
 
 def _has_signal(message: Message) -> bool:
@@ -59,22 +59,22 @@ def _has_signal(message: Message) -> bool:
 
 
 def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Message:
-    kept: list[Block] = []
+    result: list[Block] = []
     for block in message.blocks:
         if not isinstance(block, (ToolCall, ToolResult)) or (block.call_id, block.name) not in recorded:
-            kept.append(block)
+            result.append(block)
             continue
-        # Some hosts reject reasoning that precedes nothing.
-        while isinstance(block, ToolCall) and kept and isinstance(kept[-1], Reasoning):
-            kept.pop()
-    return message if len(kept) == len(message.blocks) else replace(message, blocks=tuple(kept))
+        # Some hosts reject reasoning that nothing follows.
+        while isinstance(block, ToolCall) and result and isinstance(result[-1], Reasoning):
+            result.pop()
+    return message if len(result) == len(message.blocks) else replace(message, blocks=tuple(result))
 
 
 class PreparedHistory:
     """The valid history of one conversation, which grows: `of` prepares only the messages that were added.
 
     An earlier part is prepared on its own if a prompt follows it and its last message is an answer without calls,
-    because no rule looks across such a place.
+    because no rule spans such a position.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,9 @@ class PreparedHistory:
         return self._prepared
 
     def _next_settled(self, start: int) -> int:
-        """Return the last place after `start` from which the rest is independent of it; `start` if there is none."""
+        """Return the last index after `start` from which the rest is independent of the messages before; `start` if
+        there is none.
+        """
         messages = self._messages
         places = range(len(messages) - 1, start, -1)
         return next((at for at in places if _is_a_prompt(messages[at]) and _is_plain_answer(messages[at - 1])), start)
@@ -113,7 +115,7 @@ def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:
 
 
 def _is_a_prompt(message: Message) -> bool:
-    """Return whether this is a user message of which something is sent, whatever calls precede it."""
+    """Return whether this is a user message with text to send, whatever calls precede it."""
     return message.role == "user" and any(isinstance(block, Text) and block.text for block in message.blocks)
 
 
@@ -123,37 +125,37 @@ def _is_plain_answer(message: Message) -> bool:
 
 def sendable_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Return the blocks of an assistant message that can be sent: no blank text unless signed, no duplicate call."""
-    kept: list[Block] = []
+    result: list[Block] = []
     ids: set[str] = set()
     for block in blocks:
         match block:
             case Text() if block.text.strip() or block.opaque is not None:
-                kept.append(block)
+                result.append(block)
             case ToolCall() if block.call_id not in ids:
                 ids.add(block.call_id)
-                kept.append(block)
+                result.append(block)
             case Reasoning():
-                kept.append(block)
+                result.append(block)
             case _:
                 pass
-    return tuple(kept)
+    return tuple(result)
 
 
 def _sendable(messages: Iterable[Message]) -> list[Message]:
-    kept: list[Message] = []
+    result: list[Message] = []
     for message in messages:
         if message.role == "assistant":
             blocks = sendable_blocks(message.blocks)
             is_empty = all(isinstance(block, Reasoning) for block in blocks)
         else:
-            blocks = tuple([block for block in message.blocks if _is_a_persons(block)])
+            blocks = tuple([block for block in message.blocks if _is_user_block(block)])
             is_empty = not blocks
         if not is_empty:
-            kept.append(message if len(blocks) == len(message.blocks) else Message(message.role, blocks))
-    return kept
+            result.append(message if len(blocks) == len(message.blocks) else Message(message.role, blocks))
+    return result
 
 
-def _is_a_persons(block: Block) -> bool:
+def _is_user_block(block: Block) -> bool:
     return isinstance(block, (Image, ToolResult)) or (isinstance(block, Text) and bool(block.text))
 
 
@@ -206,7 +208,7 @@ def _results_first(blocks: Sequence[Block], calls: Sequence[ToolCall]) -> tuple[
     return (*results, *others)
 
 
-RefusedPart: TypeAlias = Literal["images", "marks"]
+RefusedPart: TypeAlias = Literal["images", "signatures"]
 
 # Some servers reject an image with a 404 (no route accepts it) or a 500 (no projector is loaded).
 _REFUSALS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.UNKNOWN_MODEL, ErrorKind.CONTEXT_OVERFLOW, ErrorKind.SERVER})
@@ -219,7 +221,7 @@ _UNSUPPORTED = lazy_pattern(
     r"|invalid content type|not available",
     re.IGNORECASE,
 )
-_MARK_WORDS = lazy_pattern(
+_SIGNATURE_WORDS = lazy_pattern(
     r"signature|encrypted[_ ]content|reasoning (?:item|content)|redacted_thinking", re.IGNORECASE
 )
 
@@ -229,8 +231,8 @@ def refused_part(error: ProviderError, request: ModelRequest) -> RefusedPart | N
     if error.kind not in _REFUSALS:
         return None
     words = f"{error.message} {error.code or ''} {error.param or ''}"
-    if _MARK_WORDS.search(words) and error.kind is ErrorKind.BAD_REQUEST and has_marks(request.messages):
-        return "marks"
+    if _SIGNATURE_WORDS.search(words) and error.kind is ErrorKind.BAD_REQUEST and has_signatures(request.messages):
+        return "signatures"
     if _IMAGE_WORDS.search(words) and has_images(request.messages):
         # A server error counts only if it says that images are unsupported: others may be temporary.
         return "images" if error.kind is not ErrorKind.SERVER or is_lasting(error) else None
@@ -250,7 +252,7 @@ def has_images(messages: Iterable[Message]) -> bool:
     )
 
 
-def has_marks(messages: Iterable[Message]) -> bool:
+def has_signatures(messages: Iterable[Message]) -> bool:
     return any(
         isinstance(block, Text | Reasoning | ToolCall) and block.opaque is not None
         for message in messages
@@ -260,7 +262,7 @@ def has_marks(messages: Iterable[Message]) -> bool:
 
 def without_part(messages: Iterable[Message], part: RefusedPart) -> tuple[Message, ...]:
     """Return messages with each image replaced by a text, or with all signatures removed."""
-    change = _without_images if part == "images" else _without_mark
+    change = _without_images if part == "images" else _without_signature
     return tuple(replace(message, blocks=tuple(change(block) for block in message.blocks)) for message in messages)
 
 
@@ -279,7 +281,7 @@ def _image_placeholder(image: Image) -> str:
     return f"[An image ({image.media_type}) was here. This model cannot see images; say so if you need it.]"
 
 
-def _without_mark(block: Block) -> Block:
+def _without_signature(block: Block) -> Block:
     return replace(block, opaque=None) if isinstance(block, Text | Reasoning | ToolCall) else block
 
 
@@ -287,4 +289,4 @@ def readable(messages: tuple[Message, ...], model: KnownModel) -> tuple[Message,
     """Return the history without the parts that `model` refuses."""
     if not model.sees_images and has_images(messages):
         messages = without_part(messages, "images")
-    return without_part(messages, "marks") if model.host.refuses_marks else messages
+    return without_part(messages, "signatures") if model.host.refuses_signatures else messages

@@ -201,9 +201,9 @@ class Turn:
             return effects if reply.result is None else self._from_reply(reply, effects)
         return [] if isinstance(phase, Ended) else self._dispatch(incoming)
 
-    def withdraw(self, text: str) -> SteerQueued | None:
+    def withdraw_steering(self, text: str) -> SteerQueued | None:
         """Take back the last queued steering with this text; None if it was sent already, or never queued."""
-        return self._steering.withdraw(text)
+        return self._steering.remove(text)
 
     def _dispatch(self, incoming: Input) -> list[Effect]:
         phase = self.phase
@@ -451,7 +451,7 @@ class Turn:
                 return self._end(Outcome.END_TURN, None)
 
     def _account_for(self, compactor: Compactor, result: CompactionResult) -> list[Effect]:
-        self.tally.ledger.take(compactor.ledger)
+        self.tally.ledger.add_compaction(compactor.ledger)
         self._compaction.end(result)
         return compactor.recorded
 
@@ -470,7 +470,7 @@ class Turn:
     def _to_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
         current = phase.round
         if isinstance(incoming, ApprovalAnswered):
-            return self._after_round(phase, current.answered(incoming, self._elapsed))
+            return self._after_round(phase, current.apply_answer(incoming, self._elapsed))
         return self._after_round(phase, current.ended(incoming.call_id, incoming.outcome, self._elapsed))
 
     def _after_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
@@ -479,8 +479,8 @@ class Turn:
         if not current.is_over:
             return effects
         current.close()
-        self.tally.take(current)
-        results, steering = self._steering.take(current.results)
+        self.tally.add_calls(current)
+        results, steering = self._steering.drain(current.results)
         committed = [*effects, self._append(results), Emit(ResultsCommitted(results)), *steering]
         if self.tally.limits.end is not None:
             return committed + self._end_on_limits(result)
@@ -514,7 +514,7 @@ class Turn:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=limit)
         effects: list[Effect] = []
         if self._steering:
-            message, events = self._steering.take()
+            message, events = self._steering.drain()
             effects = [self._append(message), *events]
         return effects + self._next_step()
 
@@ -524,7 +524,7 @@ class Turn:
                 return self._from_reply(reply, reply.cancel(is_unsent=is_unsent))
             case Calling(current, result):
                 effects = current.cancel()
-                self.tally.take(current)
+                self.tally.add_calls(current)
                 results = Message("user", tuple(current.results))
                 committed = [self._append(results), Emit(ResultsCommitted(results))]
                 return [*effects, *committed, *self._end(Outcome.CANCELLED, result)]
@@ -585,15 +585,15 @@ class Steering:
     def add(self, steering: SteerQueued) -> None:
         self._waiting.append(steering)
 
-    def withdraw(self, text: str) -> SteerQueued | None:
+    def remove(self, text: str) -> SteerQueued | None:
         """Remove and return the last message with this text; None if there is none."""
         for index in range(len(self._waiting) - 1, -1, -1):
             if self._waiting[index].text == text:
                 return self._waiting.pop(index)
         return None
 
-    def take(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
+    def drain(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
         """Empty the queue into one message, after the blocks in `before`; return it with its events."""
-        taken, self._waiting = self._waiting, []
-        message = Message("user", (*before, *(block for queued in taken for block in queued.blocks)))
-        return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in taken]
+        messages, self._waiting = self._waiting, []
+        message = Message("user", (*before, *(block for queued in messages for block in queued.blocks)))
+        return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in messages]

@@ -43,14 +43,14 @@ async def run_exchange(
     stdout: BinaryIO,
     stderr: BinaryIO,
     turn: TurnOptions = NO_OPTIONS,
-    begun: bytes = b"",
+    first_bytes: bytes = b"",
 ) -> int:
     """Run a turn for each message on `descriptor` until its end; return the exit code of the last turn.
 
-    `turn` are the options of each turn, `begun` is input that was read before. A signal ends the running turn and then
-    the run.
+    `turn` are the options of each turn, `first_bytes` is input that was read before. A signal ends the running turn and
+    then the run.
     """
-    return await Exchange(RunOutput.of(agent, stdout, stderr, turn)).serve(descriptor, begun)
+    return await Exchange(RunOutput.of(agent, stdout, stderr, turn)).serve(descriptor, first_bytes)
 
 
 class Exchange:
@@ -73,19 +73,19 @@ class Exchange:
         self._finishing: set[asyncio.Task[None]] = set()
         self._interrupts = Interrupts(ask=self._ask, force=self._force, flush=self._flush)
 
-    async def serve(self, descriptor: int, begun: bytes = b"") -> int:
+    async def serve(self, descriptor: int, first_bytes: bytes = b"") -> int:
         """Run until the end of the input or a signal; return the exit code. A reader that is gone ends it."""
         try:
-            return await self._serve(descriptor, begun)
+            return await self._serve(descriptor, first_bytes)
         except OutputLostError as lost:
             self._output.agent.conversation.cancel()
             return await self._output.report_lost_output(lost)
 
-    async def _serve(self, descriptor: int, begun: bytes) -> int:
+    async def _serve(self, descriptor: int, first_bytes: bytes) -> int:
         code: int | None = None
         with self._interrupts.watching():
             await self._unless_stopped(self._begin())
-            self._reader = StdinReader(descriptor, line=self._take, end=self._input_ended, begun=begun)
+            self._reader = StdinReader(descriptor, line=self._take, end=self._input_ended, first_bytes=first_bytes)
             while (incoming := await self._next()) is not None:
                 await self._unless_stopped(self._write_init())
                 code = await self._turn(incoming)
@@ -93,7 +93,7 @@ class Exchange:
             # The last line of the stream must be a result.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
-                    self._output.put(b"" if self._has_result else self._result_without_turn(None)), RESULT_TIMEOUT_S
+                    self._output.write(b"" if self._has_result else self._result_without_turn(None)), RESULT_TIMEOUT_S
                 )
             return outcomes.signal_code(self._interrupts.number)
         if self._end:
@@ -221,7 +221,7 @@ class Exchange:
     async def _put_result(self, error: ErrorInfo | None) -> None:
         """Write the result of a line without a turn; without an error it was interrupted."""
         self._has_result = True
-        await self._unless_stopped(self._output.put(self._result_without_turn(error)))
+        await self._unless_stopped(self._output.write(self._result_without_turn(error)))
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
         result = encode(line_without_turn(error, self._output.agent.conversation.session_id))

@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,7 +31,15 @@ from qcode.headless.lines import (
     signal_arguments,
     structured_answer,
 )
-from qcode.headless.stderr import Meter, Progress, StderrWriter, can_erase, verbose_message, warning_message
+from qcode.headless.stderr import (
+    Meter,
+    Progress,
+    StderrWriter,
+    can_erase,
+    server_messages,
+    verbose_message,
+    warning_message,
+)
 from qcode.protocol.approvals import (
     LIMIT_ID,
     NO_OPTIONS,
@@ -145,7 +154,7 @@ class RunOutput:
         agent, conversation = self.agent, self.agent.conversation
         await agent.toolbox.wait_for_servers()
         if self.format == "stream-json":
-            await self.put(encode(init_line(self.init_facts())))
+            await self.write(encode(init_line(self.init_facts())))
         if self.is_verbose:
             note = f" ({agent.selection.note})" if agent.selection.note else ""
             await self.stderr.write_line(f"model {conversation.model}{note}, permission mode {conversation.mode}")
@@ -167,7 +176,7 @@ class RunOutput:
             () if agent.skills is None else tuple(skill.handle for skill in agent.skills.for_user),
         )
 
-    async def put(self, data: bytes) -> None:
+    async def write(self, data: bytes) -> None:
         await self.stderr.clear_status()
         await self.pipe.write(data)
 
@@ -208,6 +217,7 @@ class Run:
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
         self._is_out_of_time = False
+        self._server_messages: deque[str] = deque()
 
     def stream_lines(self) -> StreamLines | None:
         """Return the lines of the turn, None in a format without them."""
@@ -273,6 +283,14 @@ class Run:
         return self._ended
 
     async def _follow(self, prompt: str) -> TurnEnded:
+        if not self._output.is_verbose or self._output.agent.servers is None:
+            return await self._follow_events(prompt)
+        from qcode.agent.mcp import SERVER_LOG
+
+        with server_messages(SERVER_LOG) as self._server_messages:
+            return await self._follow_events(prompt)
+
+    async def _follow_events(self, prompt: str) -> TurnEnded:
         if self._introduces:
             await self._output.introduce()
         events = self.events(prompt)
@@ -296,7 +314,7 @@ class Run:
         self._progress.handle(event)
         self._spending.handle(event)
         if self._lines is not None and (lines := self._lines.lines(event)):
-            await self._output.put(b"".join(map(self.encode, lines)))
+            await self._output.write(b"".join(map(self.encode, lines)))
         match event:
             case ToolStarted(call=call):
                 self._running.add(call.call_id)
@@ -331,7 +349,9 @@ class Run:
         self._conversation.answer(approval.id, decision)
 
     async def _write_event(self, event: TurnEvent) -> None:
-        """Write warnings to stderr, and with `-v` also the progress."""
+        """Write warnings to stderr, and with `-v` also the progress and the log messages of tool servers."""
+        while self._server_messages:
+            await self._stderr.write_line(f"tool servers: {self._server_messages.popleft()}")
         if text := warning_message(event):
             self._noticed.add(text)
             await self._stderr.write_line(text)

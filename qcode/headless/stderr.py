@@ -7,8 +7,10 @@ A write error on stderr never fails the run, because the answer is on stdout. `P
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from math import ceil
 from typing import BinaryIO
 
@@ -23,6 +25,22 @@ from qcode.text.numbers import retry_countdown
 _ERASE = b"\r\x1b[2K"
 _NARROWEST = 20
 MAX_SILENT_WAIT_S = 5.0
+MAX_MESSAGES = 100
+
+
+@contextlib.contextmanager
+def server_messages(logger_name: str) -> Iterator[deque[str]]:
+    """Yield the messages that a logger gets meanwhile; of those that are not taken, the last 100."""
+    messages: deque[str] = deque(maxlen=MAX_MESSAGES)
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]  # one function
+    logger = logging.getLogger(logger_name)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)
 
 
 def can_erase(stream: BinaryIO) -> bool:
@@ -49,8 +67,8 @@ class StderrWriter:
 
     async def quote(self, text: str) -> None:
         """Write foreign text, cleaned, with a final newline."""
-        shown = clean(text)
-        await self._write(shown if shown.endswith("\n") else f"{shown}\n")
+        cleaned = clean(text)
+        await self._write(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
 
     async def show_status(self, status: str) -> None:
         """Replace the live line; do nothing if there is none."""

@@ -234,14 +234,14 @@ def is_truncated(block: Block) -> bool:
 
 def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:
     """Return the usage of a reply as if one request had made it: the last input, and all output that was kept."""
-    kept = [attempt for attempt in attempts if not attempt.is_discarded]
-    if not kept:
+    used = [attempt for attempt in attempts if not attempt.is_discarded]
+    if not used:
         return Usage()
     output = reasoning = None
-    for attempt in kept:
+    for attempt in used:
         total = Usage(output=output, reasoning=reasoning) + attempt.usage
         output, reasoning = total.output, total.reasoning
-    last = kept[-1].usage
+    last = used[-1].usage
     return Usage(last.input, output, last.cache_read, last.cache_write, reasoning)
 
 

@@ -213,7 +213,7 @@ class ServerApproval:
     """May a tool server run, may its changed tools be offered, or may the browser open to sign in at it (`is_login`)?
 
     Decided by `Allow` or `Deny`. It belongs to no turn. `id` changes with what is asked, so that a decision can never
-    be taken for that of another question.
+    be taken for an answer to another question.
     """
 
     id: str

@@ -1,6 +1,6 @@
 """Addresses of Azure OpenAI. Pure.
 
-A resource is served at `/openai/v1`, where the name of a deployment replaces that of a model. With a dated
+A resource is served at `/openai/v1`, where the name of a deployment replaces the model name. With a dated
 `api-version` the deployment is part of the address instead. Source: Azure's pages on the v1 API and its REST
 reference. `MODEL` in an address is replaced by the model of a request.
 """

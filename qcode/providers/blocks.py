@@ -315,20 +315,20 @@ class MarkSearch:
         if self._finds_objects:
             at = self._object_in(window, at)
         if at < len(window):
-            self.passed(window[:at])
+            self.add_plain(window[:at])
             return window[:at], window[at:]
-        kept = _undecided(window)
-        self._rest = window[len(window) - kept :]
-        self.passed(window[: len(window) - kept])
-        return window[: len(window) - kept], ""
+        undecided = _undecided(window)
+        self._rest = window[len(window) - undecided :]
+        self.add_plain(window[: len(window) - undecided])
+        return window[: len(window) - undecided], ""
 
     def flush(self) -> str:
         """Return the text that was held back."""
         rest, self._rest = self._rest, ""
-        self.passed(rest)
+        self.add_plain(rest)
         return rest
 
-    def passed(self, text: str) -> None:
+    def add_plain(self, text: str) -> None:
         """Add text that begins no call."""
         if not text:
             return
@@ -360,7 +360,7 @@ def _undecided(text: str) -> int:
     end = text[-_MAX_MARK:]
     if _FIRST.search(end) is None:
         return 0
-    begun = (found.start() for found in _FIRST.finditer(end))
-    tag = next((len(end) - at for at in begun if any(mark.startswith(end[at:]) for mark in _MARKS)), 0)
+    starts = (found.start() for found in _FIRST.finditer(end))
+    tag = next((len(end) - at for at in starts if any(mark.startswith(end[at:]) for mark in _MARKS)), 0)
     fence = _FENCE_BEGUN.search(end) if "`" in end else None
     return max(tag, len(fence.group()) if fence is not None else 0)

@@ -46,7 +46,7 @@ _FREE = Price(Decimal(0), Decimal(0), Decimal(0), Decimal(0))
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CatalogTable:
     """The catalog by provider: facts by exact name, and the exact names for each plain name."""
 
     source: str
@@ -178,7 +178,7 @@ def _qualified(provider: str, model: str, *, has_responses: bool) -> str:
 
 
 @cache
-def read_table() -> Table:
+def read_table() -> CatalogTable:
     data = json.loads(DATA.read_bytes())
     facts: dict[str, dict[str, ModelFacts]] = {
         provider: {name: _facts(row) for name, row in rows.items()} for provider, rows in data["models"].items()
@@ -188,7 +188,7 @@ def read_table() -> Table:
         rows[name] = correction.apply(rows.get(name))
     responses = {name for name, row in data["models"]["openai"].items() if row.get("api") == "responses"}
     plain = {provider: by_plain_name(provider, rows) for provider, rows in facts.items()}
-    return Table(data["source"], data["date"], facts, plain, frozenset(responses))
+    return CatalogTable(data["source"], data["date"], facts, plain, frozenset(responses))
 
 
 def by_plain_name(provider: str, rows: Mapping[str, ModelFacts]) -> dict[str, tuple[str, ...]]:

@@ -26,8 +26,8 @@ from qcode.providers.http1 import (
     AnswerReader,
     ConnectFailed,
     ConnectionBroken,
+    HttpConnection,
     Inflater,
-    Wire,
     connect,
     write_head,
 )
@@ -85,10 +85,10 @@ _FAILURES = (ConnectFailed, ConnectionBroken, BadHeader, ErrorResponse)
 class DirectAnswer:
     """A response with an unread body; `begun` is the part of the body that arrived with the head."""
 
-    def __init__(self, reader: AnswerReader, begun: bytes, wire: Wire) -> None:
+    def __init__(self, reader: AnswerReader, first_bytes: bytes, wire: HttpConnection) -> None:
         self.reader = reader
         self.wire = wire
-        self._read_head = begun
+        self._read_head = first_bytes
 
     @property
     def leaves_wire_free(self) -> bool:
@@ -121,7 +121,7 @@ class DirectClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._idle: list[Wire] = []
+        self._idle: list[HttpConnection] = []
         self._tls: ssl.SSLContext | None = None
         self._lock = threading.Lock()
 
@@ -138,7 +138,7 @@ class DirectClient:
 
         Raise `ConnectFailed`, `ConnectionBroken`, `BadHeader`, or `ErrorResponse` for a status other than 2xx.
         """
-        answer = await self._exchange(post.url, _written(post))
+        answer = await self._exchange(post.url, _request_bytes(post))
         is_free = False
         try:
             reader = answer.reader
@@ -163,16 +163,16 @@ class DirectClient:
         The host may close a kept connection just as it is used again. If it closes without sending a byte, the request
         is sent once more over a new connection.
         """
-        kept = self._idle_wire()
-        if kept is not None:
+        idle = self._idle_wire()
+        if idle is not None:
             try:
-                return await _send(kept, request)
+                return await _send(idle, request)
             except ConnectionBroken:
-                if kept.has_spoken:
+                if idle.has_spoken:
                     raise
         return await _send(await self._connect(url), request)
 
-    async def _connect(self, url: str) -> Wire:
+    async def _connect(self, url: str) -> HttpConnection:
         parts = urlsplit(url)
         is_secure = parts.scheme == "https"
         if is_secure and self._tls is None:
@@ -180,7 +180,7 @@ class DirectClient:
         limit = self._connection.timeouts.connect
         return await connect(parts.hostname or "", parts.port or (443 if is_secure else 80), self._tls, limit)
 
-    def _idle_wire(self) -> Wire | None:
+    def _idle_wire(self) -> HttpConnection | None:
         now = asyncio.get_running_loop().time()
         while self._idle:
             wire = self._idle.pop()
@@ -189,7 +189,7 @@ class DirectClient:
             wire.abort()
         return None
 
-    def _keep_open(self, wire: Wire, wish: str) -> None:
+    def _keep_open(self, wire: HttpConnection, wish: str) -> None:
         """Keep a connection open, for less time if the host says so, minus a second for the network."""
         wire.idle_since = wire.loop.time()
         wire.idle_limit = IDLE_LIMIT_S
@@ -210,7 +210,7 @@ _AS_USUAL = {
 }  # fmt: skip
 
 
-def _written(post: Post) -> bytes:
+def _request_bytes(post: Post) -> bytes:
     """Return the bytes of a request. Given headers replace the default ones; one with an empty value is not sent."""
     parts = urlsplit(post.url)
     headers = {
@@ -232,7 +232,7 @@ def _written(post: Post) -> bytes:
         raise BadHeader(str(error)) from error
 
 
-async def _send(wire: Wire, request: bytes) -> DirectAnswer:
+async def _send(wire: HttpConnection, request: bytes) -> DirectAnswer:
     """Send `request` and return its response with its head read. Close the connection on failure."""
     try:
         wire.send(request)
@@ -242,7 +242,7 @@ async def _send(wire: Wire, request: bytes) -> DirectAnswer:
         raise
 
 
-async def _read_head(wire: Wire) -> DirectAnswer:
+async def _read_head(wire: HttpConnection) -> DirectAnswer:
     try:
         reader, body = AnswerReader(), b""
         while not reader.status:

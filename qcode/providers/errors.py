@@ -255,8 +255,8 @@ def _compose(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: in
                 return f"{origin.provider} refused the credentials: {text.rstrip('.')}; {origin.sign_in}"
             if not origin.key:
                 command = f"qcode auth login {origin.provider}"
-                how = f"store one with {command}, or set api_key_env in the config to the variable that holds it"
-                return f"{origin.provider} requires a key: {text.rstrip('.')}; {how}"
+                hint = f"store one with {command}, or set api_key_env in the config to the variable that holds it"
+                return f"{origin.provider} requires a key: {text.rstrip('.')}; {hint}"
             verb = "store" if is_command(origin.key_source) else "set"
             return f"{origin.provider} refused {key_words(origin.key_source)}: {text.rstrip('.')}; {verb} a valid one"
         case ErrorKind.BAD_REQUEST | ErrorKind.CONTEXT_OVERFLOW | ErrorKind.UNKNOWN_MODEL:
@@ -395,8 +395,8 @@ def _detail(sent: JsonObject) -> str:
     lines: list[str] = []
     for item in objects_in(detail):
         place = item.get("loc")
-        where = ".".join(str(step) for step in place if step != "body") if isinstance(place, list) else ""
-        lines.append(f"{where}: {text_in(item.get('msg'))}" if where else text_in(item.get("msg")))
+        field = ".".join(str(step) for step in place if step != "body") if isinstance(place, list) else ""
+        lines.append(f"{field}: {text_in(item.get('msg'))}" if field else text_in(item.get("msg")))
     return "; ".join(line for line in lines if line)
 
 

@@ -28,11 +28,11 @@ def _unchanged(call_id: str) -> str:
 
 
 def alternate(
-    messages: Sequence[Message], fit: Callable[[str], str] = _unchanged, taken: set[str] | None = None
+    messages: Sequence[Message], fit: Callable[[str], str] = _unchanged, used_ids: set[str] | None = None
 ) -> list[Message]:
     """Merge adjacent messages with the same role, and make call ids unique.
 
-    `taken` are the ids of the messages before these; the ids of these are added.
+    `used_ids` are the ids of the messages before these; the ids of these are added.
 
     Some servers number their calls from 1 in every reply, and other hosts reject such a history. `fit` converts an id
     to one that the host accepts; ids that become equal are made distinct. The new id depends only on earlier messages,
@@ -44,27 +44,27 @@ def alternate(
             joined[-1] = Message(message.role, joined[-1].blocks + message.blocks)
         else:
             joined.append(message)
-    return _with_fitting_calls(joined, fit, set() if taken is None else taken)
+    return _with_fitting_calls(joined, fit, set() if used_ids is None else used_ids)
 
 
-def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], taken: set[str]) -> list[Message]:
+def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], used_ids: set[str]) -> list[Message]:
     renamed: dict[str, str] = {}
     result: list[Message] = []
     for message in messages:
         if message.role == "assistant":
             renamed = {}
             for call in message.calls:
-                fitting = _unused_id(call.call_id, taken, fit)
-                taken.add(fitting)
+                fitting = _unused_id(call.call_id, used_ids, fit)
+                used_ids.add(fitting)
                 if fitting != call.call_id:
                     renamed[call.call_id] = fitting
         result.append(_renamed(message, renamed) if renamed else message)
     return result
 
 
-def _unused_id(call_id: str, taken: set[str], fit: Callable[[str], str]) -> str:
+def _unused_id(call_id: str, used_ids: set[str], fit: Callable[[str], str]) -> str:
     fitting, number = fit(call_id), 2
-    while not fitting or fitting in taken:
+    while not fitting or fitting in used_ids:
         fitting = fit(f"{call_id}_{number}")
         number += 1
     return fitting
@@ -164,7 +164,7 @@ class EncodedMessages:
         self._before, self._current = self._current, {}
         self._texts_before, self._texts = self._texts, {}
 
-    def settle(
+    def encode_settled(
         self,
         messages: Sequence[Message],
         variant: str,
@@ -231,9 +231,9 @@ class EncodedMessages:
                 continue
             parts.append(f"{start}[".encode())
             first, rest = (comma.join(map(self._message, items)).encode() for items in (self._first, value))
-            written = [part for part in (first, self._settled.written, rest) if part]
-            for part in written:
-                parts += [part, comma.encode()] if part is not written[-1] else [part]
+            encoded = [part for part in (first, self._settled.written, rest) if part]
+            for part in encoded:
+                parts += [part, comma.encode()] if part is not encoded[-1] else [part]
             parts.append(b"]")
         return b"".join((*parts, b"}"))
 
@@ -301,10 +301,12 @@ def said(blocks: tuple[Block, ...]) -> list[Text | Reasoning | ToolCall]:
 
 def without_trailing_thoughts(blocks: Iterable[Block]) -> list[Text | Reasoning | ToolCall]:
     """Return the blocks of an assistant message without reasoning at its end, which Claude rejects."""
-    kept = said(tuple(blocks))
-    while kept and (isinstance(kept[-1], Reasoning) or (isinstance(kept[-1], Text) and not kept[-1].text.strip())):
-        kept.pop()
-    return kept
+    remaining = said(tuple(blocks))
+    while remaining and (
+        isinstance(remaining[-1], Reasoning) or (isinstance(remaining[-1], Text) and not remaining[-1].text.strip())
+    ):
+        remaining.pop()
+    return remaining
 
 
 def has_calls(request: ModelRequest) -> bool:

@@ -211,7 +211,7 @@ def _is_wrapped(data: bytes) -> bool:
     return data[0] & 15 == 8 and (data[0] << 8 | data[1]) % 31 == 0
 
 
-class Wire(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection and the bytes received over it. Belongs to the event loop in which it was made."""
 
     def __init__(self) -> None:
@@ -293,14 +293,14 @@ class Wire(asyncio.Protocol):
             self._waiting.set_result(None)
 
 
-async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> Wire:
+async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> HttpConnection:
     """Return an open connection. Raise `ConnectFailed` on failure, or after `limit` seconds."""
     try:
         async with asyncio.timeout(limit):
             sock = await first_to_answer(await _addresses(host, port))
             name = host if tls is not None else None
             loop = asyncio.get_running_loop()
-            _, wire = await loop.create_connection(Wire, sock=sock, ssl=tls, server_hostname=name)
+            _, wire = await loop.create_connection(HttpConnection, sock=sock, ssl=tls, server_hostname=name)
             return wire
     except TimeoutError as error:
         # With an errno it is the system's own time limit, which may be shorter.
@@ -355,7 +355,7 @@ async def first_to_answer(addresses: list[Address]) -> socket.socket:
 
 
 async def open_address(address: Address) -> socket.socket:
-    family, kind, protocol, _, where = address
+    family, kind, protocol, _, socket_address = address
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setblocking(False)
@@ -364,7 +364,7 @@ async def open_address(address: Address) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-        await asyncio.get_running_loop().sock_connect(sock, where)  # type: ignore[arg-type]  # its family's own shape
+        await asyncio.get_running_loop().sock_connect(sock, socket_address)  # type: ignore[arg-type]  # its family's own shape
     except BaseException:
         sock.close()
         raise

@@ -1,7 +1,7 @@
 """Local model servers: find one, list its models, and query the size of its context window.
 
-Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports, over plain sockets and HTTP/1.0 (`ask`),
-because most machines have none, and then this costs no import and no time. Only lists and settings are requested; no
+Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports. It uses plain sockets and HTTP/1.0
+(`ask`), so that a machine without such a server spends no time on imports. Only lists and settings are requested; no
 prompt is sent and no model is loaded. The window is a setting of the server, not of the model, and some servers
 silently truncate a longer prompt. Sources: the API pages of these servers.
 """
@@ -69,13 +69,13 @@ async def _find_ollama(address: str) -> str:
     listed = object_in(await ask(address, "/api/tags"))
     names = [name for name in (text_in(model.get("name")) for model in objects_in(listed.get("models"))) if name]
     names = [name for name in names if is_for_chat(name)][:_MAX_ASKED]
-    shown = await asyncio.gather(*(_show(address, name) for name in names))
-    for name, facts in zip(names, shown, strict=True):
+    details = await asyncio.gather(*(_show(address, name) for name in names))
+    for name, facts in zip(names, details, strict=True):
         abilities = facts.get("capabilities")
         if isinstance(abilities, list) and "tools" in abilities:
             return name
     # An old server reports no abilities: use its first model. A new server that reports no model with tools has none.
-    return "" if any("capabilities" in facts for facts in shown) else next(iter(names), "")
+    return "" if any("capabilities" in facts for facts in details) else next(iter(names), "")
 
 
 async def _show(address: str, name: str) -> JsonObject:
@@ -242,8 +242,8 @@ class WindowQuestion:
         entry = _entry(loaded, self._model, "model") or _entry(loaded, self._model, "name")
         if entry is not None and (tokens := count_in(entry.get("context_length"))):
             return tokens
-        shown = object_in(await self._get(self._root, "/api/show", {"model": self._model}))
-        found = _NUM_CTX.search(text_in(shown.get("parameters")))
+        details = object_in(await self._get(self._root, "/api/show", {"model": self._model}))
+        found = _NUM_CTX.search(text_in(details.get("parameters")))
         return int(found.group(1)) if found else None
 
     async def _lmstudio(self) -> int | None:
@@ -275,8 +275,8 @@ _QUESTIONS: Mapping[str, Callable[[WindowQuestion], Awaitable[int | None]]] = {
 
 def _entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None:
     """Return the entry of a model; Ollama adds `:latest` to a name without a tag."""
-    wanted = {model, f"{model}:latest"}
-    return next((row for row in models if text_in(row.get(name)) in wanted), None)
+    names = {model, f"{model}:latest"}
+    return next((row for row in models if text_in(row.get(name)) in names), None)
 
 
 _MAX_ANSWER = 1024 * 1024

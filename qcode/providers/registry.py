@@ -248,8 +248,8 @@ def connect(
 
 def _complete_address(spec: ProviderSpec, address: str) -> str:
     if not address and spec.is_vertex:
-        how = f"set GOOGLE_CLOUD_PROJECT, or project under [providers.{spec.name}]"
-        raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a Google Cloud project: {how}")
+        hint = f"set GOOGLE_CLOUD_PROJECT, or project under [providers.{spec.name}]"
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a Google Cloud project: {hint}")
     if not address and spec.base_url_variables:
         variables = " or ".join(spec.base_url_variables)
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: set {variables}")
@@ -303,9 +303,11 @@ def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str
     if not key:
         if spec.needs_key and not is_local(address):
             variables = " or ".join(spec.key_variables)
-            how = f"set {variables}" if variables else "set api_key_env in the config"
+            hint = f"set {variables}" if variables else "set api_key_env in the config"
             command = login_command(spec)
-            raise ProviderError(ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {how}, or store one with {command}")
+            raise ProviderError(
+                ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {hint}, or store one with {command}"
+            )
         return ""
     if not is_sendable(key):
         words = key_words(key_source)

@@ -63,7 +63,7 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
 def tls_context(connection: Connection) -> ssl.SSLContext:
     """Return the TLS context: the CAs of the system or of the environment, plus `ca_file`. Reads files.
 
-    The rule is that of httpx2; on Linux it is implemented here, because then nothing must be imported.
+    The rule is the same as in httpx2; on Linux it is implemented here, because then nothing must be imported.
     """
     try:
         context = _tls_of_system()
@@ -139,11 +139,11 @@ def _response_error(connection: Connection, response: httpx2.Response) -> Provid
 
 def refusal(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
     """Convert a response with a status other than 2xx; `headers` has lower-case names."""
-    where = headers.get("location", "")
-    if status in _REDIRECTS and where:
+    location = headers.get("location", "")
+    if status in _REDIRECTS and location:
         return ProviderError(
             ErrorKind.BAD_RESPONSE,
-            f"{connection.name} moved: {connection.base_url} redirects to {host_of(where)!r}; if you trust that "
+            f"{connection.name} moved: {connection.base_url} redirects to {host_of(location)!r}; if you trust that "
             "address, set it as the base URL",
             status=status,
         )

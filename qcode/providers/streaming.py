@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class ResponseStream(Protocol):
-    """A response with an unread body, such as that of httpx2."""
+    """A response with an unread body, such as a response of httpx2."""
 
     def aiter_bytes(self) -> AsyncIterator[bytes]: ...
 

@@ -113,9 +113,9 @@ def overrides() -> dict[str, str]:
 
 def hardened(env: Mapping[str, str], path: str, more: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
     """Return an environment in which neither qcode's variables nor the repository change the behavior of git."""
-    kept = {name: env[name] for name in ("HOME", "XDG_CONFIG_HOME", "TMPDIR") if name in env}
+    allowed = {name: env[name] for name in ("HOME", "XDG_CONFIG_HOME", "TMPDIR") if name in env}
     fixed = {"PATH": path, "LC_ALL": "C"}
-    return kept | fixed | _HARD | numbered((*OVERRIDES, *more))
+    return allowed | fixed | _HARD | numbered((*OVERRIDES, *more))
 
 
 def risky(fields: Sequence[bytes]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from qcode.safety.paths import Ground, PathJudge, anchored, home_of
+from qcode.safety.paths import PathJudge, SessionFolders, anchored, home_of
 from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_RULES, STARTUP, fold, is_history, is_within
 from qcode.values import dataclass
 
@@ -52,7 +52,7 @@ _WRITES_SETTINGS = re.compile(
 _HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
 
 
-def may_write_protected(command: str, ground: Ground) -> str:
+def may_write_protected(command: str, ground: SessionFolders) -> str:
     """Return why `command` may write a protected name, empty if nothing in its text says so.
 
     Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
@@ -147,13 +147,13 @@ class _FolderWrites:
     The value of a variable is unknown. `folder` is the folder that a program runs in, None if it is not known.
     """
 
-    ground: Ground
+    ground: SessionFolders
     root: str
     folder: str | None
     changes: int = 0
 
     @staticmethod
-    def of(ground: Ground) -> _FolderWrites:
+    def of(ground: SessionFolders) -> _FolderWrites:
         root = os.path.realpath(ground.root)
         return _FolderWrites(ground, root, root)
 
@@ -292,7 +292,7 @@ class _FolderWrites:
 class _Judged:
     """The verdicts on the files that the words of one command may name."""
 
-    def __init__(self, ground: Ground, root: str) -> None:
+    def __init__(self, ground: SessionFolders, root: str) -> None:
         self._paths = PathJudge(ground)
         self._root = root
         self._left = _MAX_JUDGED

@@ -42,7 +42,7 @@ _MIN_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SessionFolders:
     """The folders of a session that the path layer knows. `added` are treated like the root; `read_only` ask on write.
 
     `own` are folders of qcode besides the default ones below `home`.
@@ -99,10 +99,10 @@ def judge_path(
 
     `${HOME}` and the like are ordinary characters. `home` defaults to the user's home folder.
     """
-    return judge_on(Ground(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
+    return judge_on(SessionFolders(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
 
 
-def judge_on(ground: Ground, path: str, access: Access) -> Verdict:
+def judge_on(ground: SessionFolders, path: str, access: Access) -> Verdict:
     """Return the verdict of `judge_path`, with the folders in one value."""
     return PathJudge(ground).judge(path, access)
 
@@ -113,7 +113,7 @@ _OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".c
 class PathJudge:
     """The path judge of one tool call. It caches folders and their links, so it must not outlive the call."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: SessionFolders) -> None:
         self.ground = ground
         self.home = home_of(ground)
         homes, locked = _spellings((Path(self.home),)), _spellings(ground.read_only)
@@ -216,8 +216,8 @@ class PathJudge:
             if point != home and protected_paths.is_within(point, home)
         ]
         # A folder of qcode that the session may read, such as the user's own skill, is not hidden with the others.
-        shown = (folder for folder in self._locked if protected_paths.is_within_any(folder, self._own))
-        if not protected_paths.is_within_any(point, shown):
+        folders = (folder for folder in self._locked if protected_paths.is_within_any(folder, self._own))
+        if not protected_paths.is_within_any(point, folders):
             found.append(protected_paths.in_own(point, self._own))
         return (place for place in found if place is not None)
 
@@ -249,9 +249,9 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
         yield _pick(("ask", "deny", "a look-alike of .git", "path:git"), access)
     if ".git" in folded:
         is_config = folded[-1] in ("config", "config.worktree")
-        what = "git's configuration can run programs" if is_config else "only git may write in .git"
+        reason = "git's configuration can run programs" if is_config else "only git may write in .git"
         if is_config or access == "write":
-            yield _pick(("ask", "deny", what, "path:git"), access)
+            yield _pick(("ask", "deny", reason, "path:git"), access)
     if parts and not is_folder and protected_paths.is_secret(parts[-1]):
         yield Verdict("ask", "files with this name contain secrets", GUARDED)
     if access == "write" and protected_paths.is_steering(parts):
@@ -343,7 +343,7 @@ def _pick(place: protected_paths.Located, access: Access) -> Verdict:
     return Verdict(read if access == "read" else write, why, rule)
 
 
-def home_of(ground: Ground) -> str:
+def home_of(ground: SessionFolders) -> str:
     """Return the user's home folder."""
     home = ground.home if ground.home is not None else Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
     return str(home)

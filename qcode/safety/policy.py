@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
-from qcode.safety.paths import Ground, PathJudge, judge_on
+from qcode.safety.paths import PathJudge, SessionFolders, judge_on
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import PROTECTED_RULES
 from qcode.safety.rules import (
@@ -81,10 +81,10 @@ class Policy:
     search_url: str = ""
     sandboxed: tuple[Rule, ...] = ()
     never_asks: bool = False
-    _ground: Ground = field(init=False, repr=False, compare=False)
+    _ground: SessionFolders = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        ground = Ground(self.root, self.added, self.read_only, self.home, self.own)
+        ground = SessionFolders(self.root, self.added, self.read_only, self.home, self.own)
         object.__setattr__(self, "_ground", ground)
 
     def with_mode(self, mode: ApprovalMode) -> Policy:
@@ -104,7 +104,7 @@ class Policy:
 
     def judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
         """Return the verdict for a call of a tool. A malformed call asks; the tool then reports the error."""
-        verdict = self._judge(spec, arguments).settled(never_asks=self.never_asks)
+        verdict = self._judge(spec, arguments).without_asking(never_asks=self.never_asks)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge(spec, arguments))
 
     def judge_command(self, command: str) -> Verdict:
@@ -198,7 +198,7 @@ class Policy:
 
         Searches use it for every file that they may show.
         """
-        verdict = self._judge_file(path, access, PathJudge(self._ground)).settled(never_asks=self.never_asks)
+        verdict = self._judge_file(path, access, PathJudge(self._ground)).without_asking(never_asks=self.never_asks)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
     def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:
@@ -476,7 +476,7 @@ class Policy:
         )
 
     def _judge_other(
-        self, kind: str, name: str, shown: str, covers: Callable[[Rule, bool], bool] | None = None
+        self, kind: str, name: str, label: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
         """Return the verdict of the rules. `covers` tests one; its flag is set for rules that restrict."""
         covered = covers or (lambda rule, _: rule.matches_name(name))
@@ -496,7 +496,7 @@ class Policy:
         if allowed is not None:
             return ruled(allowed, "allow")
         proposed = f"{kind}({name})"
-        why = f"{shown} has not been allowed yet" if kind == "fetch" else f"{shown} is not known to be read-only"
+        why = f"{label} has not been allowed yet" if kind == "fetch" else f"{label} is not known to be read-only"
         return Verdict("ask", why, kind, proposed if is_rule(proposed) else "")
 
     def _judge_text(self, value: object, name: str, judge: Callable[[str], Verdict]) -> Verdict:

@@ -30,7 +30,7 @@ def _unwalked() -> WorkspaceContents:
 class Probes:
     """The questions. `syntax` returns the reason why bash rejects a command, empty if it does not.
 
-    `repository` is that of the workspace. The default answers allow nothing.
+    `repository` is the repository of the workspace. The default answers allow nothing.
     """
 
     syntax: Callable[[str], str] = _unchecked

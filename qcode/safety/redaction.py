@@ -72,7 +72,7 @@ _SECRET_NAMES = lazy_pattern(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 
 
 def named_secrets(env: Mapping[str, str]) -> list[str]:
-    """Return the values of the environment variables whose name is that of a secret."""
+    """Return the values of the environment variables whose name suggests a secret."""
     return [value for name, value in env.items() if _SECRET_NAMES.search(name)]
 
 
@@ -115,8 +115,8 @@ class Redactor:
             return 0
         end = text[-_MAX_BEGUN:]
         # A key of a known format has no blank, and its name is directly before it.
-        begun = _BEGUN.search(end, max(0, max(end.rfind(" "), end.rfind("\n")) - _MAX_NAME))
-        at = len(end) if begun is None else begun.start()
+        unfinished = _BEGUN.search(end, max(0, max(end.rfind(" "), end.rfind("\n")) - _MAX_NAME))
+        at = len(end) if unfinished is None else unfinished.start()
         for value in self._values:
             start = end.find(value[:_MIN_BEGUN])
             while 0 <= start < at:
@@ -129,7 +129,7 @@ class Redactor:
 def _redact_shapes(text: str) -> str:
     """Return `text` without keys that are recognized by their format, leftmost first."""
     parts: list[str] = []
-    kept = searched = excluded = 0
+    copied = searched = excluded = 0
     while (found := _SHAPES.search(text, searched)) is not None:
         end = found.end()
         if found["token"] is not None:
@@ -141,9 +141,9 @@ def _redact_shapes(text: str) -> str:
                 excluded = _end_of_part(text, found.start())
                 continue
             end = token.end()
-        parts += [text[kept : found.start()], REDACTED]
-        kept = searched = end
-    return "".join([*parts, text[kept:]])
+        parts += [text[copied : found.start()], REDACTED]
+        copied = searched = end
+    return "".join([*parts, text[copied:]])
 
 
 def _end_of_part(text: str, start: int) -> int:

@@ -56,9 +56,9 @@ class Rule:
         if not self.body:
             return True
         is_open = self.words[-1] == _ANY
-        wanted = self.words[:-1] if is_open else self.words
-        is_long_enough = len(words) >= len(wanted) if is_open else len(words) == len(wanted)
-        return is_long_enough and all(_matches_word(want, word) for want, word in zip(wanted, words, strict=False))
+        pattern = self.words[:-1] if is_open else self.words
+        is_long_enough = len(words) >= len(pattern) if is_open else len(words) == len(pattern)
+        return is_long_enough and all(_matches_word(want, word) for want, word in zip(pattern, words, strict=False))
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
         """Return whether a path rule covers the absolute, normal `path`; `folds` also compares without case."""
@@ -158,8 +158,8 @@ def _check_body(text: str, kind: str, body: str, at: int) -> None:
             raise _invalid_rule(text, at, "the pattern is not valid") from None
 
 
-def _invalid_rule(text: str, position: int, what: str) -> ValueError:
-    return ValueError(f"invalid rule {text!r} at position {position + 1}: {what}")
+def _invalid_rule(text: str, position: int, problem: str) -> ValueError:
+    return ValueError(f"invalid rule {text!r} at position {position + 1}: {problem}")
 
 
 def _names() -> str:
@@ -311,18 +311,18 @@ def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) ->
     return Rules(allowing, *(tuple(_read_rule(rule, allows=False) for rule in rules) for rules in (ask, deny)))
 
 
-def _read_rule(written: str | WrittenRule, *, allows: bool) -> Rule:
-    rule = parse_rule(str(written))
-    if isinstance(written, WrittenRule):
-        _check_examples(rule, written, allows=allows)
+def _read_rule(entry: str | WrittenRule, *, allows: bool) -> Rule:
+    rule = parse_rule(str(entry))
+    if isinstance(entry, WrittenRule):
+        _check_examples(rule, entry, allows=allows)
     return rule
 
 
-def _check_examples(rule: Rule, written: WrittenRule, *, allows: bool) -> None:
-    for example in written.examples:
+def _check_examples(rule: Rule, entry: WrittenRule, *, allows: bool) -> None:
+    for example in entry.examples:
         if not covers(rule, example, allows=allows):
             raise ValueError(f"the rule {rule.text!r} does not cover its example {example!r}")
-    for example in written.counterexamples:
+    for example in entry.counterexamples:
         if covers(rule, example, allows=allows):
             raise ValueError(f"the rule {rule.text!r} covers its counterexample {example!r}")
 

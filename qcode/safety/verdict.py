@@ -53,7 +53,7 @@ class Verdict:
     def is_allowed(self) -> bool:
         return self.verdict == "allow"
 
-    def settled(self, *, never_asks: bool) -> Verdict:
+    def without_asking(self, *, never_asks: bool) -> Verdict:
         """Return this verdict, or a denial if it asks and nothing may be asked."""
         if not never_asks or self.verdict != "ask":
             return self

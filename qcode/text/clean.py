@@ -36,8 +36,8 @@ _LIKE_ESCAPE = lazy_pattern(r"\\[xuU]")
 
 def visible(text: str) -> str:
     """Return `text` on one line with everything visible; a trailing blank is escaped."""
-    shown = _escaped(text, _python_escape, is_quoted=False)
-    return f"{shown[:-1]}\\x20" if shown.endswith(" ") and not shown.endswith(_TAB_SHOWN) else shown
+    escaped = _escaped(text, _python_escape, is_quoted=False)
+    return f"{escaped[:-1]}\\x20" if escaped.endswith(" ") and not escaped.endswith(_TAB_SHOWN) else escaped
 
 
 def visible_lines(text: str) -> str:
@@ -72,29 +72,29 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str
     """Escape the invisible characters of `text`. `is_quoted`: it is JSON, with its backslashes already escaped."""
     if text.isascii() and text.isprintable() and (is_quoted or _LIKE_ESCAPE.search(text) is None):
         return text
-    shown: list[str] = []
+    result: list[str] = []
     cluster = ""  # the letter before and the combining marks shown on it
     for place, char in enumerate(text):
         if char.isascii() and char.isprintable():
             is_escape = char == "\\" and not is_quoted and text[place + 1 : place + 2] in ("x", "u", "U")
-            shown.append(escape(char) if is_escape else char)
+            result.append(escape(char) if is_escape else char)
             cluster = char if char.isalpha() else ""
         elif char in "\n\t" and not is_quoted:
-            shown.append(LINE_BREAK if char == "\n" else _TAB_SHOWN)
+            result.append(LINE_BREAK if char == "\n" else _TAB_SHOWN)
             cluster = ""
         elif _is_hidden(char) or (char in (LINE_BREAK, _TAB) and not is_quoted):
-            shown.append(escape(char))
+            result.append(escape(char))
             cluster = ""
         elif unicodedata.category(char)[0] == "M":
             fits = _fits(char, cluster)
-            shown.append(char if fits else escape(char))
+            result.append(char if fits else escape(char))
             cluster = cluster + char if fits else ""
         else:
             # Two letters may be equivalent to one, as in Korean: only the normalized spelling is shown unescaped.
             is_same = bool(cluster) and not unicodedata.is_normalized("NFC", cluster + char)
-            shown.append(escape(char) if is_same else char)
+            result.append(escape(char) if is_same else char)
             cluster = char if char.isalpha() and not is_same else ""
-    return "".join(shown)
+    return "".join(result)
 
 
 def _fits(mark: str, cluster: str) -> bool:

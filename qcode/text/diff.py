@@ -34,7 +34,7 @@ class Steps:
     def __init__(self, left: int = MAX_STEPS) -> None:
         self.left = left
 
-    def take(self, count: int) -> bool:
+    def use(self, count: int) -> bool:
         """Use up `count` steps; return False if fewer are left."""
         if count > self.left:
             return False
@@ -64,7 +64,7 @@ class BoundedMatcher(SequenceMatcher[_T]):
         blocks: list[Match] = []
         while pending:
             start, end, other, other_end = pending.pop()
-            if not self._steps.take(costs[end] - costs[start]):
+            if not self._steps.use(costs[end] - costs[start]):
                 blocks += _aligned(self._a, self._b, start, end, other, other_end)
                 continue
             found = self.find_longest_match(start, end, other, other_end)

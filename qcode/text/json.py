@@ -106,6 +106,6 @@ def sendable_object(text: str) -> JsonObject:
     if parsed is None:
         return {}
     # A JSON escape such as \ud83d can hide a lone surrogate from `sendable`.
-    written = json.dumps(parsed, ensure_ascii=False)
-    clean = sendable(written)
-    return parsed if clean is written else parse_object(clean) or {}
+    encoded = json.dumps(parsed, ensure_ascii=False)
+    clean = sendable(encoded)
+    return parsed if clean is encoded else parse_object(clean) or {}

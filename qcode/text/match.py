@@ -1,4 +1,4 @@
-"""Fuzzy search: `rank` for rows, `suggestion` for a misspelt name, `Catalog` and `FuzzySearch` for paths. Pure.
+"""Fuzzy search: `rank` for rows, `suggestion` for a misspelt name, `PathIndex` and `FuzzySearch` for paths. Pure.
 
 An error about an unknown name gets its hint here. `suggestion` guesses among names that users or servers choose, and
 may have no guess. `nearest_hint` always names one of a fixed set, such as the config keys.
@@ -27,7 +27,10 @@ _MAX_TOP_LEVEL = 200
 
 @dataclass(frozen=True, slots=True)
 class FileMatch:
-    """A path relative to the folder; that of a folder ends in `/`. `marks` are the indexes of the matched letters."""
+    """A path relative to the folder; the path of a folder ends in `/`.
+
+    `marks` are the indexes of the matched letters.
+    """
 
     path: str
     marks: tuple[int, ...] = ()
@@ -47,12 +50,12 @@ class Lines:
 
     @staticmethod
     def of(texts: Iterable[str]) -> Lines:
-        kept = tuple(texts)
+        lines = tuple(texts)
         starts, at = [], 1
-        for text in kept:
+        for text in lines:
             starts.append(at)
             at += len(text) + 1
-        return Lines(kept, "\n" + "\n".join(kept) + "\n", tuple(starts))
+        return Lines(lines, "\n" + "\n".join(lines) + "\n", tuple(starts))
 
     def having(self, words: str) -> Iterator[tuple[int, int]]:
         """Yield the number of each text that contains `words`, and the index of its first match."""
@@ -71,7 +74,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class PathIndex:
     """An immutable index of paths, sorted by length. `names` are the last components of the paths."""
 
     paths: tuple[str, ...]
@@ -82,7 +85,7 @@ class Catalog:
     places: Mapping[str, int] = field(repr=False)
 
     @staticmethod
-    def of(files: Iterable[str]) -> Catalog:
+    def of(files: Iterable[str]) -> PathIndex:
         """Return the catalog of these files and their folders."""
         seen: dict[str, None] = {}
         for path in files:
@@ -100,7 +103,7 @@ class Catalog:
             _mask(path[:at], masks) | _mask(name, masks) for path, at, name in zip(lower, splits, names, strict=True)
         )
         top = sorted((path.count("/", 0, -1), path, at) for at, path in enumerate(lower) if at < _MAX_CANDIDATES)
-        return Catalog(
+        return PathIndex(
             paths,
             Lines.of(lower),
             Lines.of(names),
@@ -113,7 +116,7 @@ class Catalog:
 class FuzzySearch:
     """Searches one catalog. It keeps the candidates of the last query, because the next often extends it."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: PathIndex) -> None:
         self._catalog = catalog
         self._pool: Sequence[int] = range(len(catalog.paths))
         self._query = ""
@@ -131,11 +134,11 @@ class FuzzySearch:
             rank = _rank(catalog.names.texts[at], catalog.lower.texts[at], words)
             if rank is not None:
                 ranked[at] = rank - _RECENT_BONUS
-        wanted = limit + len(ranked) + 1
+        size = limit + len(ranked) + 1
         for rank, hits in self._matches_by_rank(words):
-            if len(ranked) >= wanted:
+            if len(ranked) >= size:
                 break
-            for at in islice(hits, wanted):
+            for at in islice(hits, size):
                 ranked.setdefault(at, rank)
         if words.endswith("/"):
             # A user who typed a whole folder wants its contents, not the folder.
@@ -350,13 +353,13 @@ MIN_ALIKE = 0.6
 
 
 def suggestion(
-    name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}", min_alike: float = MIN_ALIKE
+    name: str, names: Iterable[str], otherwise: str = "", label: str = "{}", min_alike: float = MIN_ALIKE
 ) -> str:
     """Return `did you mean X?` about a misspelt `name`; `otherwise` if none of `names` is similar.
 
-    `shown` is how X is typed, such as `/{}`.
+    `label` is how X is typed, such as `/{}`.
     """
-    return guess([shown.format(close) for close in similar(name, names, 1, min_alike)]) or otherwise
+    return guess([label.format(close) for close in similar(name, names, 1, min_alike)]) or otherwise
 
 
 def guess(meant: Sequence[str]) -> str:
@@ -364,9 +367,9 @@ def guess(meant: Sequence[str]) -> str:
     return f"did you mean {' or '.join(meant)}?" if meant else ""
 
 
-def nearest_hint(name: str, names: Iterable[str], shown: str = "{}") -> str:
+def nearest_hint(name: str, names: Iterable[str], label: str = "{}") -> str:
     """Return `the nearest is X` about a `name` outside `names`, a fixed set with at least one."""
-    return f"the nearest is {shown.format(max(names, key=lambda known: likeness(name, known)))}"
+    return f"the nearest is {label.format(max(names, key=lambda known: likeness(name, known)))}"
 
 
 def sentences(error: str, hint: str) -> str:
@@ -374,9 +377,9 @@ def sentences(error: str, hint: str) -> str:
     return f"{error}." + (f" {hint[0].upper()}{hint[1:]}" if hint else "")
 
 
-def unknown(subject: str, name: str, names: Iterable[str], otherwise: str = "", shown: str = "{}") -> str:
+def unknown(subject: str, name: str, names: Iterable[str], otherwise: str = "", label: str = "{}") -> str:
     """Return the sentences of the app about a name that does not exist; the hint is that of `suggestion`."""
-    return sentences(f"Unknown {subject}", suggestion(name, names, otherwise, shown))
+    return sentences(f"Unknown {subject}", suggestion(name, names, otherwise, label))
 
 
 def similar(name: str, names: Iterable[str], limit: int = 3, min_alike: float = MIN_ALIKE) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _object(tool: str, inside: str, arguments: JsonObject, schema: Mapping[str, 
         if not isinstance(described, dict):
             from qcode.text.match import suggestion
 
-            hint = suggestion(name, properties, shown="'{}'")
+            hint = suggestion(name, properties, label="'{}'")
             hint = hint and f"; {hint}"
             raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected_text(required, properties)}")
         if value is None and name not in required:

@@ -48,12 +48,12 @@ class Buffers:
         self._source = source
         self._files: OrderedDict[Path, _File] = OrderedDict()
 
-    def look(self, path: Path, shown: str, loaded: Loaded) -> Loaded:
+    def look(self, path: Path, label: str, loaded: Loaded) -> Loaded:
         """Return the file as the editor has it if it has unsaved changes, otherwise as it is on disk."""
         if len(loaded.data) > MAX_BUFFER_BYTES:
             return loaded
         try:
-            document = text_file.decode(loaded.data, shown)
+            document = text_file.decode(loaded.data, label)
         except Refused:
             return loaded
         text = self._source.text_of(path)
@@ -87,11 +87,11 @@ class Buffers:
         except Refused:
             return
 
-    def write(self, path: Path, shown: str, data: bytes) -> None:
+    def write(self, path: Path, label: str, data: bytes) -> None:
         """Let the editor replace an unsaved text and save it. Raise `Refused` if it does not."""
-        if not self._source.write(path, text_file.decode(data, shown).text):
+        if not self._source.write(path, text_file.decode(data, label).text):
             raise Refused(
-                f"{shown} has unsaved changes in the editor, and the editor did not take the new text. "
+                f"{label} has unsaved changes in the editor, and the editor did not take the new text. "
                 "Nothing was changed"
             )
 

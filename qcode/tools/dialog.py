@@ -15,7 +15,7 @@ from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import JsonObject, parse_object, text_in
 from qcode.tools.arguments import check
-from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
@@ -78,7 +78,7 @@ class AskUser:
             first, rest = "this", question
         return Preview(visible(first), visible_rows(rest.strip()), choices=choices)
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
         return failed(refusal or "No answer was given.")
 
@@ -124,7 +124,7 @@ class ExitPlanMode:
             return Preview("A plan", "", str(refused))
         return Preview("Carry out this plan?", visible_rows(plan), is_plan=True)
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
         return failed(refusal or "No answer was given; plan mode stays on.")
 
@@ -192,7 +192,7 @@ class Todo:
             return Preview("Keep a list?", "", str(refused))
         return Preview("Keep a list?", visible_rows(_listed_todos(items)))
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             items = todo_items(arguments)
         except Refused as refused:

@@ -42,7 +42,7 @@ class Snapshot:
 class Loaded:
     """The content of a file, and the attributes that a replacement must keep.
 
-    `is_unsaved`: the content is that of an editor, which has changes that are not on disk.
+    `is_unsaved`: the content comes from an editor with changes that are not on disk.
     """
 
     data: bytes
@@ -83,7 +83,7 @@ def _close_later(stack: contextlib.ExitStack, descriptor: int) -> int:
     return descriptor
 
 
-def load(folder: int, name: str, shown: str) -> Loaded:
+def load(folder: int, name: str, label: str) -> Loaded:
     """Return the regular file `name` in `folder`. Raise `Refused` for anything else, `OSError` if reading fails."""
     # Without O_NONBLOCK, opening a pipe would wait for its other end.
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
@@ -92,10 +92,10 @@ def load(folder: int, name: str, shown: str) -> Loaded:
         if stat.S_ISDIR(info.st_mode):
             raise IsADirectoryError(errno.EISDIR, "is a folder")
         if not stat.S_ISREG(info.st_mode):
-            raise Refused(f"{shown} is a device, pipe or socket, not a file")
+            raise Refused(f"{label} is a device, pipe or socket, not a file")
         if info.st_size > MAX_FILE_BYTES:
             raise Refused(
-                f"{shown} is {info.st_size:,} bytes large, more than can be read at once; use grep or the shell"
+                f"{label} is {info.st_size:,} bytes large, more than can be read at once; use grep or the shell"
             )
         parts = []
         while chunk := os.read(descriptor, _CHUNK):
@@ -116,13 +116,13 @@ class FileSlice:
     is_end: bool
 
 
-def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_bytes: int) -> FileSlice:
+def load_lines(folder: int, name: str, label: str, first: int, count: int, most_bytes: int) -> FileSlice:
     """Return up to `count` lines, starting at line `first` (from 1), without reading the whole file."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
     with os.fdopen(descriptor, "rb", buffering=_CHUNK) as file:
         info = os.fstat(file.fileno())
         if not stat.S_ISREG(info.st_mode):
-            raise Refused(f"{shown} is a device, pipe or socket, not a file")
+            raise Refused(f"{label} is a device, pipe or socket, not a file")
         lines: list[bytes] = []
         size = 0
         number = 1
@@ -137,7 +137,7 @@ def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_
 
 
 def replace_file(
-    folder: int, name: str, data: bytes, old: Loaded | None, shown: str, *, like: Loaded | None = None
+    folder: int, name: str, data: bytes, old: Loaded | None, label: str, *, like: Loaded | None = None
 ) -> Snapshot:
     """Replace `old` with `data`, or create a new file if `old` is None; return its new state.
 
@@ -147,25 +147,25 @@ def replace_file(
     try:
         with _nameless(folder) as descriptor:
             _fill(descriptor, folder, name, data, old, like)
-            _check_unchanged(folder, name, old, shown)
-            _place_nameless(descriptor, folder, name, old, shown)
+            _check_unchanged(folder, name, old, label)
+            _place_nameless(descriptor, folder, name, old, label)
     except _NoNamelessFilesError:
-        _replace_by_name(folder, name, data, old, shown, like)
+        _replace_by_name(folder, name, data, old, label, like)
     os.fsync(folder)
     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
     return Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
 
 
-def remove_file(folder: int, name: str, old: Loaded, shown: str) -> None:
+def remove_file(folder: int, name: str, old: Loaded, label: str) -> None:
     """Delete the file. Raise `Refused` if it no longer matches `old`."""
-    _check_unchanged(folder, name, old, shown)
+    _check_unchanged(folder, name, old, label)
     os.unlink(name, dir_fd=folder)
     os.fsync(folder)
 
 
-def set_mode(folder: int, name: str, mode: int, old: Loaded, shown: str) -> None:
+def set_mode(folder: int, name: str, mode: int, old: Loaded, label: str) -> None:
     """Set the permission bits of the file. Raise `Refused` if it no longer matches `old`."""
-    _check_unchanged(folder, name, old, shown)
+    _check_unchanged(folder, name, old, label)
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
     try:
         os.fchmod(descriptor, mode)
@@ -182,7 +182,7 @@ def read_link(folder: int, name: str) -> bytes | None:
 
 
 def replace_link(
-    folder: int, name: str, old: Loaded | bytes | None, shown: str, *, link: bytes | None = None, file: NewFile = None
+    folder: int, name: str, old: Loaded | bytes | None, label: str, *, link: bytes | None = None, file: NewFile = None
 ) -> None:
     """Replace `old`, a file or the target of a link, by a symbolic link to `link`, by `file`, or by nothing.
 
@@ -193,12 +193,12 @@ def replace_link(
         if link is not None:
             os.symlink(link, temporary, dir_fd=folder)
         elif file is not None:
-            replace_file(folder, temporary, file[0], None, shown)
+            replace_file(folder, temporary, file[0], None, label)
             os.chmod(temporary, file[1], dir_fd=folder)
         if isinstance(old, bytes) and read_link(folder, name) != old:
-            raise Refused(f"{shown} was changed meanwhile; nothing was written")
+            raise Refused(f"{label} was changed meanwhile; nothing was written")
         if not isinstance(old, bytes):
-            _check_unchanged(folder, name, old, shown)
+            _check_unchanged(folder, name, old, label)
         if link is None and file is None:
             os.unlink(name, dir_fd=folder)
         else:
@@ -231,12 +231,12 @@ def _nameless(folder: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _place_nameless(descriptor: int, folder: int, name: str, old: Loaded | None, shown: str) -> None:
+def _place_nameless(descriptor: int, folder: int, name: str, old: Loaded | None, label: str) -> None:
     temporary = name if old is None else _temporary(name)
     try:
         os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=folder, follow_symlinks=True)
     except FileExistsError:
-        raise Refused(f"{shown} was created meanwhile; read it first. Nothing was written") from None
+        raise Refused(f"{label} was created meanwhile; read it first. Nothing was written") from None
     except OSError as error:
         if error.errno in (*_NO_LINKS, errno.ENOENT):
             raise _NoNamelessFilesError from None
@@ -249,7 +249,7 @@ def _place_nameless(descriptor: int, folder: int, name: str, old: Loaded | None,
             raise
 
 
-def _replace_by_name(folder: int, name: str, data: bytes, old: Loaded | None, shown: str, like: Loaded | None) -> None:
+def _replace_by_name(folder: int, name: str, data: bytes, old: Loaded | None, label: str, like: Loaded | None) -> None:
     temporary = _temporary(name)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
@@ -258,9 +258,9 @@ def _replace_by_name(folder: int, name: str, data: bytes, old: Loaded | None, sh
             _fill(descriptor, folder, name, data, old, like)
         finally:
             os.close(descriptor)
-        _check_unchanged(folder, name, old, shown)
+        _check_unchanged(folder, name, old, label)
         if old is None:
-            _place_new(folder, temporary, name, shown)
+            _place_new(folder, temporary, name, label)
         else:
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
@@ -282,12 +282,12 @@ def _fill(descriptor: int, folder: int, name: str, data: bytes, old: Loaded | No
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
-    kept = old or like
-    if kept is not None:
+    source = old or like
+    if source is not None:
         info = os.fstat(descriptor)
-        if (info.st_uid, info.st_gid) != kept.owner:
-            os.fchown(descriptor, *kept.owner)
-        os.fchmod(descriptor, kept.mode)
+        if (info.st_uid, info.st_gid) != source.owner:
+            os.fchown(descriptor, *source.owner)
+        os.fchmod(descriptor, source.mode)
     if old is not None:
         _copy_attributes(folder, name, descriptor)
     os.fsync(descriptor)
@@ -307,36 +307,36 @@ def _copy_attributes(folder: int, name: str, target: int) -> None:
             os.close(source)
 
 
-def _check_unchanged(folder: int, name: str, old: Loaded | None, shown: str) -> None:
+def _check_unchanged(folder: int, name: str, old: Loaded | None, label: str) -> None:
     try:
-        now = load(folder, name, shown)
+        now = load(folder, name, label)
     except FileNotFoundError:
         if old is None:
             return
-        raise Refused(f"{shown} was deleted meanwhile; nothing was written") from None
+        raise Refused(f"{label} was deleted meanwhile; nothing was written") from None
     if old is None:
-        raise Refused(f"{shown} was created meanwhile; read it first. Nothing was written")
+        raise Refused(f"{label} was created meanwhile; read it first. Nothing was written")
     if now.snapshot != old.snapshot:
-        raise Refused(f"{shown} was changed meanwhile; read it again. Nothing was written")
+        raise Refused(f"{label} was changed meanwhile; read it again. Nothing was written")
 
 
-def _place_new(folder: int, temporary: str, name: str, shown: str) -> None:
+def _place_new(folder: int, temporary: str, name: str, label: str) -> None:
     """Give a new file its name without replacing a file that appeared meanwhile."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
-        raise Refused(f"{shown} was created meanwhile; read it first. Nothing was written") from None
+        raise Refused(f"{label} was created meanwhile; read it first. Nothing was written") from None
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        _check_unchanged(folder, name, None, shown)
+        _check_unchanged(folder, name, None, label)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return
     os.unlink(temporary, dir_fd=folder)
 
 
-def explain(error: OSError, shown: str) -> str:
-    """Return a one-line message for a failed system call on the file shown as `shown`."""
+def explain(error: OSError, label: str) -> str:
+    """Return a one-line message for a failed system call on the file shown as `label`."""
     known = {
         errno.ENOENT: "does not exist",
         errno.ENOTDIR: "contains a component that is not a folder",
@@ -353,4 +353,4 @@ def explain(error: OSError, shown: str) -> str:
         errno.EXDEV: "is on another device",
     }
     code = error.errno or 0
-    return f"{shown} {known.get(code) or f'failed: {os.strerror(code)}'}"
+    return f"{label} {known.get(code) or f'failed: {os.strerror(code)}'}"

@@ -61,7 +61,7 @@ class Job:
     def is_running(self) -> bool:
         return self.ended is None and not self.problem
 
-    def take(self, data: bytes) -> None:
+    def add_output(self, data: bytes) -> None:
         """Add output: the latest is kept in memory, and all of it in the file, up to a limit."""
         text = self._decoder.decode(data)
         self._append_output(text)
@@ -91,8 +91,8 @@ class Job:
         return self._with_omission(self.recent, self.total - len(self.recent))
 
     def _with_omission(self, text: str, dropped: int) -> str:
-        where = f"; all of it is in {self.path}" if self.path is not None else ""
-        return f"[... {dropped:,} characters omitted{where} ...]\n{text}" if dropped else text
+        hint = f"; all of it is in {self.path}" if self.path is not None else ""
+        return f"[... {dropped:,} characters omitted{hint} ...]\n{text}" if dropped else text
 
     def _append_output(self, text: str) -> None:
         self.recent = (self.recent + text)[-self.limit :]
@@ -149,7 +149,7 @@ class Jobs:
         job = self._add(command, scratch, limit)
 
         def begin() -> Awaitable[ProcessExit]:
-            return run_program(launch, cwd=cwd, environment=environment, on_output=job.take, timeout_s=MAX_JOB_S)
+            return run_program(launch, cwd=cwd, environment=environment, on_output=job.add_output, timeout_s=MAX_JOB_S)
 
         return self._watch(job, begin)
 

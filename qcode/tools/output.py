@@ -66,12 +66,12 @@ class Collector:
             return self._text
         self._cut()
         is_whole = self._stored <= MAX_STORED_BYTES
-        where = (
+        hint = (
             f"; {'all of it' if is_whole else f'its first {MAX_STORED_BYTES:,} bytes'} in {self._path}"
             if self._path
             else ""
         )
-        return f"{self._head}\n[... {self._dropped:,} characters omitted{where} ...]\n{self._text}"
+        return f"{self._head}\n[... {self._dropped:,} characters omitted{hint} ...]\n{self._text}"
 
     def _cut(self) -> None:
         excess = len(self._text) - self._half

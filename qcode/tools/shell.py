@@ -23,7 +23,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import Collector, LiveOutput
 from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
-from qcode.tools.tool import Preview, ToolContext, failed, off_loop
+from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
 from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
@@ -93,10 +93,10 @@ class Shell:
             command = _command_of(checked)
         except Refused as refused:
             return Preview("Run a command?", "", str(refused))
-        how = ", ".join(_run_options(checked))
-        return Preview(f"Run this command {how}".rstrip() + "?", visible_lines(command), how=how)
+        options = ", ".join(_run_options(checked))
+        return Preview(f"Run this command {options}".rstrip() + "?", visible_lines(command), options=options)
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             checked = check(self.spec, arguments)
             command = _command_of(checked)
@@ -135,7 +135,7 @@ def _command_of(arguments: Arguments) -> str:
     return command
 
 
-def _check_jobs(context: ToolContext) -> Jobs:
+def _check_jobs(context: ToolRunContext) -> Jobs:
     if context.jobs is None:
         raise Refused("shell: background commands are not available here; run it without background")
     context.jobs.check_room()
@@ -143,7 +143,7 @@ def _check_jobs(context: ToolContext) -> Jobs:
 
 
 def _start(
-    launch: Launch, command: str, environment: dict[str, str], workspace: Workspace, context: ToolContext
+    launch: Launch, command: str, environment: dict[str, str], workspace: Workspace, context: ToolRunContext
 ) -> ToolOutcome:
     job = _check_jobs(context).start(
         launch,
@@ -162,7 +162,7 @@ async def _run(
     timeout_s: float,
     environment: dict[str, str],
     workspace: Workspace,
-    context: ToolContext,
+    context: ToolRunContext,
 ) -> ToolOutcome:
     try:
         waited = await wait_for(
@@ -187,9 +187,9 @@ def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
     """Yield a note on the masked files that an output names: `ls` shows them with size 0, `git status` as changed."""
     # Not `.env` in `process.env` or `.env.example`.
     found = (name for name in names if name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text))
-    shown = sorted(found)[:_MAX_MASKED_SHOWN]
-    if shown:
-        yield f"[secret files that read as empty in this sandbox: {visible(', '.join(shown))}]"
+    listed = sorted(found)[:_MAX_MASKED_SHOWN]
+    if listed:
+        yield f"[secret files that read as empty in this sandbox: {visible(', '.join(listed))}]"
 
 
 def _outcome(
@@ -239,7 +239,7 @@ async def wait_for(
     cwd: Path,
     environment: Mapping[str, str],
     scratch: Path,
-    context: ToolContext,
+    context: ToolRunContext,
 ) -> WaitResult:
     """Run a command and wait for it. Cancelling ends it and all its processes. Raise `OSError` if it cannot start.
 
@@ -253,7 +253,7 @@ async def wait_for(
         if job is None:
             live.add(collector.feed(data))
         else:
-            job.take(data)
+            job.add_output(data)
 
     limit = TimeLimit(timeout_s)
     program = asyncio.ensure_future(
@@ -273,7 +273,7 @@ async def wait_for(
         live.flush()
 
 
-async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> bool:
+async def _is_over(program: asyncio.Task[ProcessExit], context: ToolRunContext) -> bool:
     """Wait until the program has ended; return False if the user moves it to the background before that."""
     asked = asyncio.ensure_future(_background_requested(context))
     try:
@@ -291,7 +291,7 @@ async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> 
     return program.done()
 
 
-async def _background_requested(context: ToolContext) -> None:
+async def _background_requested(context: ToolRunContext) -> None:
     """Return when the user asks for the background; never return if there is no background."""
     if context.background_requested is None or context.jobs is None:
         await asyncio.Event().wait()
@@ -343,7 +343,7 @@ class JobsTool:
             return Preview("Manage background jobs?", "", str(refused))
         return Preview("Manage background jobs?", f"{checked.text('action')} {checked.integer('job', 0) or ''}".strip())
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         jobs = context.jobs
         try:
             checked = check(self.spec, arguments)
@@ -388,8 +388,8 @@ def _count(jobs: Jobs) -> str:
 
 def started(job: Job) -> ToolOutcome:
     """Return the result of a call that started a background command."""
-    where = f" Its output is kept in {job.path}." if job.path is not None else ""
-    text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{where}"
+    hint = f" Its output is kept in {job.path}." if job.path is not None else ""
+    text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{hint}"
     return ToolOutcome(text, summary=_in_background(job), shown="")
 
 
@@ -399,10 +399,10 @@ def _in_background(job: Job) -> str:
 
 def background_result(job: Job, text: str) -> ToolOutcome:
     """Return the result of a call whose command the user moved to the background, with its output so far."""
-    where = f" All of it is kept in {job.path}." if job.path is not None else ""
+    hint = f" All of it is kept in {job.path}." if job.path is not None else ""
     note = (
         f"[the user moved it to the background as job {job.number}. This is its output so far; read more with jobs "
-        f"(read, {job.number}).{where}]"
+        f"(read, {job.number}).{hint}]"
     )
     body = text.removesuffix("\n") if text.strip() else "[no output so far]"
     return ToolOutcome(f"{body}\n{note}", summary=_in_background(job), shown=text)

@@ -10,7 +10,7 @@ from qcode.protocol.tools import EXPLORE, SAME, SMALL, Refused, ToolOutcome, Too
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import Json, JsonObject
 from qcode.tools.arguments import check
-from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
@@ -53,10 +53,10 @@ class SubagentTool:
             task = self.task(arguments)
         except Refused as refused:
             return Preview("Start a sub-agent?", "", str(refused))
-        about = f"{task.description} ({task.kind}{f', {task.model} model' if task.model else ''})"
-        return Preview("Start a sub-agent?", f"{visible(about)}\n\n{visible_lines(task.prompt)}")
+        task_line = f"{task.description} ({task.kind}{f', {task.model} model' if task.model else ''})"
+        return Preview("Start a sub-agent?", f"{visible(task_line)}\n\n{visible_lines(task.prompt)}")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         return failed("agent: a sub-agent cannot start another one")
 
 

@@ -38,18 +38,18 @@ class Document:
     mark: bytes = b""
 
 
-def decode(data: bytes, shown: str) -> Document:
+def decode(data: bytes, label: str) -> Document:
     """Return the document that `data` is; raise `Refused` where it is not text in a known encoding."""
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) and len(data) % 4 == 0:
-        raise Refused(f"{shown} is UTF-32; only UTF-8 and UTF-16 can be read and edited")
+        raise Refused(f"{label} is UTF-32; only UTF-8 and UTF-16 can be read and edited")
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
     if encoding == "utf-8" and b"\0" in data:
-        raise Refused(f"{shown} is a binary file ({len(data):,} bytes)")
+        raise Refused(f"{label} is a binary file ({len(data):,} bytes)")
     try:
         raw = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError:
         raise Refused(
-            f"{shown} is neither UTF-8 nor UTF-16 text ({len(data):,} bytes); "
+            f"{label} is neither UTF-8 nor UTF-16 text ({len(data):,} bytes); "
             "if it is text in another encoding, convert it in the shell with iconv"
         ) from None
     return from_text(raw, encoding, mark)
@@ -63,10 +63,10 @@ class DisplayText:
     note: str = ""
 
 
-def decode_to_show(data: bytes, shown: str) -> DisplayText:
+def decode_to_show(data: bytes, label: str) -> DisplayText:
     """`decode`, also for text in other encodings, which can be shown and not edited."""
     try:
-        return DisplayText(decode(data, shown))
+        return DisplayText(decode(data, label))
     except Refused:
         encoding = _other_encoding(data)
         if not encoding:

@@ -25,16 +25,16 @@ def _unconfined(argv: Sequence[str]) -> Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolRunContext:
     """The context of a run.
 
-    `output` receives live output and is called on the event loop. `environment` is the environment to derive that of a
-    program from (None: that of this process); tools pass on only variables that are known to be harmless. Sizes are in
-    characters. `jobs` are the background commands of the session, None if nothing may outlive a call;
-    `background_requested` is set when the user moves the command to the background. `launch` returns how to start an
-    argv, confined according to its verdict; each launch starts one program. `confinement` describes the sandbox in a
-    few words. `shell_settings` adds environment variables for a certain command. `masked_names` returns the names of
-    files that read as empty there. `transcript` returns the conversation so far.
+    `output` receives live output and is called on the event loop. `environment` is the environment from which a
+    program's environment is derived (None: the environment of this process); tools pass on only variables that are
+    known to be harmless. Sizes are in characters. `jobs` are the background commands of the session, None if nothing
+    may outlive a call; `background_requested` is set when the user moves the command to the background. `launch`
+    returns how to start an argv, confined according to its verdict; each launch starts one program. `confinement`
+    describes the sandbox in a few words. `shell_settings` adds environment variables for a certain command.
+    `masked_names` returns the names of files that read as empty there. `transcript` returns the conversation so far.
     """
 
     output: Callable[[str], None]
@@ -59,7 +59,7 @@ class Preview:
 
     `refusal` is not empty if the call would only return this error and change nothing: it then needs no approval and
     may run at once. `choices` are the possible answers to a question. `is_plan`: `detail` is a plan as Markdown, and
-    approving it ends plan mode. `how` is the part of the question that says how the call would run, if that is not
+    approving it ends plan mode. `options` is the part of the question that says how the call would run, if that is not
     usual, such as `in the background`. `changes` as in `ToolOutcome`.
     """
 
@@ -69,7 +69,7 @@ class Preview:
     choices: tuple[Choice, ...] = ()
     is_plan: bool = False
     is_diff: bool = False
-    how: str = ""
+    options: str = ""
     changes: tuple[ChangedFile, ...] = ()
 
 
@@ -83,7 +83,7 @@ class Tool(Protocol):
         """Return the effect of the call without changing anything. Blocks: it may read files."""
         ...
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         """Run the call. Invalid arguments and failures are results with `is_error`; only cancelling raises."""
         ...
 
@@ -104,7 +104,7 @@ def failed(message: str, summary: str = "") -> ToolOutcome:
     return ToolOutcome(message, is_error=True, summary=summary or message.split("\n", 1)[0])
 
 
-async def answered(work: Callable[[], ToolOutcome], stop: Callable[[], None] | None = None) -> ToolOutcome:
+async def run_off_loop(work: Callable[[], ToolOutcome], stop: Callable[[], None] | None = None) -> ToolOutcome:
     """Run `work` with `off_loop`; convert `Refused` and `OSError` to an error result."""
     try:
         return await off_loop(work, stop)

@@ -25,7 +25,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import check
 from qcode.tools.output import Collector
 from qcode.tools.processes import SideProcess
-from qcode.tools.tool import Preview, ToolContext, failed, off_loop
+from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
@@ -102,7 +102,7 @@ class Fetch:
         found = self._gate.target(url)
         return Preview("Fetch this page?", visible(url), found if isinstance(found, str) else "")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             url = check(self.spec, arguments).text("url")
             async with asyncio.timeout(MAX_FETCH_S):
@@ -149,8 +149,8 @@ class Fetch:
 
         address = await self._checked_address(target)
         parts = urlsplit(url)
-        shown = f"[{address}]" if ":" in address else address
-        where = f"{target.scheme}://{shown}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+        host = f"[{address}]" if ":" in address else address
+        where = f"{target.scheme}://{host}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
         is_usual = target.port == (443 if target.scheme == "https" else 80)
         sent = {
             "Host": target.host if is_usual else f"{target.host}:{target.port}",

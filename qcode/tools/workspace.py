@@ -85,13 +85,13 @@ UNRECORDED: ChangeRecorder = _NoRecorder()
 class WorkspacePath:
     """A path inside the workspace with all links resolved: `parts` below `base`.
 
-    `name` is relative to the root, or absolute in an added folder; `shown` is the `printable` name for the model.
+    `name` is relative to the root, or absolute in an added folder; `label` is the `printable` name for the model.
     """
 
     base: Path
     parts: tuple[str, ...]
     name: str
-    shown: str
+    label: str
 
     @property
     def path(self) -> Path:
@@ -154,7 +154,7 @@ class Workspace:
         if self._own_scratch is not None:
             self._own_scratch.close()
 
-    def beside(self, judge: PathJudge | None) -> Workspace:
+    def for_subagent(self, judge: PathJudge | None) -> Workspace:
         """Return a workspace with the same folders for a sub-agent, which has read no file yet. It is never closed."""
         other = copy(self)
         other._scratch = self.scratch
@@ -174,18 +174,18 @@ class Workspace:
 
     def resolve(self, path: str, access: Access = "read") -> WorkspacePath:
         """Resolve `path` and its links to a place. Raise `Refused` if it may not be used."""
-        shown = printable(path)
+        label = printable(path)
         if not path.strip():
             raise Refused("the path is empty")
         if "\0" in path:
-            raise Refused(f"{shown} contains a NUL character")
+            raise Refused(f"{label} contains a NUL character")
         real = Path(os.path.realpath(self._anchored(path)))
         place = self._place(real)
         if place is None or (access == "write" and place.base in (self._scratch, *self._shown)):
-            raise Refused(f"{shown} is outside the workspace; only files below {self._folder_names()} can be used")
+            raise Refused(f"{label} is outside the workspace; only files below {self._folder_names()} can be used")
         if access == "write":
-            _refuse_write(place, shown, path)
-        self._check(path, access, real, shown)
+            _refuse_write(place, label, path)
+        self._check(path, access, real, label)
         return place
 
     @contextmanager
@@ -205,15 +205,15 @@ class Workspace:
         """Return the current real path of `path`."""
         return os.path.realpath(self._anchored(path)) if "\0" not in path else path
 
-    def _check(self, path: str, access: Access, real: Path, shown: str) -> None:
+    def _check(self, path: str, access: Access, real: Path, label: str) -> None:
         if self._judge is None:
             return
         verdict, granted = self._judge(path, access), _GRANTED.get()
         if verdict.verdict == "deny":
-            raise Refused(f"{shown} cannot be used: {verdict.reason}")
+            raise Refused(f"{label} cannot be used: {verdict.reason}")
         if verdict.verdict != "allow" and granted is not None and str(real) not in granted:
             raise Refused(
-                f"{shown} now leads to a different file than when it was judged ({verdict.reason}); call again to ask"
+                f"{label} now leads to a different file than when it was judged ({verdict.reason}); call again to ask"
             )
 
     def is_open(self, path: Path) -> bool:
@@ -223,26 +223,26 @@ class Workspace:
     def load(self, place: WorkspacePath) -> Loaded:
         """Return the file at `place`. Raise `Refused` if it is not a readable file."""
         if not place.parts:
-            raise Refused(f"{place.shown} is a folder")
+            raise Refused(f"{place.label} is a folder")
         try:
             with disk.open_folder(place.base, place.parts[:-1]) as folder:
-                loaded = disk.load(folder, place.parts[-1], place.shown)
+                loaded = disk.load(folder, place.parts[-1], place.label)
         except OSError as error:
-            raise Refused(explain(error, place.shown)) from None
+            raise Refused(explain(error, place.label)) from None
         if loaded.links > 1:
             # The name may have been linked to another file after the verdict.
-            self._check(str(place.path), "read", place.path, place.shown)
+            self._check(str(place.path), "read", place.path, place.label)
         if self.buffers is not None and place.base != self._scratch:
-            return self.buffers.look(place.path, place.shown, loaded)
+            return self.buffers.look(place.path, place.label, loaded)
         return loaded
 
     def load_lines(self, place: WorkspacePath, first: int, count: int, most_bytes: int) -> FileSlice:
         """Return some lines of a file that is too large for `load`; a line has at most one megabyte."""
         try:
             with disk.open_folder(place.base, place.parts[:-1]) as folder:
-                return disk.load_lines(folder, place.parts[-1], place.shown, first, count, most_bytes)
+                return disk.load_lines(folder, place.parts[-1], place.label, first, count, most_bytes)
         except OSError as error:
-            raise Refused(explain(error, place.shown)) from None
+            raise Refused(explain(error, place.label)) from None
 
     def size(self, place: WorkspacePath) -> int:
         """Return the size of the file at `place` in bytes, 0 if it is unknown."""
@@ -265,7 +265,7 @@ class Workspace:
 
     def remember(self, place: WorkspacePath, loaded: Loaded) -> None:
         """Record that the model has seen the file at `place` as `loaded`."""
-        self._seen.put(place.path, loaded.snapshot, loaded.data)
+        self._seen.store(place.path, loaded.snapshot, loaded.data)
 
     def changed(self) -> list[Path]:
         """Return the files that were changed through this workspace and still exist, in order."""
@@ -275,22 +275,22 @@ class Workspace:
     def check_fresh(self, place: WorkspacePath, now: Loaded, *, is_required: bool = True) -> None:
         """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
         if self._seen.knows(place.path):
-            changed = self._seen.changed(place.path, now, place.shown)
+            changed = self._seen.changed(place.path, now, place.label)
             if changed:
                 raise Refused(changed)
         elif is_required:
-            raise Refused(f"{place.shown} has not been read yet: read it first, then change it. Nothing was changed")
+            raise Refused(f"{place.label} has not been read yet: read it first, then change it. Nothing was changed")
 
     def check_writable(self, place: WorkspacePath, old: Loaded) -> None:
         """Raise `Refused` if replacing the file would lose something, such as a hard link."""
         if old.links > 1:
             raise Refused(
-                f"{place.shown} has {old.links} hard links, so a change would split it from its other names; "
+                f"{place.label} has {old.links} hard links, so a change would split it from its other names; "
                 "change it in the shell if that is wanted. Nothing was changed"
             )
         is_there = self.exists(place)
         if not old.mode & 0o222 or (is_there and not os.access(place.path, os.W_OK)):
-            raise Refused(f"{place.shown} is read-only (mode {old.mode:04o}). Nothing was changed")
+            raise Refused(f"{place.label} is read-only (mode {old.mode:04o}). Nothing was changed")
 
     def write(self, place: WorkspacePath, data: bytes, old: Loaded | None) -> None:
         """Replace `old` with `data` (None: create the file and missing folders), and record it as seen."""
@@ -308,10 +308,10 @@ class Workspace:
                     self._perform(step)
                     done.append(step)
             except BaseException as failure:
-                left = [change.place.shown for change in reversed(done) if not self._take_back(change)]
+                left = [change.place.label for change in reversed(done) if not self._take_back(change)]
                 if isinstance(failure, OSError):
                     outcome = "Nothing was changed" if not left else f"Not undone: {', '.join(left)}"
-                    raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {outcome}") from None
+                    raise Refused(f"{explain(failure, steps[len(done)].place.label)}. {outcome}") from None
                 raise
 
     def _perform(self, step: FileChange) -> None:
@@ -326,11 +326,11 @@ class Workspace:
                 self._write_unsaved(step, folder)
             elif step.data is None:
                 assert step.old is not None
-                disk.remove_file(folder, name, step.old, place.shown)
+                disk.remove_file(folder, name, step.old, place.label)
                 self._seen.forget(place.path)
             else:
-                snapshot = disk.replace_file(folder, name, step.data, step.old, place.shown, like=step.like)
-                self._seen.put(place.path, snapshot, step.data)
+                snapshot = disk.replace_file(folder, name, step.data, step.old, place.label, like=step.like)
+                self._seen.store(place.path, snapshot, step.data)
                 if self.buffers is not None:
                     self.buffers.note_write(place.path, snapshot, step.data)
 
@@ -338,10 +338,10 @@ class Workspace:
         """Let the editor change a file of which it has unsaved changes, and record what is on disk then."""
         place, buffers = step.place, self.buffers
         if buffers is None or step.data is None:
-            raise Refused(f"{place.shown} has unsaved changes in the editor. Nothing was changed")
-        buffers.write(place.path, place.shown, step.data)
-        saved = disk.load(folder, place.parts[-1], place.shown)
-        self._seen.put(place.path, saved.snapshot, saved.data)
+            raise Refused(f"{place.label} has unsaved changes in the editor. Nothing was changed")
+        buffers.write(place.path, place.label, step.data)
+        saved = disk.load(folder, place.parts[-1], place.label)
+        self._seen.store(place.path, saved.snapshot, saved.data)
         buffers.note_write(place.path, saved.snapshot, saved.data)
 
     def _take_back(self, step: FileChange) -> bool:
@@ -384,11 +384,11 @@ class Workspace:
         return " or ".join(str(folder) for folder in (self.root, *self.added))
 
 
-def _refuse_write(place: WorkspacePath, shown: str, path: str) -> None:
+def _refuse_write(place: WorkspacePath, label: str, path: str) -> None:
     if not place.parts or path.endswith("/"):
-        raise Refused(f"{shown} names a folder; name a file")
+        raise Refused(f"{label} names a folder; name a file")
     if any(part.casefold().rstrip(". ") == ".git" for part in place.parts):
-        raise Refused(f"{shown} is inside .git, where only git writes")
+        raise Refused(f"{label} is inside .git, where only git writes")
 
 
 _MAX_KEPT_BYTES = 512 * 1024
@@ -412,7 +412,7 @@ class SeenFiles:
     def knows(self, path: Path) -> bool:
         return path in self._sights
 
-    def put(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
+    def store(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
         self.forget(path)
         packed = zlib.compress(data, 1) if len(data) <= _MAX_KEPT_BYTES else None
         self._sights[path] = _SeenFile(snapshot, packed)
@@ -427,23 +427,23 @@ class SeenFiles:
         sight = self._sights.pop(path, None)
         self._kept -= len(sight.packed or b"") if sight is not None else 0
 
-    def changed(self, path: Path, now: Loaded, shown: str) -> str:
+    def changed(self, path: Path, now: Loaded, label: str) -> str:
         """Return a message if a known file differs from what the model saw, empty if it does not."""
         sight = self._sights[path]
         if sight.snapshot.digest == now.snapshot.digest:
             return ""
         sizes = f"{sight.snapshot.size:,} bytes when it was read, {now.snapshot.size:,} now"
         return (
-            f"{shown} was changed since it was read ({sizes}): read it again, then change it. "
-            f"Nothing was changed{_difference(sight.packed, now.data, shown)}"
+            f"{label} was changed since it was read ({sizes}): read it again, then change it. "
+            f"Nothing was changed{_difference(sight.packed, now.data, label)}"
         )
 
 
-def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
+def _difference(packed: bytes | None, now: bytes, label: str) -> str:
     if packed is None or len(now) > _MAX_KEPT_BYTES:
         return ""
     try:
-        before, after = text_file.decode(zlib.decompress(packed), shown), text_file.decode(now, shown)
+        before, after = text_file.decode(zlib.decompress(packed), label), text_file.decode(now, label)
     except Refused:
         return ""
     from qcode.text.diff import unified_diff

@@ -112,8 +112,8 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     def apply_theme(self, name: str) -> None:
         """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
-        wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
-        self.theme = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
+        theme_name = self._background if name == AUTO and self._background and not self.has_few_colors else name
+        self.theme = choose_theme(theme_name, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
@@ -219,7 +219,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
-        finder = AttachmentFinder(agent, say=lambda level, text: self.view.say(level, text), changed=self._note_files)
+        on_change = self._note_files
+        finder = AttachmentFinder(agent, say=lambda level, text: self.view.notify(level, text), changed=on_change)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
         self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
@@ -251,7 +252,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.view.failures.watch(self._in_app)
         self.is_ready = True
         for problem in self.all_theme_problems():
-            self.view.say("warning", problem)
+            self.view.notify("warning", problem)
 
     def _sources(self, finder: AttachmentFinder) -> Sources:
         from qcode.tui.commands.command import argument_hint, choices_for
@@ -358,9 +359,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @on(Prompt.Submitted)
     def _take_prompt(self, event: Prompt.Submitted) -> None:
-        from qcode.tui.commands.table import take
+        from qcode.tui.commands.table import submit_text
 
-        take(self.commands, event.text, event.shown, event.images)
+        submit_text(self.commands, event.text, event.typed, event.images)
 
     @on(SearchClosed)
     def _focus_after_search(self) -> None:
@@ -388,9 +389,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
         """Return the last queued prompt to the prompt; with an empty queue, recall the history."""
-        shown = self.turns.take_back() if self.is_ready else ""
-        if shown:
-            self.parts.prompt.replace_text(shown)
+        prompt = self.turns.take_back() if self.is_ready else ""
+        if prompt:
+            self.parts.prompt.replace_text(prompt)
         else:
             self.parts.prompt.walk_older()
 
@@ -484,7 +485,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if first_prompt.strip():
             self.view.send_first(first_prompt)
         if not self._early and self.parts.prompt.restore_draft():
-            self.view.say("info", "Restored the prompt that was not sent before qcode ended.")
+            self.view.notify("info", "Restored the prompt that was not sent before qcode ended.")
         for event in self._early:
             self.post_message(event)
         if agent.keys.is_first:

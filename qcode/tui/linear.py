@@ -47,12 +47,12 @@ from qcode.tui.panels.choices import (
     BACK,
     Form,
     Option,
-    asked_by,
     choice_line,
     confirming,
     form_of,
     option_of,
     question_line,
+    question_with_asker,
     risk_line,
 )
 from qcode.tui.panels.jobs import JobWatch, commands_of, leaving_question
@@ -91,21 +91,21 @@ class LinearCommandView:
             self.show_panel("Todos", todo_lines(self.todos))
         return bool(self.todos)
 
-    def say(self, level: Level, text: str) -> None:
+    def notify(self, level: Level, text: str) -> None:
         self._app.view.add_notice(level, text)
 
     def show_panel(self, title: str, text: str) -> None:
-        self._app.say(f"{title}:\n{text}")
+        self._app.write_line(f"{title}:\n{text}")
 
     def show_mode(self) -> None:
-        self.say("info", f"Mode: {mode_label(self._app.agent.conversation.mode)}.")
+        self.notify("info", f"Mode: {mode_label(self._app.agent.conversation.mode)}.")
 
     def show_trust(self) -> None:
         """Print nothing: `/trust` reports the change."""
 
     def show_new_session(self) -> None:
         self._app.todos = ()
-        self.say("info", "New session.")
+        self.notify("info", "New session.")
 
     def apply_setting(self, setting: Setting) -> bool:
         mode = next((mode for mode in MODES if mode == setting.value), None)
@@ -115,13 +115,13 @@ class LinearCommandView:
         return False
 
     def copy_reply(self) -> None:
-        self.say("info", "The reply is above; select it in the terminal to copy it.")
+        self.notify("info", "The reply is above; select it in the terminal to copy it.")
 
-    def send(self, text: str, shown: str, options: TurnOptions) -> None:
-        self._app.waiting = (text, replace(options, shown=shown))
+    def send(self, text: str, typed: str, options: TurnOptions) -> None:
+        self._app.waiting = (text, replace(options, shown=typed))
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.following.append(Failures(self._app.agent.report_crash, self.say).guard(work))
+        self._app.following.append(Failures(self._app.agent.report_crash, self.notify).guard(work))
 
     @property
     def jobs(self) -> JobWatch:
@@ -156,9 +156,9 @@ class LinearApp:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.agent = agent
-        self.say = lines.say
+        self.write_line = lines.write_line
         self._settings = settings = agent.context.settings
-        self.view = LinearView(lines.say, settings.ui.show_thinking, clock)
+        self.view = LinearView(lines.write_line, settings.ui.show_thinking, clock)
         self._welcome = welcome
         self._notices = notices
         self.is_over = False
@@ -166,12 +166,12 @@ class LinearApp:
         self._lines = lines
         self._clock = clock
         self._commands = LinearCommandView(self)
-        self.jobs = JobWatch(agent, clock, say=self._commands.say)
+        self.jobs = JobWatch(agent, clock, say=self._commands.notify)
         self.aside = AsideTalk(agent)
         self._ended_jobs: list[Job] = []
         agent.toolbox.jobs.watcher = self._watch_job
         offered = tuple(command for command in commands if not command.needs_screen)
-        model_use = ModelUse(agent, say=self._commands.say, shown=lambda: None)
+        model_use = ModelUse(agent, say=self._commands.notify, on_change=lambda: None)
         self.context = CommandContext(agent, offered, model_use, self._commands)
         self._questions: list[TurnApproval] = []
         self._is_cancelling = False
@@ -250,7 +250,9 @@ class LinearApp:
     def _show_start(self) -> None:
         first, *rest = self._welcome.lines()
         lines = [line for line in rest if line and not line.startswith("·")]
-        self.say("\n".join([first, *lines, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
+        self.write_line(
+            "\n".join([first, *lines, "Type a message and press Enter. /help lists the commands, /quit leaves."])
+        )
         if self.agent.conversation.mode == "bypass":
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
         for notice in self._notices:
@@ -315,7 +317,7 @@ class LinearApp:
             self._commands.is_turn_running = False
             self._questions.clear()
         if self._settings.ui.bell:
-            self.say(BELL)
+            self.write_line(BELL)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> None:
         try:
@@ -336,7 +338,7 @@ class LinearApp:
         items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
         if items is not None:
             if text := changes(self.todos, items):
-                self.say(f"Todos: {text}")
+                self.write_line(f"Todos: {text}")
             self.todos = items
 
     async def _answer(self, approval: TurnApproval) -> None:
@@ -352,12 +354,12 @@ class LinearApp:
                 # The model's text is indented, so that a line such as `1. Allow` in it cannot pass for a choice.
                 detail = "\n".join(f"  {line}" for line in detail.split("\n"))
             is_of_model = isinstance(approval, Question) and not approval.server
-            question = question_line(approval) if is_of_model else asked_by(approval)
+            question = question_line(approval) if is_of_model else question_with_asker(approval)
             risk = risk_line(detail) if form.format == "command" else ""
             context = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
             draft = approval.draft if isinstance(approval, ToolApproval) else None
             choices += [_EDIT_LINE] if draft is not None else []
-            self.say("\n".join([f"Question: {question}", detail, *context, *choices]))
+            self.write_line("\n".join([f"Question: {question}", detail, *context, *choices]))
             decision = await self._decide(form, draft)
         self.withdraw(approval.id)
         if decision == Allow("trust"):
@@ -385,35 +387,35 @@ class LinearApp:
         from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
 
         try:
-            written = await asyncio.to_thread(edit_text, draft.text, editor_command(os.environ), draft.file_name)
+            edited = await asyncio.to_thread(edit_text, draft.text, editor_command(os.environ), draft.file_name)
         except EditorError as problem:
             self.view.add_notice("warning", f"{problem}; the call is unchanged")
             return None
-        if written == draft.text:
+        if edited == draft.text:
             self.view.add_notice("info", "The call is unchanged.")
             return None
-        return Revise(written)
+        return Revise(edited)
 
     async def _decide(self, form: Form, draft: Draft | None = None) -> Decision:
         option = await self._choose(form.options, draft)
         if isinstance(option, Option) and option.warning:
             confirmation = confirming(option, form)
             choices = [choice_line(number, choice) for number, choice in enumerate(confirmation.options, 1)]
-            self.say("\n".join([confirmation.why, *choices]))
+            self.write_line("\n".join([confirmation.why, *choices]))
             option = await self._choose(confirmation.options)
         if isinstance(option, Revise):
             return option
         if option is BACK:
             choices = [choice_line(number, choice) for number, choice in enumerate(form.options, 1)]
-            self.say("\n".join(choices))
+            self.write_line("\n".join(choices))
             return await self._decide(form, draft)
         if option is None:
             return Deny()
         if option.decision is not None:
             return option.decision
-        label = "Your answer: " if form.written is Answer else "Why not, or what to do instead? "
-        written = (await self._lines.ask(label) or "").strip()
-        return form.written(written) if written else Deny()
+        label = "Your answer: " if form.text_decision is Answer else "Why not, or what to do instead? "
+        reason = (await self._lines.ask(label) or "").strip()
+        return form.text_decision(reason) if reason else Deny()
 
 
 def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> int:
@@ -458,7 +460,7 @@ class LineTerminal:
         self._told: asyncio.Future[int] = self._loop.create_future()
         self._pressed = float("-inf")
 
-    def say(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Write `text` and a line end."""
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.write(text if text == "\x07" else text.rstrip("\n") + "\n")
@@ -520,13 +522,13 @@ class LineTerminal:
 
     def _interrupt(self) -> None:
         if self._stop():
-            self.say("Interrupting.")
+            self.write_line("Interrupting.")
             return
         now = self._loop.time()
         if now - self._pressed <= _AGAIN_SECONDS:
             self._set_exit_code(0)
         self._pressed = now
-        self.say(self._leaving_note())
+        self.write_line(self._leaving_note())
 
     async def _read(self) -> bytes:
         """Wait for input and return it."""

@@ -189,7 +189,7 @@ class LinearView:
     def _finish(self, call_id: str, call: _ShownCall) -> None:
         del self._calls[call_id]
         self._ended.pop(call_id, None)
-        what = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
+        result = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
         if call.plan and call.state == "done":
             lines = clean(call.plan).strip("\n").split("\n")
             self._print("\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)]))
@@ -197,10 +197,10 @@ class LinearView:
         # The question has shown the change of a call that was denied.
         diff = "" if call.state == "denied" else call.diff
         output = "" if call.state == "denied" and call.diff else "".join(call.output)
-        self._print("\n".join([what, *_shown(diff), *_shown(output)]))
+        self._print("\n".join([result, *_output_lines(diff), *_output_lines(output)]))
 
 
-def _shown(text: str) -> Sequence[str]:
+def _output_lines(text: str) -> Sequence[str]:
     lines = clean(text).strip("\n").split("\n") if text.strip() else []
     left_out = len(lines) - _HEAD - _TAIL
     if left_out > 1:

@@ -38,18 +38,18 @@ class ModelUse:
         agent: Agent,
         *,
         say: Callable[[Level, str], None],
-        shown: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._conversation = conversation = agent.conversation
         self._models = agent.models
         self._say = say
-        self._shown = shown
+        self._shown = on_change
         self._wanted: Effort | None = conversation.effort or agent.models.effort
         if conversation.thinks:
             conversation.effort = self._wanted
 
     @property
-    def wanted(self) -> Effort | None:
+    def requested_effort(self) -> Effort | None:
         """The effort that the user asked for, even if the current model does not support it."""
         return self._wanted
 

@@ -308,8 +308,8 @@ class Presenter:
         self._searches.clear()
         calls: Sequence[ToolCall] = event.message.calls if event.message is not None else ()
         self._calls = calls
-        kept = {call.call_id for call in calls}
-        self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in kept))
+        call_ids = {call.call_id for call in calls}
+        self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in call_ids))
         self._writing_cards.clear()
         for call in calls:
             self._card(call, "waiting")
@@ -369,7 +369,7 @@ class Presenter:
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
-        notes = ["sent as text"] if call.is_from_text else []
+        notes = ["parsed from text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
             call.call_id,
@@ -436,9 +436,9 @@ _Silent: TypeAlias = (
 
 
 def _compacted(event: Compacted) -> str:
-    what = "older messages summarized" if event.kind == "summary" else "old tool output removed"
+    change = "older messages summarized" if event.kind == "summary" else "old tool output removed"
     sizes = f"{tokens_text(event.before_tokens)} → {tokens_text(event.after_tokens)} tokens"
-    return f"Compacted: {what} ({sizes}). /undo reverts it with its turn; the session file keeps everything."
+    return f"Compacted: {change} ({sizes}). /undo reverts it with its turn; the session file keeps everything."
 
 
 def _show_nothing(event: _Silent) -> None:
@@ -559,8 +559,8 @@ def _agent_detail(event: TurnEvent) -> str:
             lines = (outcome.diff or outcome.content).strip("\n").split("\n")
             left_out = len(lines) - _MAX_AGENT_OUTPUT_LINES
             more = [f"  … {count_text(left_out, 'more line')}"] if left_out > 0 else []
-            shown = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
-            return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *shown, *more, "", ""])
+            detail = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
+            return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *detail, *more, "", ""])
         case Notice(text=text):
             return f"! {text}\n\n"
         case _:

@@ -271,7 +271,7 @@ class StatusLine(Widget):
         self._ticks: Timer | None = None
         self._pace: float = 0
         self._standing = status.problem
-        self._totals = Totals()
+        self._totals = SessionTotals()
         self._turn: UsageUpdated | None = None
         self._countdown = ""
         self.tell_countdown: Callable[[str], None] = lambda left: None
@@ -330,7 +330,7 @@ class StatusLine(Widget):
 
     def forget_session(self) -> None:
         """Reset the totals for a new session."""
-        self._totals, self._turn = Totals(), None
+        self._totals, self._turn = SessionTotals(), None
         self._show_totals()
         self.change(context_tokens=0)
 
@@ -373,15 +373,15 @@ def _tokens(usage: Usage) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class SessionTotals:
     """The session's tokens and cost. `cost` None: no turn has a known cost. `has_unknown_cost`: some turn has none."""
 
     tokens: int = 0
     cost: Decimal | None = None
     has_unknown_cost: bool = False
 
-    def plus(self, tokens: int, cost: Decimal | None) -> Totals:
+    def plus(self, tokens: int, cost: Decimal | None) -> SessionTotals:
         """Return the totals with one more turn."""
         if cost is None:
-            return Totals(self.tokens + tokens, self.cost, self.has_unknown_cost or tokens > 0)
-        return Totals(self.tokens + tokens, (self.cost or Decimal(0)) + cost, self.has_unknown_cost)
+            return SessionTotals(self.tokens + tokens, self.cost, self.has_unknown_cost or tokens > 0)
+        return SessionTotals(self.tokens + tokens, (self.cost or Decimal(0)) + cost, self.has_unknown_cost)

@@ -100,13 +100,13 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
 
 
 def first_theme(
-    wanted: str, user_folder: Path | None, environ: Mapping[str, str], *, has_few_colors: bool = False
+    chosen: str, user_folder: Path | None, environ: Mapping[str, str], *, has_few_colors: bool = False
 ) -> Theme | None:
     """Return the first theme without loading the others; None if they are needed to choose it."""
     folders = theme_folders()
     if not folders or (user_folder is not None and any(_files(user_folder))):
         return None
-    name = choose_theme(wanted, (path.stem for path in _files(folders[0])), environ, has_few_colors=has_few_colors)
+    name = choose_theme(chosen, (path.stem for path in _files(folders[0])), environ, has_few_colors=has_few_colors)
     try:
         theme = read_theme(folders[0] / f"{name}.toml")
     except ThemeError:
@@ -121,17 +121,17 @@ def theme_note(theme: Theme) -> str:
     return "dark" if theme.dark else "light"
 
 
-def choose_theme(wanted: str, names: Iterable[str], environ: Mapping[str, str], *, has_few_colors: bool = False) -> str:
+def choose_theme(chosen: str, names: Iterable[str], environ: Mapping[str, str], *, has_few_colors: bool = False) -> str:
     """Return the name of the first theme. `auto` is light or dark to match the terminal, dark if that is unknown.
 
     On a terminal with 16 colors (`has_few_colors`) `auto` is its own palette: there, two blended grounds are one color.
     Some terminals set COLORFGBG to their color numbers, the background last: `15;0` is dark (rxvt, Konsole, iTerm2).
     """
     known = tuple(names)
-    if wanted == AUTO:
-        ground = environ.get("COLORFGBG", "").rpartition(";")[2]
-        wanted = _TERMINAL if has_few_colors else "light" if ground in ("7", "15") else _DEFAULT
-    return next(name for name in (wanted, _DEFAULT, known[0]) if name in known)
+    if chosen == AUTO:
+        background = environ.get("COLORFGBG", "").rpartition(";")[2]
+        chosen = _TERMINAL if has_few_colors else "light" if background in ("7", "15") else _DEFAULT
+    return next(name for name in (chosen, _DEFAULT, known[0]) if name in known)
 
 
 def read_theme(path: Path) -> Theme:

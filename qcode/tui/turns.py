@@ -77,14 +77,14 @@ class Turns:
                 self._conversation.steer(submission.text, submission.images)
             return
         self._widgets.status.change(hint="")
-        self._widgets.transcript.add_user(submission.shown)
+        self._widgets.transcript.add_user(submission.typed)
         self._widgets.transcript.scroll_end(animate=False)
         self._idle = asyncio.Event()
         self._is_cancelling = False
-        self._sent = submission.shown
+        self._sent = submission.typed
         self._announce("working")
-        shown = submission.shown if submission.shown != submission.text else ""
-        options = replace(submission.options, shown=shown)
+        typed = submission.typed if submission.typed != submission.text else ""
+        options = replace(submission.options, shown=typed)
         events = self._conversation.submit(submission.text, submission.images, options)
         self._spawn(self._run(events))
 
@@ -94,7 +94,7 @@ class Turns:
         if last is None or (last.is_steering and not self._conversation.unsteer(last.text)):
             return ""
         self._widgets.queued.drop_last()
-        return last.shown
+        return last.typed
 
     def compact(self, focus: str) -> None:
         """Compact the conversation as a separate turn. The caller has made sure that no turn runs."""
@@ -157,8 +157,8 @@ class Turns:
 
     def take_steering(self, text: str) -> None:
         """Show a queued prompt as part of the turn."""
-        taken = self._widgets.queued.take(text)
-        self._widgets.transcript.add_user(taken.shown if taken is not None else text)
+        prompt = self._widgets.queued.remove_steering(text)
+        self._widgets.transcript.add_user(prompt.typed if prompt is not None else text)
 
     async def _run(self, events: AsyncIterator[TurnEvent]) -> None:
         outcome = Outcome.ERROR
@@ -212,7 +212,7 @@ class Turns:
         After an interrupt or an error, return them to the prompt instead.
         """
         if outcome in (Outcome.CANCELLED, Outcome.ERROR):
-            waiting = "\n\n".join(queued.shown for queued in self._widgets.queued.take_all())
+            waiting = "\n\n".join(queued.typed for queued in self._widgets.queued.take_all())
             if waiting:
                 self._widgets.prompt.put_back(waiting)
             return

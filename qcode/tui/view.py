@@ -126,20 +126,20 @@ class AppView:
         self._agent = agent
         self._shell = shell
         self._leave = leave
-        self.jobs: JobWatch = JobWatch(agent, clock, say=self.say, show_count=self._count_jobs)
+        self.jobs: JobWatch = JobWatch(agent, clock, say=self.notify, show_count=self._count_jobs)
         agent.toolbox.jobs.watcher = self._watch_job
         self.aside: AsideTalk = AsideTalk(agent, lambda used: widgets.status.add_beside(used.usage, used.cost))
         self._copy = copy
-        self.failures: Failures = Failures(agent.report_crash, self.say)
+        self.failures: Failures = Failures(agent.report_crash, self.notify)
         self.session_name: SessionName = session_name
         self.has_chosen_theme = False
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
-        self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
+        self.model_use: ModelUse = ModelUse(agent, say=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
-        self._external = ExternalInput(app, widgets.prompt, attachments, say=self.say, hint=self.hint, lend=lend)
+        self._external = ExternalInput(app, widgets.prompt, attachments, say=self.notify, hint=self.hint, lend=lend)
 
     @property
     def is_turn_running(self) -> bool:
@@ -221,7 +221,7 @@ class AppView:
     def toggle_todos(self) -> bool:
         return self._widgets.todos.toggle()
 
-    def say(self, level: Level, text: str) -> None:
+    def notify(self, level: Level, text: str) -> None:
         self._widgets.transcript.add_notice(level, text)
 
     def show_panel(self, title: str, text: str) -> None:
@@ -247,7 +247,7 @@ class AppView:
         self._session_id = self._agent.conversation.session_id
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
-        self._widgets.todos.become(())
+        self._widgets.todos.replace_items(())
         self._widgets.transcript.add_welcome(self._welcome_lines())
 
     def _welcome_lines(self) -> tuple[str, ...]:
@@ -264,7 +264,7 @@ class AppView:
         if self._session_id != conversation.session_id:
             self._session_id = conversation.session_id
             show_resumed(conversation, transcript)
-        self._widgets.todos.become(todos_in(conversation.messages))
+        self._widgets.todos.replace_items(todos_in(conversation.messages))
         self.session_name.refresh()
         transcript.scroll_end(animate=False)
 
@@ -300,7 +300,7 @@ class AppView:
         """Open the connect screen, at the key of `provider` if it is not empty."""
         names = self._agent.keys.names()
         if provider and provider not in names:
-            self.say("warning", unknown(f"provider {provider!r}", provider, names, "/connect lists them."))
+            self.notify("warning", unknown(f"provider {provider!r}", provider, names, "/connect lists them."))
             return
         from qcode.tui.screens.connect import ConnectScreen
 
@@ -311,9 +311,9 @@ class AppView:
             current_model=self._agent.conversation.model,
             provider=provider,
         )
-        self.open_screen(screen, self._connected)
+        self.open_screen(screen, self._show_connected)
 
-    def _connected(self, connected: ConnectResult | None) -> None:
+    def _show_connected(self, connected: ConnectResult | None) -> None:
         if connected is None:
             return
         if connected.theme:
@@ -321,7 +321,7 @@ class AppView:
         if connected.prompt:
             self._widgets.prompt.submit(connected.prompt)
         if connected.lines:
-            self.say("info", "\n".join(connected.lines))
+            self.notify("info", "\n".join(connected.lines))
         if connected.model:
             self.model_use.use(connected.model)
 
@@ -335,7 +335,7 @@ class AppView:
             self.has_chosen_theme = name != AUTO
             self._agent.settings.choices.keep_theme(name)
             return
-        self.say("warning", unknown(f"theme {name!r}", name, self.theme_names, "/theme lists them."))
+        self.notify("warning", unknown(f"theme {name!r}", name, self.theme_names, "/theme lists them."))
 
     def show_trust(self) -> None:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
@@ -346,14 +346,14 @@ class AppView:
 
         items = copyable(self._agent.conversation.messages)
         if not items:
-            self.say("info", "No reply to copy yet.")
+            self.notify("info", "No reply to copy yet.")
             return
 
         def picked(place: str | None) -> None:
             if place is not None:
                 item = items[int(place)]
                 size = count_text(len(item.text), "character")
-                self.say("info", f"Copied {item.name} ({size}) {self.copy_text(item.text)}.")
+                self.notify("info", f"Copied {item.name} ({size}) {self.copy_text(item.text)}.")
 
         self.open_screen(CopyPicker(items), picked)
 
@@ -406,8 +406,8 @@ class AppView:
             case "end":
                 transcript.scroll_end(animate=False)
 
-    def send(self, text: str, shown: str, options: TurnOptions) -> None:
-        self.turns.submit(Submission(text, shown, options=options))
+    def send(self, text: str, typed: str, options: TurnOptions) -> None:
+        self.turns.submit(Submission(text, typed, options=options))
 
     def fold(self) -> None:
         """Fold or unfold the transcript; if a question does not fit, open all of it."""
@@ -443,9 +443,9 @@ class AppView:
             self.run_later(self._external.edit())
 
     async def _revise(self, approval_id: str, draft: Draft) -> None:
-        written = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
-        if written is not None and written != draft.text:
-            self._widgets.approval.revise(approval_id, written)
+        edited = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
+        if edited is not None and edited != draft.text:
+            self._widgets.approval.revise(approval_id, edited)
 
     def edit_file(self, path: str) -> None:
         self.run_later(self._external.edit_file(path))
@@ -510,7 +510,7 @@ class CancelKeys:
             or widgets.approval.leave_telling()
             or self._shell.stop()
             or self._turns.stop()
-            or self._servers.put_off()
+            or self._servers.defer()
         ):
             return
         if not widgets.prompt.is_empty:

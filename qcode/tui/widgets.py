@@ -131,7 +131,7 @@ class HelpPanel(Vertical):
             scroll.scroll_page_down(animate=False)
 
 
-class Field(Input):
+class SteadyInput(Input):
     """An `Input` with a steady cursor: blinking would need a timer that runs all the time."""
 
     cursor_blink = reactive(False, init=False)

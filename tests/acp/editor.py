@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from qcode.acp.server import Server
-from qcode.acp.wire import Wire
+from qcode.acp.wire import EditorWire
 from qcode.agent.options import Options
 from tests.acp.messages import complaints
 from tests.fakes.server import FakeServer
@@ -119,7 +119,9 @@ class Editor:
 
     def answer(self, request_id: object) -> Message:
         """Wait for the answer to a request: the whole message."""
-        found = self.wait(lambda: next((one for one in self.messages if self._answers(one, request_id)), None))
+        found = self.wait(
+            lambda: next((message for message in self.messages if self._answers(message, request_id)), None)
+        )
         assert isinstance(found, dict)
         return found
 
@@ -171,15 +173,15 @@ class Editor:
         return self.start("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": text}])
 
     def updates(self, kind: str = "", session_id: str = "") -> list[Message]:
-        found = [one["params"] for one in self.messages if one.get("method") == "session/update"]
+        found = [message["params"] for message in self.messages if message.get("method") == "session/update"]
         return [
-            one["update"]
-            for one in found
-            if kind in ("", one["update"]["sessionUpdate"]) and session_id in ("", one["sessionId"])
+            item["update"]
+            for item in found
+            if kind in ("", item["update"]["sessionUpdate"]) and session_id in ("", item["sessionId"])
         ]
 
     def text(self, kind: str = "agent_message_chunk", session_id: str = "") -> str:
-        return "".join(one["content"]["text"] for one in self.updates(kind, session_id))
+        return "".join(update["content"]["text"] for update in self.updates(kind, session_id))
 
     def cards(self) -> list[Message]:
         """Return every card with all its updates merged, in the order in which they were announced."""
@@ -228,11 +230,11 @@ class InThread:
         over = asyncio.Event()
         server = Server(self._options)
         with os.fdopen(self._out, "wb", buffering=0) as output:
-            wire = Wire(self._at_agent, output, server.handle, lost=over.set, describe=repr)
+            wire = EditorWire(self._at_agent, output, server.handle, lost=over.set, describe=repr)
             server.attach(wire)
             await over.wait()
             await server.close()
-            await wire.settle(0.1)
+            await wire.drain(0.1)
         os.close(self._at_agent)
 
     def __exit__(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from qcode.acp import approvals
-from qcode.acp.cards import Card, change_content
+from qcode.acp.cards import CallCard, change_content
 from qcode.acp.client import read_servers
 from qcode.agent.options import Options
 from qcode.protocol.approvals import Deny, ToolApproval
@@ -165,7 +165,7 @@ def test_editor_can_answer_while_the_file_of_an_edit_is_looked_at(
     with connect(script, capabilities=BUFFERS) as editor:
         editor.answers["fs/read_text_file"] = lambda _: {"content": file.read_text()}
         editor.prompt(editor.open(work), "edit it")
-        read = [one["params"] for one in editor.asked if one["method"] == "fs/read_text_file"]
+        read = [item["params"] for item in editor.asked if item["method"] == "fs/read_text_file"]
     assert file.read_text() == ("three\n" if formatter else "two\n")
     # Once for the call that reads, three times for the edit: its preview, its verdict and its write.
     assert len(read) == (5 if formatter else 3)
@@ -203,10 +203,10 @@ def test_question_is_a_permission_request_without_forms(connect: Connect, work: 
     script = [Turn(calls=(question,)), Turn(text="Fine.")]
     with connect(script, choose=lambda _: select("choice-2")) as editor:
         editor.prompt(editor.open(work), "ask")
-        (asked,) = [one["params"] for one in editor.asked]
+        (asked,) = [item["params"] for item in editor.asked]
         assert editor.server is not None
         assert "Right" in editor.server.requests[-1].results[-1].content
-    assert [one["name"] for one in asked["options"]] == ["Left", "Right", "Skip"]
+    assert [option["name"] for option in asked["options"]] == ["Left", "Right", "Skip"]
 
 
 SERVER = {
@@ -222,12 +222,12 @@ def test_server_of_the_client_offers_its_tools_and_every_call_asks(connect: Conn
     with connect(script) as editor:
         session_id = editor.open(work, mcpServers=[SERVER])
         editor.prompt(session_id, "add")
-        (asked,) = [one["params"] for one in editor.asked]
+        (asked,) = [item["params"] for item in editor.asked]
         (card,) = editor.cards()
     assert asked["toolCall"]["kind"] == "other"
     assert asked["options"][0]["optionId"] == "once"
     assert (card["status"], card["rawOutput"]["output"]) == ("completed", "3")
-    stored = "".join(one.read_text() for one in (home / "qcode" / "state").rglob("*") if one.is_file())
+    stored = "".join(path.read_text() for path in (home / "qcode" / "state").rglob("*") if path.is_file())
     assert "a-value-of-the-client" not in stored
 
 
@@ -236,7 +236,7 @@ def test_prompts_of_a_server_are_commands_before_the_first_prompt(connect: Conne
         session_id = editor.open(work, mcpServers=[{**SERVER, "name": "memo", "args": [*SERVER["args"], "prompts"]}])
 
         def listed() -> list[dict[str, Any]]:
-            rows = [one["availableCommands"] for one in editor.updates("available_commands_update")]
+            rows = [update["availableCommands"] for update in editor.updates("available_commands_update")]
             return [row for row in (rows[-1] if rows else []) if row["name"].startswith("memo:")]
 
         editor.wait(listed)
@@ -245,7 +245,7 @@ def test_prompts_of_a_server_are_commands_before_the_first_prompt(connect: Conne
         editor.prompt(session_id, "/memo:review a.py")
         editor.prompt(session_id, "What does @memo:memo://today say?")
         assert editor.server is not None
-        first, second = (one.messages for one in editor.server.requests)
+        first, second = (request.messages for request in editor.server.requests)
         lists = len(editor.updates("available_commands_update"))
     assert "Review a.py, see @/etc/hostname" in str(first)
     assert "buy milk" in str(second)
@@ -268,11 +268,11 @@ def test_server_of_the_project_is_asked_for_before_the_first_turn(connect: Conne
         with connect([Turn(text="Hi.")], choose=partial(_same, answer)) as editor:
             result = editor.prompt(editor.open(work), "hi")
             assert editor.server is not None
-            offered = str([one.body.get("tools") for one in editor.server.requests])
+            offered = str([request.body.get("tools") for request in editor.server.requests])
             assert ("theirs__add" in offered) == bool(names)
             assert result["stopReason"] == ("cancelled" if answer is CANCELLED else "end_turn")
-            (asked,) = [one["params"] for one in editor.asked]
-            assert [one["optionId"] for one in asked["options"]] == ["once", "folder", "deny"]
+            (asked,) = [item["params"] for item in editor.asked]
+            assert [option["optionId"] for option in asked["options"]] == ["once", "folder", "deny"]
     with connect([Turn(text="Hi.")]) as editor:
         editor.prompt(editor.open(work), "hi")
         assert editor.asked == []
@@ -362,7 +362,7 @@ def test_command_that_is_too_long_to_show_is_denied_unasked() -> None:
     async def client(method: str, params: JsonObject) -> JsonObject:
         raise AssertionError("it was asked")
 
-    decision = asyncio.run(approvals.ask(approval, Card("1", "c", "shell"), "s", "/w", client, has_forms=False))
+    decision = asyncio.run(approvals.ask(approval, CallCard("1", "c", "shell"), "s", "/w", client, has_forms=False))
     assert isinstance(decision, Deny)
     assert "500,000 characters" in decision.message
 

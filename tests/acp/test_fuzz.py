@@ -109,13 +109,17 @@ def fuzz(seed: int, seconds: float, folder: Path) -> int:
                 count += 1
             # Everything that was sent is answered before more is: the process is alive, and nothing waits forever.
             connected.request("initialize", protocolVersion=1)
-            results = [one.get("result", {}) for one in connected.messages]
-            fuzzer.sessions = [one["sessionId"] for one in results if "sessionId" in one][-3:]
+            results = [message.get("result", {}) for message in connected.messages]
+            fuzzer.sessions = [result["sessionId"] for result in results if "sessionId" in result][-3:]
         for session_id in fuzzer.sessions:
             connected.notify("session/cancel", sessionId=session_id)
-        wanted = set(fuzzer.requests)
-        connected.wait(lambda: wanted <= {one.get("id") for one in connected.messages if "method" not in one})
-        answers = Counter(one["id"] for one in connected.messages if "method" not in one and one.get("id") in wanted)
+        expected = set(fuzzer.requests)
+        connected.wait(
+            lambda: expected <= {message.get("id") for message in connected.messages if "method" not in message}
+        )
+        answers = Counter(
+            message["id"] for message in connected.messages if "method" not in message and message.get("id") in expected
+        )
         assert set(answers.values()) <= {1}
         connected.messages = []
     return count

@@ -38,7 +38,9 @@ def test_cancel_after_any_update_is_answered_within_a_second(at: int, connect: C
         before = len(editor.messages)
         running = editor.start_prompt(session_id, "go")
         editor.wait(
-            lambda: len(editor.messages) >= before + at or any(one.get("id") == running for one in editor.messages)
+            lambda: (
+                len(editor.messages) >= before + at or any(message.get("id") == running for message in editor.messages)
+            )
         )
         began = time.monotonic()
         editor.notify("session/cancel", sessionId=session_id)
@@ -47,8 +49,8 @@ def test_cancel_after_any_update_is_answered_within_a_second(at: int, connect: C
         assert answer["result"]["stopReason"] in ("cancelled", "end_turn")
         end = editor.messages.index(answer)
         assert editor.request("session/list")["sessions"] is not None
-        late = [one for one in editor.messages[end + 1 :] if one.get("method") == "session/update"]
-        kinds = {one["params"]["update"]["sessionUpdate"] for one in late}
+        late = [message for message in editor.messages[end + 1 :] if message.get("method") == "session/update"]
+        kinds = {item["params"]["update"]["sessionUpdate"] for item in late}
     assert kinds <= {"session_info_update"}
 
 
@@ -78,7 +80,7 @@ class SlowEditor(Editor):
 def test_message_that_is_too_long_is_refused_and_the_next_one_is_served(connect: Connect) -> None:
     with connect() as editor:
         editor.send_line(b'{"jsonrpc":"2.0","id":99,"method":"initialize","params":"' + b"x" * MAX_LINE_BYTES + b'"}')
-        editor.wait(lambda: any("error" in one for one in editor.messages))
+        editor.wait(lambda: any("error" in message for message in editor.messages))
         assert editor.messages[-1]["error"]["code"] == -32600
         assert editor.request("session/list")["sessions"] == []
 

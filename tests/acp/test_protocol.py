@@ -24,7 +24,7 @@ def test_initialize_answers_version_1_to_every_client(connect: Connect) -> None:
             assert result["protocolVersion"] == 1
     assert result["agentInfo"]["name"] == "qcode"
     assert result["agentCapabilities"]["loadSession"] is True
-    assert [one["id"] for one in result["authMethods"]] == ["environment"]
+    assert [method["id"] for method in result["authMethods"]] == ["environment"]
 
 
 @pytest.mark.parametrize("capabilities", [{"auth": {"terminal": True}}, {"_meta": {"terminal-auth": True}}])
@@ -81,7 +81,7 @@ def test_keys_in_meta_replace_no_parameter(connect: Connect, work: Path) -> None
         session_id = editor.open(work, _meta={"cwd": "/etc", "mcpServers": 5})
         editor.prompt(session_id, "hi")
         listed = editor.request("session/list")["sessions"]
-    assert [one["cwd"] for one in listed] == [str(work)]
+    assert [item["cwd"] for item in listed] == [str(work)]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_process_ends_within_two_seconds_of_its_client_during_a_turn(env: dict[s
             assert time.monotonic() - began < 2.0
         server.release()
     sessions = list((Path(env["QCODE_HOME"]) / "state" / "sessions").glob("*/*.jsonl"))
-    assert any("Working" in one.read_text() for one in sessions)
+    assert any("Working" in session.read_text() for session in sessions)
 
 
 def test_terminated_process_has_its_exit_code(env: dict[str, str], work: Path) -> None:

@@ -309,7 +309,7 @@ def replay(editor: Editor, lines: list[dict[str, Any]], work: Path) -> list[dict
     session_id, answered, said = "", 0, 0
 
     def settle() -> None:
-        answers.extend(editor.answer(one) for one in open_ids)
+        answers.extend(editor.answer(item) for item in open_ids)
         open_ids.clear()
 
     for line in lines:
@@ -363,7 +363,7 @@ def _plain(value: Any) -> Any:  # JSON
     if isinstance(value, dict):
         places = {"cwd": "<work>", "sessionId": "<session>"}
         return {key: places.get(key) or _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

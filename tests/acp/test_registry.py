@@ -27,5 +27,5 @@ def test_registry_entry_pins_this_version_of_the_package() -> None:
 def test_icon_of_the_registry_is_small_and_has_the_current_color_only() -> None:
     icon = ElementTree.fromstring((ENTRY / "icon.svg").read_text("utf-8"))
     assert (icon.get("width"), icon.get("height"), icon.get("viewBox")) == ("16", "16", "0 0 16 16")
-    colors = {one.get(name) for one in icon.iter() for name in ("fill", "stroke", "color") if one.get(name)}
+    colors = {item.get(name) for item in icon.iter() for name in ("fill", "stroke", "color") if item.get(name)}
     assert colors <= {"currentColor", "none"}

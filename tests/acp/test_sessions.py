@@ -57,20 +57,22 @@ def test_loaded_session_shows_the_same_text_cards_and_ids(connect: Connect, work
         before = len(editor.messages)
         loading = editor.start("session/load", sessionId=session_id, cwd=str(work), mcpServers=[])
         editor.answer(loading)
-        kinds = [one["params"]["update"]["sessionUpdate"] for one in editor.messages[before:] if "params" in one]
+        kinds = [
+            message["params"]["update"]["sessionUpdate"] for message in editor.messages[before:] if "params" in message
+        ]
         replayed = shape(editor, session_id, before)
-        said = [one["content"]["text"] for one in editor.updates("user_message_chunk", session_id)]
+        said = [update["content"]["text"] for update in editor.updates("user_message_chunk", session_id)]
         diffs = [
             entry
-            for one in editor.updates("tool_call_update")
-            for entry in one.get("content", [])
+            for update in editor.updates("tool_call_update")
+            for entry in update.get("content", [])
             if entry["type"] == "diff"
         ]
-        editor.messages = [one for one in editor.messages[before:] if one.get("method") != "session/update"]
+        editor.messages = [message for message in editor.messages[before:] if message.get("method") != "session/update"]
     assert replayed == live
     assert said == ["make it", "bye"]
     assert kinds[0] == "user_message_chunk"
-    assert {(one["oldText"], one["newText"]) for one in diffs} == {(None, "new\n")}
+    assert {(diff["oldText"], diff["newText"]) for diff in diffs} == {(None, "new\n")}
 
 
 def test_resumed_session_is_continued_and_not_shown_again(connect: Connect, work: Path) -> None:
@@ -126,11 +128,11 @@ def test_list_has_all_folders_newest_first_in_pages(connect: Connect, work: Path
         first = editor.request("session/list")
         second = editor.request("session/list", cursor=first["nextCursor"])
         only = editor.request("session/list", cwd=f"{other}/")
-    listed = [one["sessionId"] for one in (*first["sessions"], *second["sessions"])]
+    listed = [session["sessionId"] for session in (*first["sessions"], *second["sessions"])]
     assert listed == ids[::-1]
     assert len(first["sessions"]) == 50
     assert "nextCursor" not in second
-    assert [(one["sessionId"], one["title"]) for one in only["sessions"]] == [(ids[3], "prompt 3")]
+    assert [(session["sessionId"], session["title"]) for session in only["sessions"]] == [(ids[3], "prompt 3")]
 
 
 @pytest.mark.parametrize("cursor", ["x", "", 5, [], base64.b64encode(b"[1]").decode(), base64.b64encode(b"{").decode()])
@@ -168,9 +170,9 @@ def test_sessions_of_two_folders_run_side_by_side(connect: Connect, work: Path, 
         editor.wait(lambda: len(editor.asked) == 2)
         for asked in editor.asked:
             editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": select("once")})
-        for one in running:
-            assert editor.answer(one)["result"]["stopReason"] == "end_turn"
-        assert [editor.text(session_id=one) for one in sessions] == ["Done.", "Done."]
+        for item in running:
+            assert editor.answer(item)["result"]["stopReason"] == "end_turn"
+        assert [editor.text(session_id=session) for session in sessions] == ["Done.", "Done."]
     assert (work / "here").exists()
     assert (other / "here").exists()
 
@@ -179,20 +181,34 @@ def test_mode_model_and_effort_are_options_in_sync_with_the_modes(connect: Conne
     with connect() as editor:
         opened = editor.request("session/new", cwd=str(work), mcpServers=[])
         session_id = opened["sessionId"]
-        assert {one["id"] for one in opened["configOptions"]} >= {"mode", "model"}
-        modes = [one["id"] for one in opened["modes"]["availableModes"]]
+        assert {config_option["id"] for config_option in opened["configOptions"]} >= {"mode", "model"}
+        modes = [offered_mode["id"] for offered_mode in opened["modes"]["availableModes"]]
         assert [mode for mode in modes if mode != "auto"] == ["plan", "default", "accept-edits"]
         assert editor.request("session/set_mode", sessionId=session_id, modeId="plan") == {}
         editor.wait(lambda: editor.updates("config_option_update"))
         assert editor.updates("current_mode_update")[-1]["currentModeId"] == "plan"
         options = editor.updates("config_option_update")[-1]["configOptions"]
-        assert next(one["currentValue"] for one in options if one["id"] == "mode") == "plan"
+        assert next(option["currentValue"] for option in options if option["id"] == "mode") == "plan"
         answer = editor.request("session/set_config_option", sessionId=session_id, configId="mode", value="default")
-        assert next(one["currentValue"] for one in answer["configOptions"] if one["id"] == "mode") == "default"
+        assert (
+            next(
+                config_option["currentValue"]
+                for config_option in answer["configOptions"]
+                if config_option["id"] == "mode"
+            )
+            == "default"
+        )
         answer = editor.request(
             "session/set_config_option", sessionId=session_id, configId="model", value="openai/another"
         )
-        assert next(one["currentValue"] for one in answer["configOptions"] if one["id"] == "model") == "openai/another"
+        assert (
+            next(
+                config_option["currentValue"]
+                for config_option in answer["configOptions"]
+                if config_option["id"] == "model"
+            )
+            == "openai/another"
+        )
         assert editor.request("session/set_model", sessionId=session_id, modelId="openai/third") == {}
 
 
@@ -214,8 +230,8 @@ def test_approved_plan_ends_plan_mode_and_says_so(connect: Connect, work: Path) 
         session_id = editor.open(work)
         editor.request("session/set_mode", sessionId=session_id, modeId="plan")
         editor.prompt(session_id, "plan it")
-        (asked,) = [one["params"] for one in editor.asked]
-    assert [(one["optionId"], one["kind"]) for one in asked["options"]] == [
+        (asked,) = [item["params"] for item in editor.asked]
+    assert [(option["optionId"], option["kind"]) for option in asked["options"]] == [
         ("default", "allow_once"),
         ("accept-edits", "allow_always"),
         ("plan", "reject_once"),
@@ -231,7 +247,10 @@ def test_commands_are_announced_and_run(connect: Connect, work: Path) -> None:
     with connect([Turn(text="Fine."), Turn(text="As text.")]) as editor:
         session_id = editor.open(work)
         editor.wait(lambda: editor.updates("available_commands_update"))
-        names = {one["name"] for one in editor.updates("available_commands_update")[0]["availableCommands"]}
+        names = {
+            offered_command["name"]
+            for offered_command in editor.updates("available_commands_update")[0]["availableCommands"]
+        }
         assert names >= {*BUILT_IN, "review"}
         for name in ("context", "cost", "undo", "redo", "memory", "permissions", "trust"):
             before = len(editor.text())
@@ -240,7 +259,7 @@ def test_commands_are_announced_and_run(connect: Connect, work: Path) -> None:
         editor.prompt(session_id, "/review a.py")
         editor.prompt(session_id, "/unknown thing")
         assert editor.server is not None
-        asked = [one.messages[-1].text for one in editor.server.requests]
+        asked = [request.messages[-1].text for request in editor.server.requests]
     assert asked == ["Review a.py now.", "/unknown thing"]
 
 
@@ -251,7 +270,9 @@ def test_skills_are_announced_and_run(connect: Connect, work: Path) -> None:
         session_id = editor.open(work)
         editor.wait(lambda: editor.updates("available_commands_update"))
         (row,) = [
-            one for one in editor.updates("available_commands_update")[0]["availableCommands"] if one["name"] == "pdf"
+            offered_command
+            for offered_command in editor.updates("available_commands_update")[0]["availableCommands"]
+            if offered_command["name"] == "pdf"
         ]
         assert row["input"] == {"hint": "file"}
         editor.prompt(session_id, "/pdf form.pdf")
@@ -261,7 +282,7 @@ def test_skills_are_announced_and_run(connect: Connect, work: Path) -> None:
         editor.prompt(session_id, "/made")
         assert "needs approval" in editor.text()
         assert editor.server is not None
-        asked = [one.messages[-1].text for one in editor.server.requests]
+        asked = [request.messages[-1].text for request in editor.server.requests]
     assert ["Fill form.pdf." in asked[0], "Fill other.pdf." in asked[1], len(asked)] == [True, True, 2]
     assert not (work / "made").exists()
 
@@ -287,7 +308,7 @@ def test_untrusted_folder_is_trusted_only_by_the_command_and_after_it_was_shown(
         editor.request("session/set_mode", sessionId=session_id, modeId="accept-edits")
         editor.prompt(session_id, "edit")
         assert len(editor.asked) == 1, "a restricted folder asks whatever the mode"
-        assert [one["optionId"] for one in editor.asked[0]["params"]["options"]] == ["once", "deny"]
+        assert [option["optionId"] for option in editor.asked[0]["params"]["options"]] == ["once", "deny"]
         editor.prompt(session_id, "/trust accept")
         assert "AGENTS.md" in editor.text()
         assert "Folder trusted" not in editor.text()

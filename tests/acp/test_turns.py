@@ -33,9 +33,9 @@ def test_text_arrives_in_order_before_the_answer(connect: Connect, work: Path) -
     assert result["stopReason"] == "end_turn"
     assert editor.text() == "Hello there."
     assert editor.text("agent_thought_chunk") == "Hmm."
-    ids = {one["messageId"] for one in editor.updates("agent_message_chunk")}
+    ids = {update["messageId"] for update in editor.updates("agent_message_chunk")}
     assert len(ids) == 1
-    assert {one["messageId"] for one in editor.updates("agent_thought_chunk")} == {f"{ids.pop()}t"}
+    assert {update["messageId"] for update in editor.updates("agent_thought_chunk")} == {f"{ids.pop()}t"}
     assert last.get("method") != "session/update" or last["params"]["update"]["sessionUpdate"] == "session_info_update"
 
 
@@ -52,7 +52,7 @@ def test_session_is_answered_before_its_updates(connect: Connect, work: Path) ->
     with connect() as editor:
         editor.open(work)
         editor.wait(lambda: editor.updates("available_commands_update"))
-        kinds = ["answer" if "result" in one else one["method"] for one in editor.messages]
+        kinds = ["answer" if "result" in message else message["method"] for message in editor.messages]
     assert kinds[:3] == ["answer", "answer", "session/update"]
 
 
@@ -63,8 +63,8 @@ def test_truncated_text_is_continued_and_never_taken_back(connect: Connect, work
         chunks = editor.updates("agent_message_chunk")
     assert result["stopReason"] == "end_turn"
     assert editor.text() == FIRST + SECOND
-    assert len({one["messageId"] for one in chunks}) == 1
-    assert [one["_meta"]["qcode"] for one in chunks if "_meta" in one] == [{"continuation": 1}]
+    assert len({chunk["messageId"] for chunk in chunks}) == 1
+    assert [chunk["_meta"]["qcode"] for chunk in chunks if "_meta" in chunk] == [{"continuation": 1}]
 
 
 def test_reply_that_stays_truncated_says_so(connect: Connect, work: Path) -> None:
@@ -87,7 +87,7 @@ def test_truncated_call_after_text_is_sent_again_and_never_asks(connect: Connect
         editor.prompt(editor.open(work), "do it")
         assert editor.server is not None
         caps = editor.server.caps
-        asked = [one["params"]["toolCall"]["rawInput"] for one in editor.asked]
+        asked = [item["params"]["toolCall"]["rawInput"] for item in editor.asked]
         first, second = editor.cards()
     assert caps[1] is not None
     assert caps[0] is not None
@@ -121,7 +121,7 @@ def test_edit_shows_the_whole_texts_before_and_after(connect: Connect, work: Pat
     with connect(script) as editor:
         editor.prompt(editor.open(work), "edit it")
         read, edit = editor.cards()
-        (asked,) = [one["params"] for one in editor.asked]
+        (asked,) = [item["params"] for item in editor.asked]
     diff = {"type": "diff", "path": str(work / "a.txt"), "oldText": "one\ntwo\n", "newText": "one\nthree\n"}
     assert asked["toolCall"]["content"][0] == diff
     assert edit["content"] == [diff]
@@ -140,7 +140,7 @@ def test_denied_call_does_not_run_and_its_card_fails(connect: Connect, work: Pat
     assert result["stopReason"] == "end_turn"
     assert card["status"] == "failed"
     assert not (work / "b.txt").exists()
-    assert [one["tool"] for one in result["_meta"]["qcode"]["denials"]] == ["shell"]
+    assert [denial["tool"] for denial in result["_meta"]["qcode"]["denials"]] == ["shell"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_cancel_while_a_command_runs_kills_it(connect: Connect, work: Path) -> N
     with connect(script) as editor:
         session_id = editor.open(work)
         running = editor.start_prompt(session_id, "wait")
-        editor.wait(lambda: any(one.get("status") == "in_progress" for one in editor.updates("tool_call_update")))
+        editor.wait(lambda: any(update.get("status") == "in_progress" for update in editor.updates("tool_call_update")))
         _cancelled_within_a_second(editor, session_id, running)
     assert not (work / "late").exists()
 
@@ -212,7 +212,7 @@ def test_waiting_prompts_run_in_order_and_are_cancelled_together(connect: Connec
     with connect(script) as editor:
         session_id = editor.open(work)
         both = [editor.start_prompt(session_id, word) for word in ("one", "two")]
-        assert [editor.answer(one)["result"]["stopReason"] for one in both] == ["end_turn", "end_turn"]
+        assert [editor.answer(item)["result"]["stopReason"] for item in both] == ["end_turn", "end_turn"]
         assert editor.text() == "One.Two."
         first, second = (editor.start_prompt(session_id, word) for word in ("three", "four"))
         editor.wait(lambda: "Three" in editor.text())
@@ -287,13 +287,13 @@ def test_calls_of_a_sub_agent_are_cards_below_that_of_the_agent(connect: Connect
     with connect(script) as editor:
         editor.prompt(editor.open(work), "ask one")
         agent, read, shell = editor.cards()
-        (asked,) = [one["params"] for one in editor.asked]
+        (asked,) = [item["params"] for item in editor.asked]
     assert (agent["kind"], agent["status"], agent["title"]) == ("think", "completed", "Task look")
     for number, card in enumerate((read, shell), start=1):
         assert card["toolCallId"] == f"{agent['toolCallId']}/{number}"
         assert card["status"] == "completed"
     announced = editor.updates("tool_call")
-    assert [one.get("_meta") for one in announced[1:]] == [{"qcode": {"parentToolCallId": agent["toolCallId"]}}] * 2
+    assert [item.get("_meta") for item in announced[1:]] == [{"qcode": {"parentToolCallId": agent["toolCallId"]}}] * 2
     assert "sub-agent: look" in asked["toolCall"]["title"]
     assert editor.text() == "Done."
 
@@ -306,12 +306,12 @@ def test_notices_and_compactions_are_shown_if_the_client_can(connect: Connect, w
         editor.prompt(session_id, "first " * 2_000)
         editor.prompt(session_id, "second")
         assert editor.prompt(session_id, "/compact the parser")["stopReason"] == "end_turn"
-    states = [one["status"] for one in editor.updates("compaction_update")]
+    states = [update["status"] for update in editor.updates("compaction_update")]
     assert states[0] == "in_progress"
     assert states[1] in ("completed", "failed")
     with connect([Turn(text=FIRST, stop=StopReason.MAX_TOKENS), Turn(text=SECOND)], capabilities=features) as editor:
         editor.prompt(editor.open(work), "tell me")
-    assert [one["severity"] for one in editor.updates("notice")] == ["info"]
+    assert [update["severity"] for update in editor.updates("notice")] == ["info"]
 
 
 def test_warnings_are_in_the_answer_for_a_client_without_notices(connect: Connect, work: Path) -> None:
@@ -353,7 +353,7 @@ def test_todo_list_is_a_plan_and_no_card(connect: Connect, work: Path) -> None:
         editor.prompt(editor.open(work), "plan")
         (plan,) = editor.updates("plan")
         assert editor.cards() == []
-    assert [(one["content"], one["status"]) for one in plan["entries"]] == [
+    assert [(entry["content"], entry["status"]) for entry in plan["entries"]] == [
         ("read", "completed"),
         ("write", "in_progress"),
     ]
@@ -363,13 +363,15 @@ def test_output_of_a_command_streams_into_a_terminal_if_the_client_has_one(conne
     script = [Turn(calls=(call("shell", command="echo one; exit 3"),)), Turn(text="Done.")]
     with connect(script, capabilities={"_meta": {"terminal_output": True}}) as editor:
         editor.prompt(editor.open(work), "run")
-        (card_id,) = [one["toolCallId"] for one in editor.updates("tool_call")]
-        updates = [one for one in editor.updates() if one.get("toolCallId") == card_id]
-    metas = [one["_meta"] for one in updates if "_meta" in one]
+        (card_id,) = [update["toolCallId"] for update in editor.updates("tool_call")]
+        updates = [update for update in editor.updates() if update.get("toolCallId") == card_id]
+    metas = [update["_meta"] for update in updates if "_meta" in update]
     assert metas[0]["terminal_info"] == {"terminal_id": card_id, "cwd": str(work)}
-    assert "".join(one["terminal_output"]["data"] for one in metas if "terminal_output" in one) == "one\n"
+    assert "".join(meta["terminal_output"]["data"] for meta in metas if "terminal_output" in meta) == "one\n"
     assert metas[-1]["terminal_exit"] == {"terminal_id": card_id, "exit_code": 3, "signal": None}
-    assert [one["content"] for one in updates if "content" in one] == [[{"type": "terminal", "terminalId": card_id}]]
+    assert [update["content"] for update in updates if "content" in update] == [
+        [{"type": "terminal", "terminalId": card_id}]
+    ]
 
 
 def test_output_of_a_command_is_text_for_other_clients(connect: Connect, work: Path) -> None:

@@ -246,7 +246,7 @@ def test_pipe_mode_trusts_only_remembered_folders(here: Here) -> None:
     TrustStore(here.home / "state").remember(here.work)
     known = here.open(is_attended=False)
     assert known.conversation.policy.is_trusted
-    assert [file.shown for file in known.prompts.instructions.files] == ["AGENTS.md"]
+    assert [file.label for file in known.prompts.instructions.files] == ["AGENTS.md"]
     known.conversation.release()
 
 

@@ -51,9 +51,9 @@ def two_files(base: Path, **given: object) -> Talk:
 def test_accepting_all_edits_switches_the_mode(tmp_path: Path) -> None:
     it = two_files(tmp_path)
     asked, results = asked_in(it, answering(it, "edits"))
-    assert [(one.kind, one.offers, one.why) for one in asked] == [("edit", ("edits",), "")]
+    assert [(item.kind, item.offers, item.why) for item in asked] == [("edit", ("edits",), "")]
     assert it.conversation.mode == "accept-edits"
-    assert [one.state for one in results] == ["done", "done"]
+    assert [result.state for result in results] == ["done", "done"]
 
 
 def test_approval_of_a_command_gives_its_reason_and_the_missing_sandbox(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_switch_to_a_mode_that_allows_an_open_edit_runs_it(tmp_path: Path) -> No
     it = two_files(tmp_path)
     asked, results = asked_in(it, lambda _: it.conversation.set_mode("accept-edits"))
     assert len(asked) == 1
-    assert [one.state for one in results] == ["done", "done"]
+    assert [result.state for result in results] == ["done", "done"]
     assert (it.work / "a.txt").read_text() == "x\n"
 
 
@@ -88,7 +88,7 @@ def test_accepting_edits_does_not_approve_a_command(tmp_path: Path) -> None:
         it.conversation.answer(approval.id, Deny("no"))
 
     _, results = asked_in(it, decide)
-    assert [one.state for one in results] == ["denied"]
+    assert [result.state for result in results] == ["denied"]
 
 
 def test_denied_edit_shows_its_diff_to_the_user_and_not_to_the_model(tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_denied_edit_shows_its_diff_to_the_user_and_not_to_the_model(tmp_path: P
 def test_restricted_folder_offers_trust_and_no_permanent_approval(tmp_path: Path, scope: Scope) -> None:
     it = two_files(tmp_path, is_trusted=False)
     asked, results = asked_in(it, answering(it, scope, scope))
-    assert [(one.offers, one.rule, one.is_keepable) for one in asked] == 2 * [(("trust",), "", False)]
+    assert [(item.offers, item.rule, item.is_keepable) for item in asked] == 2 * [(("trust",), "", False)]
     assert "not trusted" in asked[0].why
     # The front end trusts the folder; the answer alone does not.
-    assert [one.state for one in results] == ["done", "done"]
+    assert [result.state for result in results] == ["done", "done"]
     assert not it.conversation.permissions.is_trusted
 
 
@@ -118,7 +118,7 @@ PYTEST = call_reply("shell", {"command": "pytest --version"})
 def test_approved_rule_lets_a_test_runner_run_without_asking(tmp_path: Path) -> None:
     it = talk(tmp_path, PYTEST, call_reply("shell", {"command": "pytest -h"}), text_reply("Done."))
     asked, _ = asked_in(it, answering(it, "prefix"))
-    assert [(one.prefix_rule, "prefix" in one.offers) for one in asked] == [("shell(pytest *)", True)]
+    assert [(item.prefix_rule, "prefix" in item.offers) for item in asked] == [("shell(pytest *)", True)]
     (rule,) = it.conversation.permissions.rules()
     assert (rule.text, rule.scope) == ("shell(pytest *)", "session")
 
@@ -139,11 +139,11 @@ def test_approval_for_the_sandbox_runs_this_and_later_calls_there(
 
     monkeypatch.setattr(Toolbox, "run", run)  # no sandbox may work here
     asked, _ = asked_in(it, answering(it, "sandbox"))
-    assert [one.sandboxed_rule for one in asked] == ["shell(pytest *)"]
+    assert [item.sandboxed_rule for item in asked] == ["shell(pytest *)"]
     assert levels == ["workspace", "workspace"]
     (rule,) = it.conversation.permissions.rules()
     assert rule.origin.startswith("in the sandbox, answered to shell pytest")
     with pytest.raises(ValueError, match="session only"):
-        it.conversation.permissions.keep(rule.number)
+        it.conversation.permissions.save_rule(rule.number)
     it.conversation.permissions.remove(rule.number)
     assert it.conversation.policy.sandboxed == ()

@@ -50,7 +50,7 @@ def ended(events: list[TurnEvent]) -> TurnEnded:
     return events[-1]
 
 
-def test_aside_sees_the_conversation_and_leaves_it_as_it_is(tmp_path: Path) -> None:
+def test_aside_sees_the_conversation_and_does_not_change_it(tmp_path: Path) -> None:
     it = talk(
         tmp_path,
         text_reply("A parser."),

@@ -199,11 +199,11 @@ def test_a_name_like_that_of_a_file_that_is_missing_is_reported_once() -> None:
     nowhere = Path("/proc/nowhere")
     assert mentions("@nofile.txt and @nofile.txt, @src/no/ @anna @4.5 x@y.de", nowhere) == (
         (),
-        ("nofile.txt not found, sent as text", "src/no/ not found, sent as text"),
+        ("nofile.txt not found, left as text", "src/no/ not found, left as text"),
     )
     many = " ".join(f"@{number}.py" for number in range(9))
     _, complaints = mentions(many, nowhere)
     assert len(complaints) == 6
-    assert complaints[-1] == "4 more files not found, sent as text"
+    assert complaints[-1] == "4 more files not found, left as text"
     assert mentions("@nofile.txt", nowhere, foreign=((0, 11),)) == ((), ())
-    assert mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, sent as text",)
+    assert mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, left as text",)

@@ -51,7 +51,7 @@ from tests.fakes.scripted import (
 )
 
 
-def test_turn_is_stored_as_it_is_committed(tmp_path: Path) -> None:
+def test_turn_is_stored_when_it_is_committed(tmp_path: Path) -> None:
     it = talk(tmp_path, cut_text("lost"), cut_text("One, "), text_reply("two."))
     events = asyncio.run(it.play("count"))
     assert ended(events).text == "One, two."

@@ -43,7 +43,7 @@ def test_edited_content_is_written_shown_again_and_reported_to_the_model(tmp_pat
     it = talk(tmp_path, WRITE, text_reply("Done."))
     revised = CONTENT.replace("second", "2nd")
     asked, (finished,) = asked_in(it, deciding(it, Revise(revised), Allow()))
-    assert [one.is_revised for one in asked] == [False, True]
+    assert [item.is_revised for item in asked] == [False, True]
     assert asked[0].draft == Draft(CONTENT, "content.txt")
     assert asked[1].draft == Draft(revised, "content.txt")
     assert asked[0].id == asked[1].id
@@ -63,8 +63,8 @@ def test_edited_content_is_written_shown_again_and_reported_to_the_model(tmp_pat
 def test_edited_command_runs_and_is_reported_to_the_model(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("touch two"), Allow()))
-    assert [one.detail for one in asked] == ["touch one", "touch two"]
-    assert [one.rule for one in asked] == ["shell(touch one)", "shell(touch two)"]
+    assert [item.detail for item in asked] == ["touch one", "touch two"]
+    assert [item.rule for item in asked] == ["shell(touch one)", "shell(touch two)"]
     assert (finished.state, finished.is_revised) == ("done", True)
     assert not (it.work / "one").exists()
     assert (it.work / "two").exists()
@@ -76,7 +76,7 @@ def test_edited_command_runs_and_is_reported_to_the_model(tmp_path: Path) -> Non
 def test_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("pwd"), Allow()))
-    assert [one.detail for one in asked] == ["touch one", "pwd"]
+    assert [item.detail for item in asked] == ["touch one", "pwd"]
     assert finished.state == "done"
 
 
@@ -87,7 +87,7 @@ def test_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: Pat
         (" \n", "Your edit was not used: the text is empty."),
     ],
 )
-def test_edit_that_is_denied_or_empty_leaves_the_call_as_it_was(tmp_path: Path, text: str, why: str) -> None:
+def test_edit_that_is_denied_or_empty_leaves_the_call_unchanged(tmp_path: Path, text: str, why: str) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."), rules=Rules.of(deny=["shell(rm *)"]))
     told: list[TurnEvent] = []
     asked: list[ToolApproval] = []
@@ -113,7 +113,7 @@ def test_edit_that_is_denied_or_empty_leaves_the_call_as_it_was(tmp_path: Path, 
 def test_edited_call_can_be_denied_and_edited_twice(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("touch two"), Revise("touch three"), Deny("stop it")))
-    assert [one.detail for one in asked] == ["touch one", "touch two", "touch three"]
+    assert [item.detail for item in asked] == ["touch one", "touch two", "touch three"]
     assert finished.state == "denied"
     assert result_of(it) == "Denied: stop it"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.text.match import Catalog, FuzzySearch
+from qcode.text.match import FuzzySearch, PathIndex
 
 NAMES = st.text(st.sampled_from(list("abcM_-.é")), min_size=1, max_size=6).filter(lambda name: name.strip(".") != "")
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -17,7 +17,7 @@ QUERIES = st.text(st.sampled_from(list("abcM_/.")), min_size=1, max_size=5).filt
 
 
 def found(files: list[str], query: str, *recent: str, limit: int = 50) -> list[str]:
-    return [match.path for match in FuzzySearch(Catalog.of(files)).find(query, recent, limit)]
+    return [match.path for match in FuzzySearch(PathIndex.of(files)).find(query, recent, limit)]
 
 
 def has_letters(path: str, query: str) -> bool:
@@ -27,7 +27,7 @@ def has_letters(path: str, query: str) -> bool:
 
 @given(FILES, QUERIES)
 def test_search_finds_exactly_the_paths_with_the_letters_in_order(files: list[str], query: str) -> None:
-    paths = set(Catalog.of(files).paths)
+    paths = set(PathIndex.of(files).paths)
     expected = {path for path in paths if has_letters(path, query)}
     if query.endswith("/"):
         expected -= {path for path in paths if path.lower() == query.lower()}
@@ -41,7 +41,7 @@ def test_smaller_limit_gives_the_first_matches(files: list[str], query: str, lim
 
 @given(FILES, st.lists(QUERIES, min_size=1, max_size=6))
 def test_earlier_queries_do_not_change_the_matches(files: list[str], queries: list[str]) -> None:
-    search = FuzzySearch(Catalog.of(files))
+    search = FuzzySearch(PathIndex.of(files))
     for query in queries:
         for size in range(1, len(query) + 1):
             seen = [match.path for match in search.find(query[:size], (), 20)]
@@ -50,7 +50,7 @@ def test_earlier_queries_do_not_change_the_matches(files: list[str], queries: li
 
 @given(FILES, QUERIES)
 def test_highlighted_letters_spell_the_query(files: list[str], query: str) -> None:
-    for match in FuzzySearch(Catalog.of(files)).find(query):
+    for match in FuzzySearch(PathIndex.of(files)).find(query):
         assert "".join(match.path[at] for at in match.marks).lower() == query.lower()
         assert list(match.marks) == sorted(set(match.marks))
 
@@ -81,7 +81,7 @@ def test_recent_files_come_first_among_matches() -> None:
 
 
 def test_each_folder_is_listed_once_with_a_slash() -> None:
-    assert Catalog.of(["a/b/c.py", "a/b/d.py"]).paths == ("a/", "a/b/", "a/b/c.py", "a/b/d.py")
+    assert PathIndex.of(["a/b/c.py", "a/b/d.py"]).paths == ("a/", "a/b/", "a/b/c.py", "a/b/d.py")
 
 
 def test_query_for_a_folder_does_not_list_the_folder_itself() -> None:

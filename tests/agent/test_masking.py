@@ -9,7 +9,7 @@ from qcode.tools import text_file
 
 
 def diff(name: str, old: str | None, new: str | None) -> str:
-    before, after = (None if one is None else text_file.from_text(one) for one in (old, new))
+    before, after = (None if item is None else text_file.from_text(item) for item in (old, new))
     return text_file.diff_of(name, before, after)
 
 

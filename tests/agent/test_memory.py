@@ -35,7 +35,7 @@ def test_files_are_listed_in_prompt_order_then_possible_ones(folders: MemoryFold
     (folders.root / "CLAUDE.md").write_text("See @more.md\n")
     (folders.root / "more.md").write_text("more\n")
     files = folders.memory(folders.folder).files()
-    assert [(file.whose, file.shown, file.size) for file in files] == [
+    assert [(file.whose, file.label, file.size) for file in files] == [
         ("yours", str(folders.home / "AGENTS.md"), 5),
         ("project", "CLAUDE.md", 13),
         ("project", "more.md", 5),
@@ -95,7 +95,7 @@ def test_nearest_file_comes_first_and_links_inside_the_project_are_followed(fold
     (folders.root / "AGENTS.md").symlink_to("CLAUDE.md")
     (folders.folder / "AGENTS.md").write_text("pkg\n")
     places = folders.memory(folders.folder).places()
-    assert [one.shown for one in places[:2]] == ["pkg/AGENTS.md", "AGENTS.md"]
+    assert [place.label for place in places[:2]] == ["pkg/AGENTS.md", "AGENTS.md"]
     folders.memory(folders.folder).append(places[1].path, "more")
     assert (folders.root / "CLAUDE.md").read_text() == "root\n\n- more\n"
     assert (folders.root / "AGENTS.md").is_symlink()
@@ -106,10 +106,10 @@ def test_file_that_is_not_utf_8_is_left_unchanged(folders: MemoryFolders) -> Non
     file.write_bytes("übung".encode("utf-16"))
     memory = folders.memory()
     places = memory.places()
-    for one in places:
-        if one.path == str(file):
+    for place in places:
+        if place.path == str(file):
             with pytest.raises(ValueError, match="UTF-8"):
-                memory.append(one.path, "x")
+                memory.append(place.path, "x")
     assert file.read_bytes() == "übung".encode("utf-16")
     with pytest.raises(ValueError, match="up to 4,000"):
         memory.append(places[-1].path, "  ")

@@ -113,7 +113,7 @@ def test_other_sessions_can_be_resumed_renamed_and_deleted(tmp_path: Path) -> No
         it.conversation.clear()
         await it.play("other")
         second = it.conversation.session_id
-        assert set(library.passages("NEEDLE find", [one.session_id for one in library.sessions()])) == {first}
+        assert set(library.passages("NEEDLE find", [session.session_id for session in library.sessions()])) == {first}
         library.rename(first, "  My   name ")
         assert {info.session_id: info.title for info in library.sessions()} == {first: "My name", second: "other"}
         assert library.resume(first) == ()

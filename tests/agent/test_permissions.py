@@ -79,7 +79,7 @@ def test_every_decision_is_listed_with_its_reason(tmp_path: Path) -> None:
         text_reply("2"),
     )
     play(it, Deny("not now"), lambda: None)
-    decided = [(one.call.name, one.decided) for one in it.conversation.permissions.decisions()]
+    decided = [(decision.call.name, decision.decided) for decision in it.conversation.permissions.decisions()]
     assert decided == [("shell", "ran"), ("shell", "denied"), ("read", "refused")]
     ran, denied, refused = it.conversation.permissions.decisions()
     assert (ran.reason, denied.reason) == ("it only reads", "not now")
@@ -95,11 +95,11 @@ def test_approval_open_at_the_end_of_the_turn_is_listed_as_unanswered(tmp_path: 
             it.conversation.cancel()
 
     asyncio.run(it.play("do it", cancel))
-    assert [one.decided for one in it.conversation.permissions.decisions()] == ["unanswered"]
+    assert [decision.decided for decision in it.conversation.permissions.decisions()] == ["unanswered"]
 
 
 def test_folder_rule_applies_in_the_next_session_until_revoked(tmp_path: Path) -> None:
-    kept = Origins(kept=KeptRules(tmp_path / "state", tmp_path / "work"))
+    kept = Origins(stored_rules=KeptRules(tmp_path / "state", tmp_path / "work"))
     (tmp_path / "work").mkdir()
     first = talk(tmp_path, TOUCH, text_reply("1"), origins=kept)
     assert play(first, Allow("folder")) == [1]
@@ -117,7 +117,7 @@ def test_folder_rule_applies_in_the_next_session_until_revoked(tmp_path: Path) -
 
 def test_stored_rules_apply_to_exactly_this_folder(tmp_path: Path) -> None:
     here = permissions(tmp_path)
-    here.keep(here.add("allow", "shell(make)").number)
+    here.save_rule(here.add("allow", "shell(make)").number)
     (tmp_path / "other").mkdir()
     assert KeptRules(tmp_path / "state", tmp_path / "other").read() == ()
     (tmp_path / "work").rename(tmp_path / "moved")
@@ -127,7 +127,7 @@ def test_stored_rules_apply_to_exactly_this_folder(tmp_path: Path) -> None:
 
 def test_file_writable_by_others_stores_no_rule(tmp_path: Path) -> None:
     here = permissions(tmp_path)
-    here.keep(here.add("allow", "shell(make)").number)
+    here.save_rule(here.add("allow", "shell(make)").number)
     assert len(permissions(tmp_path).rules()) == 1
     (tmp_path / "state/rules.json").chmod(0o666)
     assert permissions(tmp_path).rules() == ()
@@ -136,7 +136,7 @@ def test_file_writable_by_others_stores_no_rule(tmp_path: Path) -> None:
 def test_answer_that_cannot_be_stored_applies_to_the_session_with_a_notice(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "file").write_text("")
-    kept = Origins(kept=KeptRules(tmp_path / "file" / "state", tmp_path / "work"))
+    kept = Origins(stored_rules=KeptRules(tmp_path / "file" / "state", tmp_path / "work"))
     it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=kept)
     notices: list[str] = []
 
@@ -155,10 +155,10 @@ def test_rules_are_stored_only_for_a_trusted_folder(tmp_path: Path) -> None:
     here = permissions(tmp_path, is_trusted=False)
     rule = here.add("deny", "shell(make)")
     with pytest.raises(ValueError, match="/trust"):
-        here.keep(rule.number)
+        here.save_rule(rule.number)
     assert not here.can_keep
     here.trust_folder()
-    here.keep(rule.number)
+    here.save_rule(rule.number)
     assert KeptRules(tmp_path / "state", tmp_path / "work").read()[0].text == "shell(make)"
 
 

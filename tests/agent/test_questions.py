@@ -65,7 +65,7 @@ def test_approval_shows_every_argument_that_changes_how_a_command_runs(
     tmp_path: Path, arguments: JsonObject, question: str
 ) -> None:
     asked = asked_about(tmp_path, ("shell", {"command": "make x", **arguments}))
-    assert [(one.question, one.detail) for one in asked] == [(question, "make x")]
+    assert [(item.question, item.detail) for item in asked] == [(question, "make x")]
 
 
 def test_repeated_command_asks_with_its_arguments() -> None:
@@ -113,7 +113,7 @@ def test_secret_in_a_file_with_an_invisible_name_is_masked_in_its_diff(tmp_path:
             it.conversation.answer(event.approval.id, Allow() if event.approval.call.name == "read" else Deny())
 
     asyncio.run(it.play("go", allow))
-    assert [one.call.name for one in asked] == ["read", "edit"]
+    assert [item.call.name for item in asked] == ["read", "edit"]
     assert asked[0].detail == ".e\\u200bnv"
     assert "-TOKEN=[hidden]" in asked[1].detail
 

@@ -41,8 +41,8 @@ def run(folder: Path, *prompts: str, model: Any, **options: Any) -> list[Any]:
     """Run the prompts in one conversation, and return their results."""
 
     async def work() -> list[Any]:
-        wanted = Options(cwd=folder / "work", model=model, trust=True, no_session=True, **options)
-        async with Agent.open(wanted, approve=yes) as agent:
+        expected = Options(cwd=folder / "work", model=model, trust=True, no_session=True, **options)
+        async with Agent.open(expected, approve=yes) as agent:
             return [await agent.run(prompt, check=False) for prompt in prompts]
 
     return asyncio.run(work())
@@ -103,7 +103,7 @@ def test_prompt_requests_and_replies_are_in_order(tmp_path: Path) -> None:
     assert recorded.model == "openai/gpt-5"
     assert recorded.prompts == ("one", "two")
     messages: list[Any] = [reply.request["messages"] for reply in recorded.replies]
-    assert [len(one) for one in messages] == [1, 3, 5]
+    assert [len(message) for message in messages] == [1, 3, 5]
     assert messages[2][0]["blocks"][-1]["text"] == "one"
 
 
@@ -127,8 +127,8 @@ def test_cancelled_reply_is_recorded_as_one(tmp_path: Path) -> None:
     provider = ScriptedProvider([(ReplyStarted("m", "r"), TextDelta(0, "half"), hang)])
 
     async def work() -> None:
-        wanted = Options(cwd=tmp_path / "work", model=provider, no_session=True, record=file)
-        async with Agent.open(wanted) as agent:
+        expected = Options(cwd=tmp_path / "work", model=provider, no_session=True, record=file)
+        async with Agent.open(expected) as agent:
             task = asyncio.ensure_future(agent.run("x", check=False))
             await hang.reached.wait()
             agent.cancel()

@@ -68,7 +68,7 @@ def make(it: Talk, between: Callable[[], None] = lambda: None) -> TurnUsage | No
 
 
 def stored_title(it: Talk) -> str:
-    (summary,) = (one for one in it.store.summaries() if one.session_id == it.conversation.session_id)
+    (summary,) = (item for item in it.store.summaries() if item.session_id == it.conversation.session_id)
     return summary.title
 
 

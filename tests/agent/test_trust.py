@@ -205,7 +205,7 @@ def test_links_are_pinned_by_their_target(store: TrustStore, root: Path, tmp_pat
     outside.write_text('model = "canary"\n')
     (change,) = store.look(root).changes
     assert change.name == ".qcode/config.toml"
-    assert "canary" not in store.path.read_text() + change.shown()
+    assert "canary" not in store.path.read_text() + change.diff()
 
 
 def test_special_file_neither_blocks_nor_hides_a_change(store: TrustStore, root: Path) -> None:
@@ -254,7 +254,7 @@ def test_changes_below_a_folder_are_those_of_one_skill(store: TrustStore, root: 
     put(root, ".claude/skills/y/SKILL.md", "x")
     store.remember(root)
     put(root, ".claude/skills/x/scripts/run.py", "evil")
-    assert [one.name for one in store.changes_below(root, root / ".claude/skills/x")] == [
+    assert [item.name for item in store.changes_below(root, root / ".claude/skills/x")] == [
         ".claude/skills/x/scripts/run.py"
     ]
     assert store.changes_below(root, root / ".claude/skills/y") == ()

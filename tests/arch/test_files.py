@@ -43,12 +43,12 @@ def test_constraints_hold_names_and_versions_only() -> None:
 
 def test_every_dependency_of_run_and_test_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [
+    expected = [
         *project["dependencies"],
         *project["optional-dependencies"]["test"],
         *project["optional-dependencies"]["docs"],
     ]
-    names = {_normal(re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0]) for requirement in wanted}
+    names = {_normal(re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0]) for requirement in expected}
     pinned = {_normal(line.partition("==")[0]) for line in _constraints()}
     assert names - pinned == set()
 
@@ -122,7 +122,7 @@ def test_every_dependency_is_imported_by_the_program() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
     modules = {"google-genai": "google", "markdown-it-py": "markdown_it", "pyyaml": "yaml"}
-    names = [_normal(re.split(r"[<>=!~\[; ]", one, maxsplit=1)[0]) for one in project["dependencies"]]
+    names = [_normal(re.split(r"[<>=!~\[; ]", dependency, maxsplit=1)[0]) for dependency in project["dependencies"]]
     unused = [
         name
         for name in names

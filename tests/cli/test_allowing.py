@@ -69,10 +69,10 @@ def test_with_the_flags_every_call_runs(calls: list[ToolCall], is_trusted: bool,
     flags, hopeless = flags_allowing(before, calls, spec_of)
     after = again(before, flags)
     assert hopeless == 0
-    for one in calls:
-        arguments = json.loads(one.arguments)
-        assert not before.judge(spec_of(one.name), arguments).is_allowed
-        assert after.judge(spec_of(one.name), arguments).is_allowed
+    for item in calls:
+        arguments = json.loads(item.arguments)
+        assert not before.judge(spec_of(item.name), arguments).is_allowed
+        assert after.judge(spec_of(item.name), arguments).is_allowed
 
 
 def test_call_that_asks_in_every_mode_is_counted_without_a_flag(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_flags_may_stand_before_a_subcommand(argv: list[str], found: tuple[str, 
 @pytest.mark.parametrize(
     ("word", "close"), [("doctr", "doctor"), ("Sessions", "sessions"), ("model", "models"), ("auht", "auth")]
 )
-def test_single_word_that_is_nearly_a_subcommand_is_no_prompt(word: str, close: str) -> None:
+def test_single_word_similar_to_a_subcommand_is_not_a_prompt(word: str, close: str) -> None:
     for argv in ([word], ["-C", "/tmp", word], [word, "-C", "/tmp"], [word, "--json"], [word, "sonnet"]):
         with pytest.raises(CommandLineError, match=f"did you mean qcode {close}"):
             split_subcommand(argv)

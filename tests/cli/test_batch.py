@@ -136,7 +136,7 @@ def test_second_batch_on_the_same_results_is_refused(work: Path, capfd: pytest.C
 
 
 @pytest.mark.parametrize("content", ["# Notes\n", '{"id": "0", "prompt": "x"}\n', "[1]\n"])
-def test_file_that_holds_no_results_is_refused_and_stays_as_it_is(
+def test_file_that_holds_no_results_is_refused_and_unchanged(
     content: str, work: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_tasks(work, {"prompt": "x"})
@@ -223,7 +223,7 @@ def test_only_a_limit_pauses_the_other_jobs(work: Path) -> None:
     with FakeServer("openai", (Turn(refusal=Refusal(500, "broken")),)) as server:
         limits = tasks.SharedLimits()
         options = Options(model="openai/m", base_url=server.base_url, settings="config.toml")
-        one = tasks.Task("a", "x", work, (), {})
+        one = tasks.BatchTask("a", "x", work, (), {})
         assert asyncio.run(tasks.task_result(one, options, limits))["exit_code"] == 75
         assert asyncio.run(limits.left()) == 0
 

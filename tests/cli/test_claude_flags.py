@@ -59,7 +59,9 @@ def test_every_option_of_the_python_sdk_arrives(home: dict[str, str]) -> None:
     assert (options.trust, options.fork_session, options.max_turns) == (True, True, 3)
     assert context.settings.warnings == ("--betas, --plugin-dir: no effect in qcode",)
     servers = named_servers(context.settings, options.mcp_config, context.root, is_trusted=False).specs
-    assert [(one.name, one.config.url, one.scope) for one in servers] == [("web", "https://mcp.example/v1", OF_TEXT)]
+    assert [(server.name, server.config.url, server.scope) for server in servers] == [
+        ("web", "https://mcp.example/v1", OF_TEXT)
+    ]
 
 
 def test_every_option_of_the_typescript_sdk_arrives(home: dict[str, str]) -> None:
@@ -244,14 +246,12 @@ def test_servers_come_from_a_pipe(home: dict[str, str]) -> None:
     path, thread = piped('{"mcpServers": {"git": {"command": "git-mcp"}}}')
     context = read(home, "--mcp-config", path)
     servers = named_servers(context.settings, context.options.mcp_config, context.root, is_trusted=False).specs
-    assert [one.name for one in servers] == ["git"]
+    assert [server.name for server in servers] == ["git"]
     thread.join()
     os.close(int(path.rpartition("/")[2]))
 
 
-def test_pipe_that_nobody_writes_to_is_an_error(
-    home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_pipe_is_an_error(home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.agent.claude.settings.PIPE_S", 0.05)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="nothing arrived"):

@@ -77,8 +77,8 @@ def test_key_is_set_and_the_rest_of_the_file_stays(desk: Desk, key: str, value: 
     assert str(desk.file) in out
     text = desk.file.read_text()
     assert line is None or line in text
-    kept = [one for one in FILE.splitlines() if one and not one.startswith(("model", "bell"))]
-    assert [one for one in text.splitlines() if one in kept] == kept
+    kept = [item for item in FILE.splitlines() if item and not item.startswith(("model", "bell"))]
+    assert [item for item in text.splitlines() if item in kept] == kept
     assert key.partition(".")[0] in desk("show", "--json")[0]
 
 

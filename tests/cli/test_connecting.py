@@ -42,7 +42,7 @@ def test_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypatch
         assert checked == CheckedKey(Secret(CANARY), models=("gpt-x",))
         assert context.keys.place_of(PROVIDERS["openai"]) is None
         assert Secret(CANARY) in context.keys.known()
-        lines = asyncio.run(screen.keep("openai", checked))
+        lines = asyncio.run(screen.save_key("openai", checked))
     assert lines[0] == "openai accepted the key"
     assert context.keys.key_of(PROVIDERS["openai"]) == (CANARY, "qcode auth login openai")
     (choice,) = [choice for choice in screen.choices() if choice.name == "openai"]
@@ -77,7 +77,7 @@ def test_key_is_stored_unchecked_while_offline(home: Path, monkeypatch: pytest.M
     screen = connecting(home)
     checked = asyncio.run(screen.check("openai", CANARY))
     assert not checked.is_accepted
-    assert asyncio.run(screen.keep("openai", checked))[0].startswith("the key could not be checked (cannot reach")
+    assert asyncio.run(screen.save_key("openai", checked))[0].startswith("the key could not be checked (cannot reach")
 
 
 def test_default_model_is_used_if_the_host_has_it(home: Path) -> None:

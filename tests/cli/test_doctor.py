@@ -52,7 +52,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     ],
 )
 def test_doctor_reports_keys_files_and_limits(said: list[str], line: str) -> None:
-    assert line.split() in [one.split() for one in said]
+    assert line.split() in [item.split() for item in said]
 
 
 def test_doctor_begins_with_a_state_folder_that_cannot_be_written(

@@ -59,7 +59,7 @@ def test_flag_sets_its_field_and_no_other(flag: Flag) -> None:
     [flag for flag in FLAGS if flag.choices and flag.field and flag.key != "completion"],
     ids=lambda flag: flag.key,
 )
-def test_choices_of_a_flag_are_those_of_its_field(flag: Flag) -> None:
+def test_choices_of_a_flag_match_its_field(flag: Flag) -> None:
     (own, *rest) = _choices(typing.get_type_hints(Options, localns={"Provider": Provider})[flag.field])
     assert flag.choices == (own, *rest)
     default = getattr(Options(), flag.field)
@@ -68,10 +68,10 @@ def test_choices_of_a_flag_are_those_of_its_field(flag: Flag) -> None:
 
 def _choices(hint: object) -> tuple[str, ...]:
     found = typing.get_args(hint)
-    return found if all(isinstance(one, str) for one in found) else _choices(found[0])
+    return found if all(isinstance(item, str) for item in found) else _choices(found[0])
 
 
-def test_forms_of_an_export_are_those_of_its_flag() -> None:
+def test_formats_of_an_export_match_its_flag() -> None:
     assert SUBCOMMANDS["sessions"].flags[0].choices == EXPORT_FORMS
 
 

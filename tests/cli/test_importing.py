@@ -81,7 +81,7 @@ def test_sessions_found_are_listed_and_imported_with_yes(runner: ImportRunner) -
 
 def test_newest_found_session_is_the_one_to_continue(runner: ImportRunner) -> None:
     for number in (1, 2, 3):
-        records = [{**one, "sessionId": f"s{number}"} for one in claude_records(str(runner.work))]
+        records = [{**claude_record, "sessionId": f"s{number}"} for claude_record in claude_records(str(runner.work))]
         path = write(runner.claude / f"{number}.jsonl", records)
         os.utime(path, (1_000 * number, 1_000 * number))
     rows = runner.json("sessions", "import", "--yes")
@@ -93,7 +93,10 @@ def test_sessions_of_all_folders_go_to_their_own(runner: ImportRunner) -> None:
     other = runner.work.parent / "other"
     other.mkdir()
     write(runner.claude.parent / "o" / "1.jsonl", claude_records(str(other)))
-    write(runner.claude.parent / "g" / "2.jsonl", [{**one, "sessionId": "x"} for one in claude_records("/gone")])
+    write(
+        runner.claude.parent / "g" / "2.jsonl",
+        [{**claude_record, "sessionId": "x"} for claude_record in claude_records("/gone")],
+    )
     assert runner.json("sessions", "import") == []
     rows = runner.json("sessions", "import", "--all", "--yes")
     assert {row["folder"] for row in rows} == {str(other), str(runner.work)}

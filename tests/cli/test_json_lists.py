@@ -56,9 +56,9 @@ def test_fields_of_a_list_are_those_of_the_page(command: str, work: Path, capfd:
         field
         for value in first.values()
         if isinstance(value, list)
-        for one in value[:1]
-        if isinstance(one, dict)
-        for field in one
+        for item in value[:1]
+        if isinstance(item, dict)
+        for field in item
     ]
     states = {"trusted", "changed", "unknown", "unpinned", "unpinnable"} if command == "trust list" else set()
     assert {*first, *inner} == named - states

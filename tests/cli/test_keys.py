@@ -28,7 +28,7 @@ OPENAI = PROVIDERS["openai"]
 def stored(base: Path, *names: str) -> KeyStore:
     store = key_store(base, {})
     for name in names:
-        store.put(name, Secret(CANARY))
+        store.store(name, Secret(CANARY))
     return key_store(base, {})
 
 
@@ -100,7 +100,7 @@ def test_crash_report_contains_no_stored_key(tmp_path: Path) -> None:
     env = {"QCODE_HOME": str(tmp_path)}
     shapeless = "canary.of.no.known.shape"
     store = key_store(tmp_path, {})
-    store.put("openai", Secret(shapeless))
+    store.store("openai", Secret(shapeless))
     Keys({}, lambda: store).key_of(OPENAI)
     text = crash.describe_crash(RuntimeError(f"broke on {shapeless}"), env)
     assert shapeless not in text
@@ -110,8 +110,8 @@ def test_crash_report_contains_no_stored_key(tmp_path: Path) -> None:
 
 def test_each_home_has_its_own_keyring_entry(tmp_path: Path, use_keyring: UseKeyring) -> None:
     ring = use_keyring(make(Working))
-    key_store(tmp_path / "a", {"QCODE_HOME": "a"}).put("openai", Secret(CANARY))
-    key_store(tmp_path / "b", {}).put("openai", Secret(CANARY))
+    key_store(tmp_path / "a", {"QCODE_HOME": "a"}).store("openai", Secret(CANARY))
+    key_store(tmp_path / "b", {}).store("openai", Secret(CANARY))
     assert len(list(ring.iterdir())) == 2
 
 

@@ -43,7 +43,7 @@ def offering(home: Path, config: str = "") -> ModelsService:
 
 
 def named(found: ModelsService, name: str) -> OfferedProvider:
-    return next(one for one in found.providers() if one.name == name)
+    return next(provider for provider in found.providers() if provider.name == name)
 
 
 def test_provider_with_a_key_offers_its_catalog_with_its_default_first(
@@ -77,11 +77,11 @@ def test_host_without_a_catalog_is_asked_for_its_models(home: Path) -> None:
         port = int(server.base_url.rpartition(":")[2].partition("/")[0])
         found = offering(home, CONFIG.format(port=port))
         assert named(found, "lab").is_to_ask
-        assert [model.name for model in asyncio.run(found.served("lab"))] == ["new-10", "new-2"]
+        assert [model.name for model in asyncio.run(found.list_host_models("lab"))] == ["new-10", "new-2"]
 
 
 def test_silent_server_offers_no_models(home: Path) -> None:
-    assert asyncio.run(offering(home, CONFIG.format(port=9)).served("lab")) == ()
+    assert asyncio.run(offering(home, CONFIG.format(port=9)).list_host_models("lab")) == ()
 
 
 def test_each_openai_protocol_offers_its_own_models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,12 +110,12 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("user", ["claude", "gemini", "qwen"])
-def test_core_is_allowed_and_everything_else_asks(hook: Hook, user: HookUser) -> None:
+def test_core_is_allowed_and_every_other_program_asks(hook: Hook, user: HookUser) -> None:
     found = {command: hook(user, SHELL[user], {"command": command}) for command in COMMANDS}
     assert found == COMMANDS
 
 
-def test_codex_is_told_denials_only(hook: Hook) -> None:
+def test_codex_gets_only_denials(hook: Hook) -> None:
     """It ignores a hook that allows or asks, and does not say in which folder a command runs."""
     found = {command: hook("codex", "Bash", {"command": command}) for command in COMMANDS}
     assert found == {command: "deny" if expected == "deny" else "" for command, expected in COMMANDS.items()}

@@ -160,7 +160,7 @@ def test_imported_turns_are_counted_apart(home: Path, capfd: pytest.CaptureFixtu
     assert found["total"]["turns"] == before["total"]["turns"] + 1
 
 
-def test_retries_and_other_models_are_counted_as_what_they_are(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retries_and_other_models_are_counted_separately(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = stats(capfd)["total"]
     store = SessionStore(home / "home" / "state", home / "work")
     session = store.create("nobody/unknown", home / "work")

@@ -20,7 +20,7 @@ def load(base: Path, own: dict[str, str], project: dict[str, str], *, is_trusted
         folder.mkdir(parents=True)
         for name, text in files.items():
             (folder / f"{name}.toml").write_text(text)
-    return load_custom_agents(base / "config", base / "work", is_trusted=is_trusted, taken=(EXPLORE,))
+    return load_custom_agents(base / "config", base / "work", is_trusted=is_trusted, used_names=(EXPLORE,))
 
 
 def test_agent_file_defines_a_kind(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_untrusted_project_has_no_kinds(tmp_path: Path) -> None:
 
 def test_user_kind_replaces_a_project_kind_of_the_same_name(tmp_path: Path) -> None:
     found = load(tmp_path, {"reviewer": WHOLE, EXPLORE: MINIMAL}, {"reviewer": MINIMAL})
-    assert [one.model for one in found.agents] == ["small"]
+    assert [agent.model for agent in found.agents] == ["small"]
     assert len(found.problems) == 2
 
 

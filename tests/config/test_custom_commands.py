@@ -20,8 +20,8 @@ class CommandFolders:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def load(self, *, is_trusted: bool = True, taken: tuple[str, ...] = ()) -> CustomCommands:
-        return load_custom_commands(self.own, self.project, is_trusted=is_trusted, taken=taken)
+    def load(self, *, is_trusted: bool = True, used_names: tuple[str, ...] = ()) -> CustomCommands:
+        return load_custom_commands(self.own, self.project, is_trusted=is_trusted, used_names=used_names)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_project_command_marks_text_that_the_user_did_not_type(
     sent = command.expand(arguments)
     assert [sent[start:end] for start, end in command.foreign(arguments)] == foreign
     folders.write("b.toml", f'prompt = "{prompt}"')
-    assert next(one for one in folders.load().commands if one.name == "b").foreign(arguments) == ()
+    assert next(item for item in folders.load().commands if item.name == "b").foreign(arguments) == ()
 
 
 def test_command_name_contains_its_folders(folders: CommandFolders) -> None:
@@ -102,7 +102,7 @@ def test_project_command_needs_trust_and_never_replaces_a_user_command(folders: 
 
 def test_built_in_command_keeps_its_name(folders: CommandFolders) -> None:
     folders.write("help.toml", 'prompt = "x"')
-    found = folders.load(taken=("help",))
+    found = folders.load(used_names=("help",))
     assert found.commands == ()
     assert "/help is ignored, a built-in command already has this name" in found.problems[0]
 
@@ -167,6 +167,6 @@ def test_circular_link_is_reported(folders: CommandFolders) -> None:
     (folder / "a").symlink_to("a")
     (folder / "b.toml").symlink_to("b.toml")
     found = folders.load()
-    assert [one.name for one in found.commands] == ["good"]
+    assert [command.name for command in found.commands] == ["good"]
     assert len(found.problems) == 1
     assert "b.toml" in found.problems[0]

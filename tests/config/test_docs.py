@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs/configuration.md").read_text(encoding=
 
 
 def test_page_lists_each_key_exactly_once() -> None:
-    assert sorted(re.findall(r"^\| `([^`|]+)` \|", PAGE, re.MULTILINE)) == sorted(one.name for one in KEYS)
+    assert sorted(re.findall(r"^\| `([^`|]+)` \|", PAGE, re.MULTILINE)) == sorted(key.name for key in KEYS)
 
 
 def test_page_names_the_variables() -> None:

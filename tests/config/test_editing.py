@@ -29,7 +29,7 @@ max_tokens = 5
 
 
 @pytest.mark.parametrize(
-    ("text", "path", "value", "wanted"),
+    ("text", "path", "value", "expected"),
     [
         (FILE, ("ui", "bell"), True, FILE.replace("bell = false", "bell = true")),
         (FILE, ("model",), "c/d", FILE.replace('"a/b"  #', '"c/d"  #')),
@@ -49,9 +49,9 @@ max_tokens = 5
         ("[ui.keys]\nfold = 'x'\n", ("ui", "bell"), True, "[ui.keys]\nfold = 'x'\n\n[ui]\nbell = true\n"),
     ],
 )
-def test_key_is_set_in_its_table(text: str, path: tuple[str, ...], value: object, wanted: str | None) -> None:
+def test_key_is_set_in_its_table(text: str, path: tuple[str, ...], value: object, expected: str | None) -> None:
     changed = with_value(text, path, value)
-    assert changed == wanted or wanted is None
+    assert changed == expected or expected is None
     found: object = tomllib.loads(changed)
     for part in path:
         assert isinstance(found, dict)
@@ -60,7 +60,7 @@ def test_key_is_set_in_its_table(text: str, path: tuple[str, ...], value: object
 
 
 @pytest.mark.parametrize(
-    ("text", "path", "wanted"),
+    ("text", "path", "expected"),
     [
         (FILE, ("ui", "bell"), FILE.replace("bell = false\n", "")),
         (FILE, ("model",), FILE.replace('model = "a/b"  # the good one\n', "")),
@@ -70,8 +70,8 @@ def test_key_is_set_in_its_table(text: str, path: tuple[str, ...], value: object
         ("ui.bell = true", ("ui", "bell"), ""),
     ],
 )
-def test_key_is_removed_with_its_line(text: str, path: tuple[str, ...], wanted: str) -> None:
-    assert without_value(text, path) == wanted
+def test_key_is_removed_with_its_line(text: str, path: tuple[str, ...], expected: str) -> None:
+    assert without_value(text, path) == expected
 
 
 @settings(max_examples=share(60), deadline=None)
@@ -81,13 +81,13 @@ def test_key_is_removed_with_its_line(text: str, path: tuple[str, ...], wanted: 
 )
 def test_changes_set_their_values_and_keep_comments(steps: list[tuple[str, bool]], text: str) -> None:
     comments = [line.partition("#")[2] for line in text.split("\n") if "#" in line]
-    wanted = tomllib.loads(text)
+    expected = tomllib.loads(text)
     for name, value in steps:
         path = tuple(name.split("."))
         text = with_value(text, path, value)
-        table = wanted.setdefault(path[0], {}) if len(path) > 1 else wanted
+        table = expected.setdefault(path[0], {}) if len(path) > 1 else expected
         table[path[-1]] = value
-    assert tomllib.loads(text) == wanted
+    assert tomllib.loads(text) == expected
     assert [line.partition("#")[2] for line in text.split("\n") if "#" in line] == comments
 
 
@@ -174,7 +174,7 @@ def test_lists_and_tables_are_not_changed_line_by_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("", '[permissions]\ndeny = ["a"]\n'),
         ("[permissions]\ndeny = []\n", '[permissions]\ndeny = ["a"]\n'),
@@ -187,8 +187,8 @@ def test_lists_and_tables_are_not_changed_line_by_line() -> None:
         ('permissions = { deny = ["b"] }\n', 'permissions = { deny = ["a", "b"] }\n'),
     ],
 )
-def test_item_is_added_to_a_list_and_comments_stay(text: str, wanted: str) -> None:
-    assert with_items(text, ("permissions", "deny"), ["a"]) == wanted
+def test_item_is_added_to_a_list_and_comments_stay(text: str, expected: str) -> None:
+    assert with_items(text, ("permissions", "deny"), ["a"]) == expected
 
 
 @pytest.mark.parametrize("text", ['permissions = "x"\n', "[permissions]\ndeny = 3\n"])

@@ -197,7 +197,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "words"), MISTAKES, ids=[one[2][:40] for one in MISTAKES])
+@pytest.mark.parametrize(("text", "line", "words"), MISTAKES, ids=[mistake[2][:40] for mistake in MISTAKES])
 def test_error_is_one_line_with_file_line_and_correction(folders: Folders, text: str, line: int, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         folders.user(text).load()

@@ -87,7 +87,7 @@ def test_every_kind_describes_its_values() -> None:
     ],
 )
 def test_mistake_in_a_hook_is_found(text: str, problem: str) -> None:
-    assert any(problem in one for one in problems(text))
+    assert any(problem in item for item in problems(text))
 
 
 def test_hook_with_every_field_is_accepted() -> None:

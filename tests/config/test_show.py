@@ -21,7 +21,7 @@ env = { TOKEN = "canary6" }
 
 def test_show_lists_every_fixed_key_with_its_origin(folders: Folders) -> None:
     rows = {row.key: row for row in show(folders.user("[output]\nmax_tokens = 5").load({"QCODE_MODEL": "a/b"}))}
-    assert {one.name for one in KEYS if "*" not in one.path} <= set(rows)
+    assert {key.name for key in KEYS if "*" not in key.path} <= set(rows)
     assert (rows["output.max_tokens"].value, str(rows["output.max_tokens"].origin)) == ("5", f"{folders.user_file}:2")
     assert (rows["model"].value, str(rows["model"].origin)) == ('"a/b"', "QCODE_MODEL")
     assert (rows["output.escalate"].value, str(rows["output.escalate"].origin)) == ("true", "default")

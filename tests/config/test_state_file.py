@@ -82,7 +82,7 @@ def test_failed_write_keeps_the_file_and_leaves_no_temporary_file(tmp_path: Path
 def test_failed_writers_leave_no_temporary_file(tmp_path: Path) -> None:
     Choices(tmp_path).keep_theme("dark")
     LimitStore(tmp_path).remember("host", "model", HostKnowledge(output=9_000))
-    assert not Blobs(tmp_path).put(b"content")
+    assert not Blobs(tmp_path).store(b"content")
     with pytest.raises(ConfigError, match="cannot write the file"):
         change(tmp_path / "config.toml", ("model",), "demo/demo")
     assert names(tmp_path) == []

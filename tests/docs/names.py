@@ -100,7 +100,7 @@ def _arguments(node: Node) -> list[str] | None:
     name = node.child_by_field_name("name") if node.type == "command" else None
     if name is None or _text(name) not in ("qcode", "qcode-cli", "env/bin/qcode"):
         return None
-    return [_unquoted(_text(one)) for one in node.children_by_field_name("argument")]
+    return [_unquoted(_text(child)) for child in node.children_by_field_name("argument")]
 
 
 def _text(node: Node) -> str:
@@ -153,7 +153,7 @@ def unknown_config_keys(text: str) -> set[str]:
             r"\1.NAME",
             re.sub(r'^models\."[^"]*"', 'models."PROVIDER/MODEL"', key[1] + key[2]),
         )
-        if not any(one == name or one.startswith(f"{name}.") for one in KEY_NAMES) and not re.fullmatch(
+        if not any(key_name == name or key_name.startswith(f"{name}.") for key_name in KEY_NAMES) and not re.fullmatch(
             r"ui\.keys\.[a-z-]+|hooks\.EVENT|providers\.NAME\.\w+\.\w+|after_edit\.servers\.\w+", name
         ):
             unknown.add(code)

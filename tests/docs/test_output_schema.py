@@ -47,10 +47,10 @@ def test_page_and_schema_name_the_same_fields_of_a_result() -> None:
 
 def problems(schema: dict[str, Any], value: Any) -> list[str]:
     """Return the problems of a line, those of a union under the alternative for its type and subtype."""
-    for one in schema.get("anyOf", []):
-        constants = {name: field["const"] for name, field in one["properties"].items() if "const" in field}
-        if all(value.get(name) == wanted for name, wanted in constants.items()):
-            schema = one
+    for item in schema.get("anyOf", []):
+        constants = {name: field["const"] for name, field in item["properties"].items() if "const" in field}
+        if all(value.get(name) == expected for name, expected in constants.items()):
+            schema = item
     return [f"{error.json_path}: {error.message[:300]}" for error in Draft202012Validator(schema).iter_errors(value)]
 
 
@@ -115,7 +115,7 @@ def test_schema_can_fail(cli: CliRunner, change: dict[str, Any], problem: str) -
 
 
 def test_stop_reasons_are_those_of_the_program() -> None:
-    assert set(SYSTEM["stop_reason_observed"]["reason"]["enum"]) == {str(one) for one in StopReason}
+    assert set(SYSTEM["stop_reason_observed"]["reason"]["enum"]) == {str(item) for item in StopReason}
 
 
 @pytest.fixture

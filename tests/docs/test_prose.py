@@ -16,7 +16,9 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str)
     monkeypatch.setattr(prose, "ROOT", tmp_path)
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    return [(one.line, one.ban) for passage in prose.passages(path) for one in prose.findings(passage, BANS)]
+    return [
+        (finding.line, finding.ban) for passage in prose.passages(path) for finding in prose.findings(passage, BANS)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,10 @@ def test_long_line_and_table_without_a_header_are_found(tmp_path: Path, monkeypa
     monkeypatch.setattr(prose, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(f"{'word ' * 30}\n\n| | |\n|---|---|\n\n```\n{'code ' * 30}\n```\n", encoding="utf-8")
-    assert [(one.line, one.ban) for one in prose.layout(page)] == [(1, "line too long"), (3, "table without a header")]
+    assert [(item.line, item.ban) for item in prose.layout(page)] == [
+        (1, "line too long"),
+        (3, "table without a header"),
+    ]
 
 
 def test_exemption_that_is_not_needed_is_reported() -> None:

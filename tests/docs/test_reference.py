@@ -162,7 +162,7 @@ def test_extras_of_the_page_are_those_of_the_package() -> None:
     text = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE)
     extras = {
-        name: {re.split("[<>=]", one)[0] for one in given} for name, given in project["optional-dependencies"].items()
+        name: {re.split("[<>=]", item)[0] for item in given} for name, given in project["optional-dependencies"].items()
     }
     own = {name: set(given.strip().split(", ")) for name, given in rows}
     assert own == {name: given for name, given in extras.items() if name not in ("test", "docs", "lint")}
@@ -197,7 +197,7 @@ def required_packages() -> set[str]:
         if name not in found:
             found.add(name)
             needs = map(Requirement, metadata.requires(name) or [])
-            left += [one.name for one in needs if not one.marker or one.marker.evaluate({"extra": ""})]
+            left += [need.name for need in needs if not need.marker or need.marker.evaluate({"extra": ""})]
     return found
 
 

@@ -58,13 +58,13 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def colors_of(self, wanted: str) -> tuple[str, str]:
-        """Return foreground and background of the first cell of the text `wanted`, as the emulator names them."""
+    def colors_of(self, expected: str) -> tuple[str, str]:
+        """Return foreground and background of the first cell of the text `expected`, as the emulator names them."""
         for row, line in enumerate(self.screen.display):
-            if (column := line.find(wanted)) >= 0:
+            if (column := line.find(expected)) >= 0:
                 cell = self.screen.buffer[row][column]
                 return cell.fg, cell.bg
-        raise AssertionError(f"{wanted!r} is not on the screen:\n{self.text}")
+        raise AssertionError(f"{expected!r} is not on the screen:\n{self.text}")
 
     @property
     def pid(self) -> int:
@@ -87,20 +87,20 @@ class Terminal:
         flags = termios.tcgetattr(self._child.fd)[3]
         return bool(flags & termios.ECHO) and bool(flags & termios.ICANON)
 
-    def wait_for(self, wanted: str | Callable[[str], bool], timeout_s: float = PATIENCE_S) -> str:
-        """Read until the screen shows `wanted`; return the screen. Fail with the screen after `timeout_s`.
+    def wait_for(self, expected: str | Callable[[str], bool], timeout_s: float = PATIENCE_S) -> str:
+        """Read until the screen shows `expected`; return the screen. Fail with the screen after `timeout_s`.
 
         A function is asked again now and then, also while nothing is written: it may press keys itself.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             text = self.text
-            if (wanted in text) if isinstance(wanted, str) else wanted(text):
+            if (expected in text) if isinstance(expected, str) else expected(text):
                 return text
             if not self._read(_LOOK_AGAIN_S):
-                raise AssertionError(f"it ended ({self._ending()}) and had not shown {wanted!r}:\n{self.text}")
+                raise AssertionError(f"it ended ({self._ending()}) and had not shown {expected!r}:\n{self.text}")
             if time.monotonic() > deadline:
-                raise AssertionError(f"the screen did not show {wanted!r} in {timeout_s:g} s:\n{self.text}")
+                raise AssertionError(f"the screen did not show {expected!r} in {timeout_s:g} s:\n{self.text}")
 
     def press(self, keys: str) -> None:
         data = keys.encode()
@@ -252,9 +252,9 @@ def _plain(piece: str) -> str:
 class Answering:
     """Answers each question with `key`, once the screen is still, until `wanted` shows: earlier keys are a draft."""
 
-    def __init__(self, terminal: Terminal, wanted: str, key: str = "y") -> None:
+    def __init__(self, terminal: Terminal, expected: str, key: str = "y") -> None:
         self._terminal = terminal
-        self._wanted = wanted
+        self._wanted = expected
         self._key = key
         self._shown = ""
         self._since = 0.0

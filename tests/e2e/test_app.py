@@ -30,7 +30,7 @@ def is_restored(terminal: Terminal) -> bool:
 
 
 @pytest.mark.parametrize(
-    "protocol", [PROTOCOLS[0], *(pytest.param(each, marks=pytest.mark.broad) for each in PROTOCOLS[1:])]
+    "protocol", [PROTOCOLS[0], *(pytest.param(item, marks=pytest.mark.broad) for item in PROTOCOLS[1:])]
 )
 def test_edit_is_requested_approved_and_made(protocol: ProtocolName, cli: CliRunner) -> None:
     (cli.work / "hello.py").write_text(HELLO)

@@ -70,7 +70,7 @@ def test_text_with_a_gap_is_reported_without_retries(protocol: ProtocolName, cli
     assert (done.code, done.result["result"], len(notices(done))) == (0, GAP, 1)
 
 
-@pytest.mark.parametrize("protocol", [one for one in PROTOCOLS if one != "gemini"])
+@pytest.mark.parametrize("protocol", [item for item in PROTOCOLS if item != "gemini"])
 def test_call_with_a_gap_in_its_arguments_never_runs(protocol: ProtocolName, cli: CliRunner) -> None:
     """The first damaged stream is requested again, the second call is rejected, the third is whole."""
     whole = Turn(calls=[Call("write", WRITE)])
@@ -84,7 +84,7 @@ def test_call_with_a_gap_in_its_arguments_never_runs(protocol: ProtocolName, cli
     assert written(cli.work) == {"a.txt": CONTENT}
 
 
-def test_words_that_are_no_json_are_not_damage(cli: CliRunner) -> None:
+def test_text_that_is_not_json_is_not_damage(cli: CliRunner) -> None:
     pings = Faults(inserted={0: b"data: keep-alive\n\n", 1: b"data: [PING]\n\n", 2: b"event: ping\ndata: {\n\n"})
     with FakeServer("openai", [Turn(text=TEXT, faults=pings)]) as server:
         done = ask(cli, server, "openai")

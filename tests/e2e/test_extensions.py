@@ -31,9 +31,9 @@ FILES = {
 class Retyped:
     """Types the last character again until `wanted` shows: the commands of a server are there once it has started."""
 
-    def __init__(self, terminal: Terminal, wanted: str) -> None:
+    def __init__(self, terminal: Terminal, expected: str) -> None:
         self._terminal = terminal
-        self._wanted = wanted
+        self._wanted = expected
         self._since = time.monotonic()
 
     def __call__(self, text: str) -> bool:
@@ -72,7 +72,7 @@ def test_skill_hook_server_prompt_and_nested_instructions_act_in_one_turn(cli: C
             terminal.press("\x04")
             assert terminal.wait_for_end() == 0
         assert server.complaints == []
-    first, second = (one for one in asked if any(name == "read" for name in one.tools))
+    first, second = (item for item in asked if any(name == "read" for name in item.tools))
     sent = first.messages[-1].text
     assert "Review api in a short style" in sent
     assert "The branch is frozen." in sent

@@ -162,17 +162,17 @@ def test_each_event_fires_with_its_fields(stage: Stage, front: str, mode: str, i
     stage.write()
     stage.play(front, answer, "--permission-mode", mode, *(["--trust"] if is_trusted else []))
     inputs = stage.inputs
-    seen = [f"{one['hook_event_name']} {one.get('tool_use_id', '')}".strip() for one in inputs]
+    seen = [f"{item['hook_event_name']} {item.get('tool_use_id', '')}".strip() for item in inputs]
     # Notifications run beside the turn.
     wanted = expected(front, mode, is_trusted=is_trusted)
-    assert [one for one in seen if one != "Notification"] == [one for one in wanted if one != "Notification"]
+    assert [item for item in seen if item != "Notification"] == [item for item in wanted if item != "Notification"]
     assert seen.count("Notification") == wanted.count("Notification")
-    for one in inputs:
-        event = one["hook_event_name"]
-        is_inside = {"agent_id", "agent_type"} <= one.keys()
-        assert set(one) == COMMON | FIELDS[event] | ({"agent_id", "agent_type"} if is_inside else set()), event
-        assert one["permission_mode"] == MODES[mode]
-        assert is_inside is (event.startswith("Subagent") or one.get("tool_use_id") == "s1")
+    for item in inputs:
+        event = item["hook_event_name"]
+        is_inside = {"agent_id", "agent_type"} <= item.keys()
+        assert set(item) == COMMON | FIELDS[event] | ({"agent_id", "agent_type"} if is_inside else set()), event
+        assert item["permission_mode"] == MODES[mode]
+        assert is_inside is (event.startswith("Subagent") or item.get("tool_use_id") == "s1")
     assert inputs[-1]["reason"] == ("prompt_input_exit" if front == "app" else "other")
     assert (stage.cli.work / "a.txt").exists() is ("PostToolUse c3" in seen)
 
@@ -198,8 +198,8 @@ def test_answer_of_a_hook_narrows_and_only_a_right_allows(
     stage.write(hook)
     stage.play("pipe", answer, "--trust", "--permission-mode", mode)
     runs = mode in ("accept-edits", "auto", "bypass")
-    wanted = {"allow": runs or (may_allow and mode == "default"), "ask": False, "deny": False, "": runs}[decision]
-    assert (stage.cli.work / "a.txt").exists() is wanted
+    expected = {"allow": runs or (may_allow and mode == "default"), "ask": False, "deny": False, "": runs}[decision]
+    assert (stage.cli.work / "a.txt").exists() is expected
 
 
 @pytest.mark.parametrize(
@@ -266,6 +266,6 @@ def test_failing_hook_asks_unless_it_says_otherwise(stage: Stage, kind: str, on_
 def test_failed_turn_has_its_event(stage: Stage) -> None:
     stage.write()
     stage.play("pipe", [truncated("Half")] * 2, "--max-continuations", "0")
-    last = [one for one in stage.inputs if one["hook_event_name"] == "StopFailure"]
-    assert [set(one) for one in last] == [COMMON | FIELDS["StopFailure"]]
+    last = [item for item in stage.inputs if item["hook_event_name"] == "StopFailure"]
+    assert [set(item) for item in last] == [COMMON | FIELDS["StopFailure"]]
     assert last[0]["error"] == "max_output_tokens"

@@ -14,7 +14,9 @@ from tests.safety.hostile import elsewhere, on_files
 from tests.safety.hostile.ground import MARK, filled, make_ground
 
 _TRIED = [
-    one for one in (*on_files.attempts(), *elsewhere.attempts()) if one.tool != "apply_patch" and "__" not in one.tool
+    attempt
+    for attempt in (*on_files.attempts(), *elsewhere.attempts())
+    if attempt.tool != "apply_patch" and "__" not in attempt.tool
 ]
 
 
@@ -26,7 +28,7 @@ def test_hostile_host_changes_no_file_and_reads_no_secret(protocol: ProtocolName
     (ground.work / "notes/plain.txt").unlink()
     (ground.work / "second-name.txt").unlink()
     before = ground.photograph()
-    tried = [one for one in _TRIED[::6] if not (one.tool == "shell" and one.verdict("restricted") == "allow")]
+    tried = [item for item in _TRIED[::6] if not (item.tool == "shell" and item.verdict("restricted") == "allow")]
     calls = [Call(one.tool, json.dumps(filled(one.arguments, ground)), f"call_{n}") for n, one in enumerate(tried)]
     with FakeServer(protocol, [Turn(calls=calls), Turn(text="Done.")]) as server:
         done = cli.ask(server, "-p", "go on", "--yolo", "-o", "stream-json")

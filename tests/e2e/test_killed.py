@@ -40,10 +40,10 @@ def _events_before_stall(asked: Asked) -> int:
     return 4 if "/messages" in asked.path else 2
 
 
-def wait_for_partial(cli: CliRunner, wanted: str) -> None:
-    """Block until the file of the reply under way holds `wanted`: the moment from which a kill must not lose it."""
+def wait_for_partial(cli: CliRunner, expected: str) -> None:
+    """Block until the file of the reply under way holds `expected`: the moment from which a kill must not lose it."""
     deadline = time.monotonic() + PATIENCE_S
-    while not any(wanted.strip() in path.read_text() for path in cli.home.rglob("*.partial")):
+    while not any(expected.strip() in path.read_text() for path in cli.home.rglob("*.partial")):
         assert time.monotonic() < deadline, "the shown text was not written"
         time.sleep(0.01)
 
@@ -148,11 +148,11 @@ class Shown:
         for at, line in lines:
             match line["type"]:
                 case "assistant":
-                    self.messages += [one["text"] for one in line["message"]["content"] if one["type"] == "text"]
+                    self.messages += [item["text"] for item in line["message"]["content"] if item["type"] == "text"]
                     self.live = self.superseded = ""
                 case "user":
-                    found = [one for one in line["message"]["content"] if one["type"] == "tool_result"]
-                    self.results += [(one["tool_use_id"], one["content"]) for one in found]
+                    found = [item for item in line["message"]["content"] if item["type"] == "tool_result"]
+                    self.results += [(item["tool_use_id"], item["content"]) for item in found]
                 case "stream_event" if at <= killed_at - 0.5:
                     self.live += line["event"].get("delta", {}).get("text", "")
                 case "system" if line["subtype"] == "retry":
@@ -161,12 +161,14 @@ class Shown:
     def check(self, history: Sequence[Message]) -> None:
         """Check that the resumed history holds all that was acknowledged, and all text older than half a second."""
         said = [message.text for message in history if message.role == "assistant"]
-        results = {(one.call_id, one.content) for message in history for one in message.blocks if is_result(one)}
+        results = {
+            (block.call_id, block.content) for message in history for block in message.blocks if is_result(block)
+        }
         assert [text for text in self.messages if text not in said] == []
-        assert [one for one in self.results if one not in results] == []
+        assert [result for result in self.results if result not in results] == []
         if self.live or self.superseded:
-            wanted = [self.live] if len(self.live) > len(self.superseded) else [self.live, self.superseded]
-            assert any(said[-1].startswith(text.rstrip()) for text in wanted if text.strip()), (wanted, said)
+            expected = [self.live] if len(self.live) > len(self.superseded) else [self.live, self.superseded]
+            assert any(said[-1].startswith(text.rstrip()) for text in expected if text.strip()), (expected, said)
 
 
 def is_result(block: Block) -> TypeGuard[ToolResult]:

@@ -84,7 +84,7 @@ class Hosts:
         return sent
 
     def of(self, turn: int) -> list[Seen]:
-        return [one for one in self.seen if one.turn == turn]
+        return [item for item in self.seen if item.turn == turn]
 
 
 def reply(kind: str, count: int, turn: int) -> Turn:
@@ -189,7 +189,7 @@ def hosts(cli: CliRunner) -> Iterator[tuple[Hosts, Run, Receiver]]:
 def check_turn(result: dict[str, Any], seen: Sequence[Seen]) -> None:
     """Compare the result of a turn with its requests."""
     assert {cause: count for cause, count in result["api_calls"].items() if count and cause != "total"} == Counter(
-        one.cause for one in seen
+        item.cause for item in seen
     )
     assert result["api_calls"]["total"] == len(seen)
     used = result["usage"]
@@ -197,13 +197,13 @@ def check_turn(result: dict[str, Any], seen: Sequence[Seen]) -> None:
     for model in PRICES:
         by_model = result["modelUsage"].get(model, {"inputTokens": 0, "outputTokens": 0})
         assert (by_model["inputTokens"], by_model["outputTokens"]) == tokens(seen, model)
-    is_priced = not any(one.sent.faults.cut_after for one in seen)
+    is_priced = not any(item.sent.faults.cut_after for item in seen)
     assert result["total_cost_usd"] == (pytest.approx(money(seen)) if is_priced else None)
 
 
 def tokens(seen: Sequence[Seen], model: str = "") -> tuple[int, int]:
-    used = [one.usage for one in seen if model in ("", one.model)]
-    return sum(one.input or 0 for one in used), sum(one.output or 0 for one in used)
+    used = [item.usage for item in seen if model in ("", item.model)]
+    return sum(item.input or 0 for item in used), sum(item.output or 0 for item in used)
 
 
 def money(seen: Sequence[Seen]) -> float:
@@ -213,44 +213,44 @@ def money(seen: Sequence[Seen]) -> float:
 
 
 def check_stats(found: dict[str, Any], seen: Sequence[Seen], turns: int) -> None:
-    total, causes = found["total"], Counter(one.cause for one in seen)
+    total, causes = found["total"], Counter(item.cause for item in seen)
     assert (total["turns"], total["requests"]) == (turns, len(seen))
     assert (total["input_tokens"], total["output_tokens"]) == tokens(seen)
     assert {cause: total[cause] for cause in ("escalations", "continuations", "retries")} == {
         cause: causes[cause] for cause in ("escalations", "continuations", "retries")
     }
     assert total["cost_usd"] == pytest.approx(money(seen))
-    assert total["requests_without_price"] == sum(one.sent.faults.cut_after is not None for one in seen)
+    assert total["requests_without_price"] == sum(item.sent.faults.cut_after is not None for item in seen)
     by_model = {row["model"]: (row["requests"], row["output_tokens"]) for row in found["by_day_and_model"]}
     assert by_model == {
-        model: (len([one for one in seen if one.model == model]), tokens(seen, model)[1])
-        for model in {one.model for one in seen}
+        model: (len([item for item in seen if item.model == model]), tokens(seen, model)[1])
+        for model in {item.model for item in seen}
     }
 
 
 def check_log(path: Path, seen: Sequence[Seen], metrics: dict[str, Any]) -> None:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     requests = [(f"{row['request']}/{row['model']}", row["max_tokens"]) for row in rows if "request" in row]
-    assert requests == [(one.model, one.cap) for one in seen]
+    assert requests == [(item.model, item.cap) for item in seen]
     assert [row["metrics"] for row in rows if "metrics" in row][-1] == metrics
 
 
 def check_telemetry(receiver: Receiver, seen: Sequence[Seen]) -> None:
     chats = [facts(span) for span in receiver.spans if span.name.startswith("chat ")]
     names = {"initial": "first", "escalations": "escalation", "continuations": "continuation", "retries": "retry"}
-    assert Counter(chat["qcode.attempt.kind"] for chat in chats) == Counter(names[one.cause] for one in seen)
-    assert sum(chat["gen_ai.request.max_tokens"] for chat in chats) == sum(one.cap for one in seen)
+    assert Counter(chat["qcode.attempt.kind"] for chat in chats) == Counter(names[item.cause] for item in seen)
+    assert sum(chat["gen_ai.request.max_tokens"] for chat in chats) == sum(item.cap for item in seen)
     reported = tuple(sum(chat.get(f"gen_ai.usage.{kind}_tokens", 0) for chat in chats) for kind in ("input", "output"))
     assert reported == tokens(seen)
 
 
 def check_metrics(metrics: dict[str, Any], seen: Sequence[Seen], turns: Sequence[int]) -> None:
-    continued = Counter(one.turn for one in seen if one.cause == "continuations")
+    continued = Counter(item.turn for item in seen if item.cause == "continuations")
     assert sum(metrics["continuations"].values()) == continued.total()
     assert metrics["continuation_attempts"] == Counter(str(continued[turn]) for turn in turns)
-    recovered = {one.turn for one in seen if one.cause in ("escalations", "continuations")}
+    recovered = {item.turn for item in seen if item.cause in ("escalations", "continuations")}
     assert sum(metrics["recovered_turn_seconds"].values()) == len(recovered)
-    assert metrics["reserved_output_tokens"] == sum(one.cap for one in seen)
+    assert metrics["reserved_output_tokens"] == sum(item.cap for item in seen)
 
 
 @pytest.mark.timeout(300)
@@ -265,7 +265,7 @@ def test_instruments_of_a_conversation_agree_with_the_requests_of_the_hosts(turn
         check_log(run.log, known.seen, results[-1]["metrics"])
         check_telemetry(receiver, known.seen)
         shown = run.cost()
-    causes = Counter(one.cause for one in known.seen)
+    causes = Counter(item.cause for item in known.seen)
     parts = f"{causes['initial']} replies, {causes['escalations']} escalations, {causes['continuations']} continuations"
     assert f"API calls   {len(known.seen)} ({parts}, {causes['retries']} retries)" in shown
     for model in PRICES:

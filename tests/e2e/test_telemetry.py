@@ -74,10 +74,10 @@ def receiver() -> Iterator[Receiver]:
 def facts(span: Any) -> dict[str, Any]:
     """Return the attributes of a span."""
     found: dict[str, Any] = {}
-    for one in span.attributes:
-        kind = one.value.WhichOneof("value")
-        value = getattr(one.value, kind)
-        found[one.key] = [item.string_value for item in value.values] if kind == "array_value" else value
+    for attribute in span.attributes:
+        kind = attribute.value.WhichOneof("value")
+        value = getattr(attribute.value, kind)
+        found[attribute.key] = [item.string_value for item in value.values] if kind == "array_value" else value
     return found
 
 
@@ -127,7 +127,7 @@ def test_texts_are_sent_if_the_standard_variable_asks_and_never_with_keys(cli: C
     assert KEY.encode() not in receiver.raw
 
 
-def test_escalation_continuation_and_failure_are_told_apart(cli: CliRunner, receiver: Receiver) -> None:
+def test_escalation_continuation_and_failure_are_distinguished(cli: CliRunner, receiver: Receiver) -> None:
     script: list[Turn] = [
         truncated("The first half ", output_tokens=8_000),
         truncated("The first half of it ", output_tokens=64_000),
@@ -160,7 +160,7 @@ def test_collector_that_does_not_answer_changes_nothing(is_listening: bool, cli:
 
 
 @pytest.mark.parametrize(
-    ("env", "wanted"),
+    ("env", "expected"),
     [
         ({}, False),
         ({"OTEL_SERVICE_NAME": "x"}, False),
@@ -172,5 +172,5 @@ def test_collector_that_does_not_answer_changes_nothing(is_listening: bool, cli:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True),
     ],
 )
-def test_only_the_standard_variables_switch_it_on(env: dict[str, str], wanted: bool) -> None:
-    assert wants_tracing(env) is wanted
+def test_only_the_standard_variables_switch_it_on(env: dict[str, str], expected: bool) -> None:
+    assert wants_tracing(env) is expected

@@ -288,9 +288,9 @@ def test_the_card_of_a_text_call_says_so_live_and_after_a_resume(cli: CliRunner,
             terminal.wait_for("Ask ·")
             terminal.press("read it\r")
             shown = terminal.wait_for("Done.")
-            assert ("sent as text · 1 line" in shown) is is_text
+            assert ("parsed from text · 1 line" in shown) is is_text
             terminal.press("\x04")
             terminal.wait_for_end()
         with Terminal(cli, *flags, "-c", env={KEY_VARIABLES["openai"]: KEY}) as terminal:
             shown = terminal.wait_for("Done.")
-            assert ("sent as text · 1 line" in shown) is is_text
+            assert ("parsed from text · 1 line" in shown) is is_text

@@ -93,5 +93,5 @@ def test_each_prompt_of_a_stream_has_the_whole_time(cli: CliRunner) -> None:
     with FakeServer("openai", [stalled(), Turn(text="second")]) as server:
         flags = ("--timeout", "1s", "-o", "stream-json", "--input-format", "stream-json")
         done = cli.ask(server, *flags, stdin=line * 2)
-    results = [one for one in done.lines if one["type"] == "result"]
-    assert [one["subtype"] for one in results] == ["error_timeout", "success"]
+    results = [item for item in done.lines if item["type"] == "result"]
+    assert [result["subtype"] for result in results] == ["error_timeout", "success"]

@@ -56,5 +56,19 @@ def test_server_tool_is_offered_allowed_and_called(cli: CliRunner) -> None:
     assert done.lines[0]["tools"][-1].startswith("calc__")
     assert "calc__add" in done.lines[0]["tools"]
     assert done.result["result"] == "It is 42."
-    assert [one["tool_name"] for one in denied.result["permission_denials"]] == ["calc__add"]
+    assert [permission_denial["tool_name"] for permission_denial in denied.result["permission_denials"]] == [
+        "calc__add"
+    ]
     assert "--allowed-tools 'mcp(calc/add)'" in denied.err
+
+
+def test_log_messages_of_a_server_are_shown_with_verbose_and_logged(cli: CliRunner) -> None:
+    entry = {"command": sys.executable, "args": ["-m", "tests.fakes.tool_server", "prompts"]}
+    servers = {"calc": {**entry, "env": {"PYTHONPATH": os.pathsep.join(sys.path)}}}
+    given = ("-p", "hi", "--mcp-config", json.dumps({"mcpServers": servers}), "--trust")
+    with FakeServer("anthropic", lambda asked: Turn(text="Done.")) as server:
+        plain = cli.ask(server, *given)
+        verbose = cli.ask(server, *given, "-v", "--debug-log", str(cli.home / "debug.log"))
+    assert (plain.code, plain.err, verbose.out.strip()) == (0, "", "Done.")
+    assert "qcode: tool servers: calc: [warning] db: the index is old\n" in verbose.err
+    assert 'calc: [info] {\\"rows\\": 3}' in (cli.home / "debug.log").read_text()

@@ -132,7 +132,7 @@ def test_watch_reports_programs_writes_and_connections(tmp_path: Path, by: str) 
     assert len(cli.springs()) == 2
     complaints = cli.watch.complaints(cli.work, 0)
     assert "started ./trap" in complaints
-    assert any("9" in one and "127.0.0.1" in one for one in complaints)
+    assert any("9" in complaint and "127.0.0.1" in complaint for complaint in complaints)
     if by == "audit":
         assert "write ./written" in complaints
-        assert any(one.endswith("json.py") for one in complaints)
+        assert any(complaint.endswith("json.py") for complaint in complaints)

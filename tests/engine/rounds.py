@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def check_may_be_beside_others(world: World, name: str) -> None:
     """Assert that only read-only calls are judged or run at the same time."""
-    under_way = [*(one.call.name for one in world.asking), *(one.call.name for one in world.running)]
+    under_way = [*(item.call.name for item in world.asking), *(item.call.name for item in world.running)]
     if under_way:
         read_only = {tool.name for tool in world.settings.tools if tool.is_read_only}
         assert {name, *under_way} <= read_only, "calls that change something side by side"

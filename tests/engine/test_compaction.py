@@ -47,7 +47,7 @@ def kinds(played: Played) -> list[str]:
 
 
 def test_old_tool_output_is_dropped_first_without_a_request() -> None:
-    history = [user("look"), *(one for number in range(8) for one in step(number)), assistant(Text("Seen."))]
+    history = [user("look"), *(item for number in range(8) for item in step(number)), assistant(Text("Seen."))]
     played = play(text("Now this."), history=history)
     assert kinds(played) == ["output"]
     (request,) = played.requests
@@ -194,14 +194,14 @@ def test_configured_model_writes_the_summary() -> None:
     settings = TurnSettings("s", TOOLS, compaction=CompactionSettings(writer))
     player = Player(text("Task."), text("Fine."), facts=SMALL, settings=settings, history=long_talk(16))
     seen = player.play("and now?").sent
-    assert [(one.request.model, one.is_summary) for one in seen] == [("small", True), ("m", False)]
+    assert [(item.request.model, item.is_summary) for item in seen] == [("small", True), ("m", False)]
     size = tokens_of(seen[0].request.messages)
     assert size + seen[0].request.max_tokens <= 6_000, "the request for a summary fits its own model's window"
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_calls_and_results_are_never_separated(count: int) -> None:
-    history = [user("go"), *(one for number in range(count) for one in step(number, 3_000)), assistant(Text("end"))]
+    history = [user("go"), *(item for number in range(count) for item in step(number, 3_000)), assistant(Text("end"))]
     shape = shape_of(history, 6_000)
     kept = resolved(summarized(shape, "Task.", TOOLS), history)
     ids = [call.call_id for message in kept for call in message.calls]

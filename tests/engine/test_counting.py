@@ -118,7 +118,7 @@ def test_prompt_whose_bytes_fit_is_never_counted() -> None:
     counter = PromptCounter(words.count)
     asked = request(user("x" * 400), system="y" * 40, tools=True)
     bound = counter.bound_of(asked)
-    assert counter.size_of(asked, enough=bound) == counter.size_of(asked) == PromptCounter().size_of(asked)
+    assert counter.size_of(asked, threshold=bound) == counter.size_of(asked) == PromptCounter().size_of(asked)
     assert words.asked == []
 
 
@@ -126,9 +126,9 @@ def test_each_text_of_a_prompt_that_may_not_fit_is_counted_once() -> None:
     words = Vocabulary()
     counter = PromptCounter(words.count)
     asked = request(user("x" * 400), assistant(Text("x" * 400)))
-    size = counter.size_of(asked, enough=counter.bound_of(asked) - 1)
+    size = counter.size_of(asked, threshold=counter.bound_of(asked) - 1)
     assert (size.tokens, size.is_counted) == (2 * 208, False)
-    assert counter.size_of(asked, enough=0) == size
+    assert counter.size_of(asked, threshold=0) == size
     assert words.asked == ["x" * 400]
 
 
@@ -136,16 +136,16 @@ def test_prompt_is_estimated_until_the_vocabulary_is_loaded() -> None:
     words = Vocabulary(is_loaded=False)
     counter = PromptCounter(words.count)
     asked = request(user("x" * 400))
-    assert counter.size_of(asked, enough=0) == PromptCounter().size_of(asked)
+    assert counter.size_of(asked, threshold=0) == PromptCounter().size_of(asked)
     words.is_loaded = True
-    assert counter.size_of(asked, enough=0).tokens == 208
+    assert counter.size_of(asked, threshold=0).tokens == 208
 
 
 def test_only_text_that_the_provider_did_not_count_is_counted_locally() -> None:
     words = Vocabulary()
     counter = PromptCounter(words.count)
     counter.record(request(user("hi")), 5_000)
-    size = counter.size_of(request(user("hi"), assistant(Text("y" * 400)), system="s" * 90_000), enough=0)
+    size = counter.size_of(request(user("hi"), assistant(Text("y" * 400)), system="s" * 90_000), threshold=0)
     assert (size.tokens, size.is_counted) == (5_208, True)
     assert words.asked == ["y" * 400]
 
@@ -155,7 +155,7 @@ def test_estimate_never_exceeds_the_bound(texts: list[str], system: str) -> None
     asked = request(*(user(text) for text in texts), system=system, tools=True)
     counter = PromptCounter(bound_text)
     assert counter.size_of(asked).tokens <= counter.bound_of(asked)
-    assert counter.size_of(asked, enough=0).tokens == counter.bound_of(asked)
+    assert counter.size_of(asked, threshold=0).tokens == counter.bound_of(asked)
 
 
 @given(st.integers(1, 100_000), st.none() | st.integers(1, 400_000), st.booleans())
@@ -183,5 +183,5 @@ def test_prompt_is_counted_only_if_its_size_in_bytes_leaves_it_open() -> None:
     for enough, is_counted in ((bound, False), (bound - 1, True), (bound // 8 + 1, True), (bound // 8 - 1, False)):
         asked.clear()
         fresh = PromptCounter(count)
-        fresh.size_of(request, enough=enough)
+        fresh.size_of(request, threshold=enough)
         assert bool(asked) is is_counted, enough

@@ -21,7 +21,7 @@ def split(said: str, size: int) -> tuple[str, str]:
     pieces = [piece for at in range(0, len(said), size) for piece in filtered.feed(said[at : at + size])]
     pieces += filtered.flush()
     assert all(piece for _, piece in pieces)
-    return tuple("".join(piece for kind, piece in pieces if kind == wanted) for wanted in ("reasoning", "text"))  # type: ignore[return-value]  # two kinds
+    return tuple("".join(piece for kind, piece in pieces if kind == expected) for expected in ("reasoning", "text"))  # type: ignore[return-value]  # two kinds
 
 
 ROWS = [

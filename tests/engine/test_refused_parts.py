@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.engine.model_facts import HostKnowledge, KnownModel, Learn
-from qcode.engine.transcript import has_images, has_marks, refused_part, without_part
+from qcode.engine.transcript import has_images, has_signatures, refused_part, without_part
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, assistant, user
@@ -91,8 +91,8 @@ def test_result_keeps_its_text_without_its_image() -> None:
 def test_expired_signatures_are_left_out_for_the_turn(message: str) -> None:
     played = play(refused(message), calls(("read", "{}")), text("Done."), history=SIGNED)
     assert played.end.text == "Done."
-    assert [has_marks(request.messages) for request in played.requests] == [True, False, False]
-    assert played.learned == [Learn("refuses_marks")]
+    assert [has_signatures(request.messages) for request in played.requests] == [True, False, False]
+    assert played.learned == [Learn("refuses_signatures")]
     assert len(played.requests) == 3
 
 

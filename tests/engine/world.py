@@ -397,7 +397,7 @@ class World:
     def _check_turn(self, ended: ev.TurnEnded) -> None:
         self._check_calls_answered()
         finished = [step.finished for step in self.steps]
-        assert all(each is not None for each in finished), "7: a reply without ReplyFinished"
+        assert all(item is not None for item in finished), "7: a reply without ReplyFinished"
         counts = ended.api_calls
         attempts = [attempt for step in self.steps for attempt in step.attempts]
         assert counts.compactions == len(self.summaries)
@@ -409,7 +409,7 @@ class World:
         used = [*(attempt.usage for attempt in attempts), *self.summaries]
         assert ended.usage == total(used), "10: usage is not the sum"
         assert ended.text == self._expected_answer(), "1: the piped text is another"
-        is_paused = any(each and each.stop is StopReason.PAUSED for each in finished)
+        is_paused = any(item and item.stop is StopReason.PAUSED for item in finished)
         is_known = is_paused or not self.answer.text.strip()
         assert is_known or self.answer.text == ended.text, "1: a front end would print another text"
         last = attempts[-1] if attempts else None

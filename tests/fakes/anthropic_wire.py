@@ -80,7 +80,7 @@ class AnthropicWire:
 
     def read(self, asked: Asked) -> Asked:
         body = asked.body
-        messages = merged([_message(each) for each in body.get("messages") or []])
+        messages = merged([_message(item) for item in body.get("messages") or []])
         tools = tuple(tool.get("name", "") for tool in body.get("tools") or [])
         return Asked(
             asked.path, asked.query, asked.headers, body,
@@ -173,7 +173,7 @@ def _message(raw: Mapping[str, Any]) -> Message:
     content = raw.get("content")
     if isinstance(content, str):
         return Message(raw["role"], (Text(content),))
-    return Message(raw["role"], tuple(_block(each) for each in content or []))
+    return Message(raw["role"], tuple(_block(item) for item in content or []))
 
 
 def _block(raw: Mapping[str, Any]) -> Block:

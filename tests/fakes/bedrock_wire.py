@@ -71,19 +71,21 @@ class BedrockWire:
     def read(self, asked: Asked) -> Asked:
         body = asked.body
         found = _REPLY.fullmatch(asked.path)
-        tools = [each.get("toolSpec") or {} for each in (body.get("toolConfig") or {}).get("tools") or []]
+        tools = [item.get("toolSpec") or {} for item in (body.get("toolConfig") or {}).get("tools") or []]
         return Asked(
             asked.path, asked.query, asked.headers, body,
             model=found[1] if found else "", cap=(body.get("inferenceConfig") or {}).get("maxTokens"),
             system="".join(part.get("text", "") for part in body.get("system") or []),
-            messages=merged([_message(each) for each in body.get("messages") or []]),
+            messages=merged([_message(item) for item in body.get("messages") or []]),
             tools=tuple(tool.get("name", "") for tool in tools),
         )  # fmt: skip
 
     def complaint(self, asked: Asked) -> str | None:
         if asked.cap is not None and asked.cap < 1:
             return "inferenceConfig.maxTokens: must be at least 1"
-        if any(isinstance(block, Text) and not block.text.strip() for each in asked.messages for block in each.blocks):
+        if any(
+            isinstance(block, Text) and not block.text.strip() for message in asked.messages for block in message.blocks
+        ):
             return "the text field in the ContentBlock object is blank"
         return complaint_about(asked.messages)
 
@@ -132,7 +134,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def _message(raw: Mapping[str, Any]) -> Message:
-    blocks = [_block(each) for each in raw.get("content") or [] if "cachePoint" not in each]
+    blocks = [_block(item) for item in raw.get("content") or [] if "cachePoint" not in item]
     return Message("assistant" if raw.get("role") == "assistant" else "user", tuple(blocks))
 
 

@@ -80,11 +80,11 @@ class GeminiWire:
         found = _REPLY.fullmatch(asked.path)
         config = body.get("generationConfig") or {}
         system = "".join(part.get("text", "") for part in (body.get("systemInstruction") or {}).get("parts", []))
-        declared = [each for tool in body.get("tools") or [] for each in tool.get("functionDeclarations") or []]
+        declared = [item for tool in body.get("tools") or [] for item in tool.get("functionDeclarations") or []]
         return Asked(
             asked.path, asked.query, asked.headers, body,
             model=found[1] if found else "", cap=config.get("maxOutputTokens"), system=system,
-            messages=_messages(body.get("contents") or []), tools=tuple(each["name"] for each in declared),
+            messages=_messages(body.get("contents") or []), tools=tuple(item["name"] for item in declared),
         )  # fmt: skip
 
     def complaint(self, asked: Asked) -> str | None:
@@ -158,7 +158,7 @@ def _messages(contents: list[Mapping[str, Any]]) -> tuple[Message, ...]:
         blocks: list[Block] = []
         counts = {"functionCall": 0, "functionResponse": 0}
         for part in content.get("parts") or []:
-            kind = next((each for each in counts if each in part), "")
+            kind = next((count for count in counts if count in part), "")
             blocks.append(_block(part, f"{first}-{counts.get(kind, 0)}"))
             if kind:
                 counts[kind] += 1

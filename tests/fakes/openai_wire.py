@@ -64,8 +64,8 @@ class OpenAIWire:
     def read(self, asked: Asked) -> Asked:
         body = asked.body
         raw = body.get("messages") or []
-        system = "\n".join(_text_of(each.get("content")) for each in raw if each.get("role") in ("system", "developer"))
-        messages = [_message(each) for each in raw if each.get("role") not in ("system", "developer")]
+        system = "\n".join(_text_of(item.get("content")) for item in raw if item.get("role") in ("system", "developer"))
+        messages = [_message(item) for item in raw if item.get("role") not in ("system", "developer")]
         tools = [tool.get("function", {}).get("name", "") for tool in body.get("tools") or []]
         cap = body.get("max_completion_tokens", body.get("max_tokens"))
         return Asked(

@@ -154,7 +154,7 @@ def add_texts(server: MCPServer) -> None:
     async def complete(ref: Any, argument: Any, context: Any) -> Completion:
         given = (context.arguments or {}) if context is not None else {}
         offered = {"style": ["short", "long", f"like {given.get('code')}"], "name": ["monday", "tuesday"]}
-        values = [one for one in offered.get(argument.name, []) if one.startswith(argument.value)]
+        values = [item for item in offered.get(argument.name, []) if item.startswith(argument.value)]
         return Completion(values=values)
 
 

@@ -220,8 +220,8 @@ class FakeServer:
 
     def _door(self, method: str, asked: Asked) -> Refusal | None:
         """Return why the request does not get as far as the script, or None."""
-        wanted = "GET" if self.wire.is_models(asked.path) else "POST"
-        if not (self.wire.is_models(asked.path) or self.wire.is_reply(asked.path)) or method != wanted:
+        expected = "GET" if self.wire.is_models(asked.path) else "POST"
+        if not (self.wire.is_models(asked.path) or self.wire.is_reply(asked.path)) or method != expected:
             return Refusal(404, f"nothing is served at {method} {asked.path}")
         if self._api_key is not None and self.wire.key_of(asked.headers, asked.query) != self._api_key:
             return Refusal(401, "the key is not valid")

@@ -149,7 +149,7 @@ def test_every_framing_gives_the_same_reply(faults: Faults) -> None:
     assert _text(plain) == "Grüße an alle"
 
 
-def test_inserted_bytes_that_are_no_event_are_reported() -> None:
+def test_inserted_bytes_that_are_not_an_event_are_reported() -> None:
     turn = Turn(text=["Grüße ", "an alle"])
     with FakeServer(
         "openai-responses", [turn, replace(turn, faults=Faults(inserted={2: b"data: {broken\n\n"}))]

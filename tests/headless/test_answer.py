@@ -87,13 +87,13 @@ def test_signals_of_a_step_whose_other_call_still_runs_are_known(tmp_path: Path)
 
     def cancel_at_the_question(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            seen.append(tuple(one.name for one in chat.conversation.signals()))
+            seen.append(tuple(signal.name for signal in chat.conversation.signals()))
             chat.conversation.cancel()
 
     events = asyncio.run(chat.play("go", cancel_at_the_question))
     assert seen == [("report",)]
     assert ended(events).signals == chat.conversation.signals()
-    assert [one.arguments for one in ended(events).signals] == [{"a": 1}]
+    assert [signal.arguments for signal in ended(events).signals] == [{"a": 1}]
 
 
 def test_searches_of_a_discarded_attempt_are_not_reported(tmp_path: Path) -> None:

@@ -295,14 +295,14 @@ def test_truncated_call_is_never_streamed() -> None:
     assert kinds_seen.count("content_block_start") == 1
 
 
-def test_usage_of_a_reply_is_that_of_its_last_request_with_all_kept_output() -> None:
+def test_usage_of_a_reply_is_its_last_request_with_all_kept_output() -> None:
     attempts = (
         ev.AttemptRecord("first", 8_000, "max_tokens", Usage(100, 8_000), is_discarded=True),
         ev.AttemptRecord("escalated", 64_000, "max_tokens", Usage(100, 64_000, cache_read=20)),
         ev.AttemptRecord("continuation", 64_000, "end_turn", Usage(64_100, 5, cache_read=30)),
     )
     finished = ev.ReplyFinished(StopReason.END_TURN, "stop", 2, assistant(Text("a")), attempts)
-    (line,) = [one for one in run(Scripted(finished, ended()), "stream-json").lines if one["type"] == "assistant"]
+    (line,) = [item for item in run(Scripted(finished, ended()), "stream-json").lines if item["type"] == "assistant"]
     usage = line["message"]["usage"]
     assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (64_070, 30, 64_005)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.programs.answer_schema import AnswerSchema, SchemaError
+from qcode.agent.programs.answer_schema import AnswerSchema, InvalidSchemaError
 
 COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TREE = {
@@ -89,7 +89,7 @@ def test_first_errors_are_named_within_bounds() -> None:
     ],
 )
 def test_unusable_schema_is_refused_at_once(given: str, reason: str) -> None:
-    with pytest.raises(SchemaError, match=re.escape(reason)):
+    with pytest.raises(InvalidSchemaError, match=re.escape(reason)):
         AnswerSchema(given)
 
 

@@ -191,7 +191,7 @@ def _texts() -> Mapping[str, list[tuple[str, str]]]:
         for name, value in vars(module).items():
             texts = [value] if isinstance(value, str) else []
             if isinstance(value, tuple):
-                texts = [text for one in value if isinstance(text := getattr(one, "pattern", None), str)]
+                texts = [text for item in value if isinstance(text := getattr(item, "pattern", None), str)]
             is_passed = (Path(str(module.__file__)), name) in passed
             for text in texts:
                 if is_passed or text.startswith("(?i)"):

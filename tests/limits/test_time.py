@@ -16,7 +16,7 @@ from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.tools import Refused
 from qcode.safety.hidden_writes import may_write_protected
-from qcode.safety.paths import Ground
+from qcode.safety.paths import SessionFolders
 from qcode.safety.redaction import Redactor
 from qcode.text.clean import clean, visible
 from qcode.tools import text_file
@@ -72,7 +72,7 @@ def notice_repetition(text: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     "judge": judge,
-    "protected names": lambda text: may_write_protected(text, Ground(Path("/work"), home=Path("/home/u"))),
+    "protected names": lambda text: may_write_protected(text, SessionFolders(Path("/work"), home=Path("/home/u"))),
     "redaction": redact,
     "edit": edit,
     "edit of a passage": edit_a_passage,
@@ -106,7 +106,7 @@ def check_growth(read: Callable[[str], object], pump: str) -> None:
     for length in (SHORT, MIDDLE):
         short, long = seconds(read, pump, length), seconds(read, pump, length * 10)
         if long > 12 * max(short, FLOOR_S):  # perhaps something else ran: the best of three decides
-            short, long = (min(seconds(read, pump, each) for _ in range(3)) for each in (length, length * 10))
+            short, long = (min(seconds(read, pump, item) for _ in range(3)) for item in (length, length * 10))
         assert long <= 12 * max(short, FLOOR_S), f"{pump!r}: {short:.3f} s, and {long:.3f} s for ten times the text"
 
 

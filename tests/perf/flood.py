@@ -19,7 +19,7 @@ def frames(protocol: str, chunks: int) -> list[bytes]:
     texts = [f"{number * 7919 % 997} {WORDS[number % len(WORDS)]}" for number in range(chunks)]
     sent = {"openai": _openai, "anthropic": _anthropic, "gemini": _gemini}[protocol](texts)
     ending = [b"data: [DONE]\n\n"] if protocol == "openai" else []
-    return [_event(each, has_name=protocol == "anthropic") for each in sent] + ending
+    return [_event(item, has_name=protocol == "anthropic") for item in sent] + ending
 
 
 def _openai(texts: list[str]) -> list[dict[str, Json]]:

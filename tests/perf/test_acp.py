@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from qcode.acp.updates import ClientFeatures, TurnView
-from qcode.acp.wire import Answer, Incoming, Wire
+from qcode.acp.wire import EditorWire, Incoming, MethodResult
 from qcode.protocol.events import StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.text.json import JsonObject
@@ -69,12 +69,12 @@ def test_a_thousand_updates(bars: Bars) -> None:
 async def sent() -> float:
     """Return the CPU seconds for 1,000 updates with text, from the events of a turn to the bytes."""
 
-    async def handle(incoming: Incoming) -> Answer | None:
+    async def handle(incoming: Incoming) -> MethodResult | None:
         return None
 
     at_agent, at_client = os.pipe()
     with open(os.devnull, "wb", buffering=0) as output:  # a descriptor without a buffer
-        wire = Wire(at_agent, output, handle, lost=lambda: None, describe=repr)
+        wire = EditorWire(at_agent, output, handle, lost=lambda: None, describe=repr)
 
         def send(update: JsonObject) -> None:
             wire.notify("session/update", {"sessionId": "20261122-100000-abcd", "update": update})

@@ -146,12 +146,12 @@ class Terminal:
         self.text = ""
         self.written = 0
 
-    def until(self, wanted: str, seconds: float = 60) -> float:
-        """Read until `wanted` was written since the last call; return when, in seconds since the start."""
+    def until(self, expected: str, seconds: float = 60) -> float:
+        """Read until `expected` was written since the last call; return when, in seconds since the start."""
         end = time.perf_counter() + seconds
-        while wanted not in _plain(self.text):
+        while expected not in _plain(self.text):
             left = end - time.perf_counter()
-            assert left > 0, f"{wanted!r} was never shown"
+            assert left > 0, f"{expected!r} was never shown"
             self._read(left)
             # Long outputs are searched at their end only.
             self.text = self.text[-10_000:]

@@ -97,8 +97,8 @@ class Opened:
     memory: int
 
 
-def is_idle_with(wanted: str) -> Callable[[str], bool]:
-    return lambda text: wanted in text and "Esc to interrupt" not in text
+def is_idle_with(expected: str) -> Callable[[str], bool]:
+    return lambda text: expected in text and "Esc to interrupt" not in text
 
 
 def opened(base: Path, messages: int) -> Opened:

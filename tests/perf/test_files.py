@@ -21,10 +21,10 @@ BAR_S = 0.050
 
 def grow(root: Path) -> None:
     """Make 100,000 empty files in 1,000 folders of a repository."""
-    for one in range(10):
+    for item in range(10):
         for two in range(10):
             for three in range(10):
-                folder = root / f"{WORDS[one]}/{WORDS[two]}{two}/{WORDS[three]}_{three}"
+                folder = root / f"{WORDS[item]}/{WORDS[two]}{two}/{WORDS[three]}_{three}"
                 folder.mkdir(parents=True)
                 for number in range(100):
                     name = f"{WORDS[number % 10]}_{WORDS[(number * 7 + three) % 10]}{number}.py"

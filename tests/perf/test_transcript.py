@@ -78,11 +78,11 @@ def once(text: str) -> Scene:
     """Rendering `text` in one piece."""
 
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> float:
-        begun = process_time()
+        start = process_time()
         app.transcript.append_text(text)
         app.transcript.settle()
         app.transcript.flush()
-        return process_time() - begun
+        return process_time() - start
 
     return scene
 
@@ -94,7 +94,7 @@ def streamed(text: str, *, above: int = 0, has_frames: bool = False) -> Scene:
         fill(app.transcript, above)
         await settle(app, pilot)
         gc.collect()
-        begun = process_time()
+        start = process_time()
         for frame in range(0, len(text), DELTA * PER_FRAME):
             for at in range(frame, min(len(text), frame + DELTA * PER_FRAME), DELTA):
                 app.transcript.append_text(text[at : at + DELTA])
@@ -103,7 +103,7 @@ def streamed(text: str, *, above: int = 0, has_frames: bool = False) -> Scene:
                 await pilot.pause()
         app.transcript.settle()
         app.transcript.flush()
-        return process_time() - begun
+        return process_time() - start
 
     return scene
 
@@ -159,10 +159,10 @@ def test_frame_of_one_endless_block_costs_the_same_at_any_length(name: str, bars
         text = WITHOUT_END[name](size)
         times = []
         for at in range(0, len(text), DELTA * PER_FRAME):
-            begun = process_time()
+            start = process_time()
             stream.feed(text[at : at + DELTA * PER_FRAME])
             stream.show()
-            times.append(process_time() - begun)
+            times.append(process_time() - start)
         return sorted(times[-40:])[20] * 1000
 
     frame(6_000)
@@ -175,11 +175,11 @@ def test_frame_of_a_streaming_reply_costs_at_most_three_repaints() -> None:
     async def repaints(app: TranscriptApp, pilot: Pilot[None]) -> float:
         app.transcript.append_text(text)
         await settle(app, pilot)
-        begun = process_time()
+        start = process_time()
         for _ in range(0, len(text), DELTA * PER_FRAME):
             app.transcript.refresh()
             await pilot.pause()
-        return process_time() - begun
+        return process_time() - start
 
     assert best(streamed(text, has_frames=True)) <= 3 * best(repaints)
 
@@ -203,13 +203,13 @@ def test_thousand_messages_of_eight_lines_fit_in_sixty_megabytes(bars: Bars) -> 
 
 def test_resumed_session_lays_out_only_visible_blocks() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> float:
-        begun = process_time()
+        start = process_time()
         for number in range(1_000):
             app.transcript.add_user(f"question {number}")
             app.transcript.append_text(REPLY[:2_000])
             app.transcript.settle()
         await settle(app, pilot)
-        return process_time() - begun
+        return process_time() - start
 
     run(once(REPLY))
     assert best(scene) <= best(once(REPLY[:200_000]))

@@ -47,8 +47,8 @@ class Golden:
             _write(shared_path, pretty(_referenced(shared, self._data)))
             _shared.cache_clear()
         recorded = _load(path, None)
-        wanted = None if recorded is None else pretty(unfold(from_lines(recorded), shared))
-        _compare(name, wanted, pretty(found))
+        expected = None if recorded is None else pretty(unfold(from_lines(recorded), shared))
+        _compare(name, expected, pretty(found))
 
 
 def pretty(value: Any) -> str:
@@ -60,7 +60,7 @@ def _to_lines(value: Any) -> Any:
     if isinstance(value, str) and "\n" in value and len(value) > MIN_SAME_CHARS:
         return {"lines": value.splitlines(keepends=True)}
     if isinstance(value, list):
-        return [_to_lines(each) for each in value]
+        return [_to_lines(item) for item in value]
     if isinstance(value, dict):
         return {key: _to_lines(each) for key, each in value.items()}
     return value
@@ -72,7 +72,7 @@ def from_lines(value: Any) -> Any:
         if list(value) == ["lines"] and isinstance(value["lines"], list):
             return "".join(value["lines"])
         return {key: from_lines(each) for key, each in value.items()}
-    return [from_lines(each) for each in value] if isinstance(value, list) else value
+    return [from_lines(item) for item in value] if isinstance(value, list) else value
 
 
 def fold(requests: list[dict[str, Any]], shared: dict[str, Any]) -> list[Any]:
@@ -99,7 +99,7 @@ def _fold_same(value: Any, previous: Any, finish: Callable[[Any], Any]) -> Any:
     """Replace parts that equal the same part of the previous request; elements of lists count from the start."""
     if value == previous and _size(value) >= MIN_SAME_CHARS and json.dumps(value) == json.dumps(previous):
         return {"same": True}
-    if _is_tool(value) or (isinstance(value, list) and value and all(_is_tool(each) for each in value)):
+    if _is_tool(value) or (isinstance(value, list) and value and all(_is_tool(item) for item in value)):
         return finish(value)
     if isinstance(value, dict) and isinstance(previous, dict):
         return {key: _fold_same(each, previous.get(key), finish) for key, each in value.items()}
@@ -129,8 +129,8 @@ def _fold_shared(value: Any, shared: dict[str, Any]) -> Any:
         shared[name] = value
         return {"shared": name}
     if isinstance(value, list):
-        folded = [_fold_shared(each, shared) for each in value]
-        if _size(folded) < MIN_SHARED_CHARS or any(list(each) != ["shared"] for each in folded):
+        folded = [_fold_shared(item, shared) for item in value]
+        if _size(folded) < MIN_SHARED_CHARS or any(list(item) != ["shared"] for item in folded):
             return folded
         name = f"list {_hash(value)}"
         shared[name] = folded
@@ -205,16 +205,16 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, "utf-8")
 
 
-def _compare(name: str, wanted: str | None, found: str) -> None:
-    if wanted == found:
+def _compare(name: str, expected: str | None, found: str) -> None:
+    if expected == found:
         return
-    if wanted is None:
+    if expected is None:
         raise AssertionError(f"nothing is recorded for {name}. {_HOW_TO_ACCEPT}\n{found[:2_000]}")
     lines = list(
-        difflib.unified_diff(wanted.splitlines(), found.splitlines(), f"recorded {name}", "now", lineterm="", n=2)
+        difflib.unified_diff(expected.splitlines(), found.splitlines(), f"recorded {name}", "now", lineterm="", n=2)
     )
     if not lines:
-        lines = ["only line ends differ", repr(wanted[-200:]), repr(found[-200:])]
+        lines = ["only line ends differ", repr(expected[-200:]), repr(found[-200:])]
     lines = _shortened(lines)
     more = f"\n… {len(lines) - MAX_DIFF_LINES} more lines" if len(lines) > MAX_DIFF_LINES else ""
     shown = "\n".join(lines[:MAX_DIFF_LINES])

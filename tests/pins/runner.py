@@ -118,7 +118,7 @@ class PinRunner(CliRunner):
         if isinstance(value, str):
             return self.normalized(value)
         if isinstance(value, list):
-            return [self.normalized_value(each) for each in value]
+            return [self.normalized_value(item) for item in value]
         if isinstance(value, dict):
             return {self.normalized(key): self.normalized_value(each) for key, each in value.items()}
         return value

@@ -35,7 +35,7 @@ def test_stored_session_is_shown_and_exported(name: str, cli: PinRunner, golden:
     for session_id in install(cli, name):
         commands += [("show", session_id), *(("export", session_id, "--format", form) for form in ("md", "json"))]
     before = records(cli)
-    sections = [report(" ".join(each), cli.run("sessions", *each), cli) for each in (("list",), *commands)]
+    sections = [report(" ".join(command), cli.run("sessions", *command), cli) for command in (("list",), *commands)]
     golden.check_text(f"stored/{name}.txt", "\n".join(sections))
     assert records(cli) == before, "reading a session changed it"
 
@@ -74,7 +74,7 @@ def test_all_sessions_of_a_folder(cli: PinRunner, golden: Golden) -> None:
         ("delete", "20250301-120011"),
         ("list", "blue"),
     )
-    sections = [report(" ".join(each), cli.run("sessions", *each), cli) for each in commands]
+    sections = [report(" ".join(command), cli.run("sessions", *command), cli) for command in commands]
     golden.check_text("stored/commands.txt", "\n".join(sections))
 
 
@@ -92,9 +92,9 @@ def test_latest_session_is_continued(flags: tuple[str, ...], name: str, cli: Pin
     with FakeServer("openai", [replies.text("Further.")]) as server:
         done = cli.ask_host(server, "openai", "-p", "go on", *flags)
         golden.check_requests(f"stored/{name}.json", cli.recorded(server.requests))
-    changed = [each for each in ids if file_of(cli, each).read_text("utf-8") != before[each]]
+    changed = [item for item in ids if file_of(cli, item).read_text("utf-8") != before[item]]
     new = sorted(path.stem for path in folder_of(cli).glob("*.jsonl") if path.stem not in ids)
-    forked = "".join(cli.normalized(file_of(cli, each).read_text("utf-8")) for each in new)
+    forked = "".join(cli.normalized(file_of(cli, item).read_text("utf-8")) for item in new)
     changes = f"--- changed\n{' '.join(changed)}\n--- new\n{forked}"
     golden.check_text(f"stored/{name}.txt", f"{report(' '.join(flags), done, cli)}{changes}")
 

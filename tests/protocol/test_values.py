@@ -80,7 +80,7 @@ def test_repr_equals_that_of_a_standard_dataclass() -> None:
     ours, standard = Ours("a", parts=(1,), secret="x"), Standard("a", parts=(1,), secret="x")
     assert repr(ours) == repr(standard).replace("Standard", "Ours")
     assert dataclasses.asdict(ours) == dataclasses.asdict(standard)
-    assert [one.name for one in dataclasses.fields(ours)] == [one.name for one in dataclasses.fields(standard)]
+    assert [item.name for item in dataclasses.fields(ours)] == [item.name for item in dataclasses.fields(standard)]
     assert Ours.__match_args__ == Standard.__match_args__
     assert Ours.__slots__ == Standard.__slots__
 
@@ -141,7 +141,7 @@ def test_value_with_named_fields_takes_no_positions() -> None:
         Named("a")  # type: ignore[call-arg]  # that is the point
     assert dataclasses.replace(value, size=4) == Named(name="a", size=4)
     assert pickle.loads(pickle.dumps(value)) == copy.copy(value) == value
-    assert all(one.kw_only for one in dataclasses.fields(Named))
+    assert all(item.kw_only for item in dataclasses.fields(Named))
     assert Named.__match_args__ == ()
 
 
@@ -216,7 +216,10 @@ class Wider(Ours):
 
 def test_inherited_fields_come_first_and_keep_their_place() -> None:
     assert repr(Wider("a", color="blue")) == "Wider(name='a', size=5, parts=(), made=[], color='blue')"
-    assert [one.name for one in dataclasses.fields(Wider)] == [*(one.name for one in dataclasses.fields(Ours)), "color"]
+    assert [item.name for item in dataclasses.fields(Wider)] == [
+        *(item.name for item in dataclasses.fields(Ours)),
+        "color",
+    ]
     assert Wider("a", 3) != Ours("a")
     assert Wider("a") == dataclasses.replace(Wider("b"), name="a")
     kind: Any = Wider

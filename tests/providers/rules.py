@@ -190,9 +190,9 @@ def _turns(roles: list[str]) -> list[str]:
 
 def _ids(ids: list[str], longest: int, *, exactly: bool = False) -> list[str]:
     found = [] if len(set(ids)) == len(ids) else ["an id is used twice"]
-    if any(not 0 < len(each) <= longest for each in ids):
+    if any(not 0 < len(item) <= longest for item in ids):
         found.append("an id is too long or empty")
-    if exactly and not all(re.fullmatch(r"[A-Za-z0-9_-]+", each) for each in ids):
+    if exactly and not all(re.fullmatch(r"[A-Za-z0-9_-]+", item) for item in ids):
         found.append("an id holds what it may not")
     return found
 

@@ -142,7 +142,7 @@ def test_any_prepared_transcript_is_valid_for_each_chat_host(
     messages = body["messages"]
     if (provider, model) in _MISTRALS or provider == "mistral":
         ids = [call["id"] for message in messages for call in message.get("tool_calls", [])]
-        assert all(len(each) == 9 and each.isalnum() for each in ids)
+        assert all(len(item) == 9 and item.isalnum() for item in ids)
         roles = [message["role"] for message in messages]
         assert ("tool", "user") not in pairwise(roles)
     if wants_prefill:
@@ -158,9 +158,9 @@ _ANY_IDS = st.text(st.sampled_from("ab_:é \ud800"), max_size=12) | st.sampled_f
 @example(ids=[["a"], ["a", "a_2"], ["a_2"]])
 def test_adapted_ids_are_distinct_stable_and_match_their_results(length: int, ids: list[list[str]]) -> None:
     history: list[Message] = []
-    for each in ids:
-        history.append(assistant(*(ToolCall(call_id, "f", "{}") for call_id in each)))
-        history.append(Message("user", tuple(ToolResult(call_id, "f", call_id) for call_id in each) or (Text("a"),)))
+    for item in ids:
+        history.append(assistant(*(ToolCall(call_id, "f", "{}") for call_id in item)))
+        history.append(Message("user", tuple(ToolResult(call_id, "f", call_id) for call_id in item) or (Text("a"),)))
 
     def fit(call_id: str) -> str:
         return fit_call_id(call_id, max_length=length, is_exact=length == 9)
@@ -173,9 +173,9 @@ def test_adapted_ids_are_distinct_stable_and_match_their_results(length: int, id
         if message.role == "user"
     ]
     assert called == answered
-    flat = [call_id for each in called for call_id in each]
+    flat = [call_id for item in called for call_id in item]
     assert len(set(flat)) == len(flat)
-    assert all(0 < len(each) <= length and re.fullmatch(r"[A-Za-z0-9_-]+", each) for each in flat)
+    assert all(0 < len(item) <= length and re.fullmatch(r"[A-Za-z0-9_-]+", item) for item in flat)
     for count in range(0, len(history), 2):
         assert alternate(tuple(history[:count]), fit) == sent[:count]
 

@@ -75,7 +75,7 @@ def spoken(turns: list[tuple[list[Block], list[list[Block]]]]) -> list[Message]:
             calls = [block for block in blocks if isinstance(block, ToolCall)]
             messages.append(assistant(*blocks))
             if calls:
-                messages.append(Message("user", tuple(ToolResult(one.call_id, one.name, "found") for one in calls)))
+                messages.append(Message("user", tuple(ToolResult(call.call_id, call.name, "found") for call in calls)))
     return messages
 
 

@@ -178,8 +178,8 @@ def test_endpoint_of_azure_is_completed(given: str, environ: dict[str, str], add
 def test_dated_version_of_azure_names_the_deployment_in_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "http://r.openai.azure.com?api-version=2024-10-21"
     request = sent(PROVIDERS["azure"], replace(REQUEST, model="my gpt"), monkeypatch, address)
-    wanted = "http://r.openai.azure.com/openai/deployments/my%20gpt/chat/completions?api-version=2024-10-21"
-    assert request.path == wanted
+    expected = "http://r.openai.azure.com/openai/deployments/my%20gpt/chat/completions?api-version=2024-10-21"
+    assert request.path == expected
 
 
 def test_entra_token_is_sent_as_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:

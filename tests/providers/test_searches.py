@@ -143,15 +143,15 @@ def played(protocol: str, events: list[Any]) -> tuple[list[ReplyEvent], Message,
 def test_hosted_search_is_requested_beside_the_tools(protocol: str) -> None:
     body = encode(protocol, asking(protocol))
     tools = json.dumps(body["tools"])
-    wanted = {
+    expected = {
         "anthropic": "web_search_20250305",
         "openai-responses": '{"type": "web_search"}',
         "gemini": '"googleSearch"',
     }
-    assert wanted[protocol] in tools
+    assert expected[protocol] in tools
     assert '"read"' in tools
     assert "Search the web." not in tools, "it is not one of our functions"
-    assert wanted[protocol] not in json.dumps(encode(protocol, replace(asking(protocol), tools=(Read().spec,))))
+    assert expected[protocol] not in json.dumps(encode(protocol, replace(asking(protocol), tools=(Read().spec,))))
 
 
 @each

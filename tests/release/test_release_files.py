@@ -69,7 +69,9 @@ def test_versions_are_those_of_the_package_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["requires-python"] == f">={VERSIONS[0]}"
     prefix = "Programming Language :: Python :: 3."
-    assert [one.rpartition(" ")[2] for one in project["classifiers"] if one.startswith(prefix)] == VERSIONS
+    assert [
+        classifier.rpartition(" ")[2] for classifier in project["classifiers"] if classifier.startswith(prefix)
+    ] == VERSIONS
     assert loaded(WORKFLOWS[0])["jobs"]["check"]["strategy"]["matrix"]["python"] == VERSIONS
     assert loaded(WORKFLOWS[2])["check"]["parallel"]["matrix"] == [{"PYTHON": VERSIONS}]
     page = (ROOT / "docs/how-to/install.md").read_text(encoding="utf-8")

@@ -321,7 +321,9 @@ def test_probe_starts_nothing_but_git_and_writes_nothing(tmp_path: Path) -> None
     assert run.connected == ()
     assert not any(scratch.traps.iterdir())
     inside = (f"{scratch.repo}/.git", f"{scratch.repo}/.gitmodules")
-    strays = [one.real for one in run.read if one.real.startswith(str(tmp_path)) and not one.real.startswith(inside)]
+    strays = [
+        item.real for item in run.read if item.real.startswith(str(tmp_path)) and not item.real.startswith(inside)
+    ]
     assert strays == []
 
 

@@ -53,7 +53,7 @@ def test_other_commands_run_in_bypass_mode(command: str, repo: Path) -> None:
     assert bypassed(command, repo).is_allowed
 
 
-def test_extraction_into_a_folder_that_is_no_repository_runs_in_bypass_mode(repo: Path) -> None:
+def test_extraction_into_a_folder_outside_a_repository_runs_in_bypass_mode(repo: Path) -> None:
     shutil.rmtree(repo / ".git")
     assert bypassed("tar xf a.tar", repo).is_allowed
     assert bypassed("tar xf a.tar -C link", repo).verdict == "deny"

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.safety import paths
-from qcode.safety.paths import Ground, PathJudge
+from qcode.safety.paths import PathJudge, SessionFolders
 from qcode.safety.protected_paths import CREDENTIALS, STARTUP, is_ordinary_name
 from tests.safety.judging import judge_shell
 
@@ -101,12 +101,12 @@ def make_home(place: Path) -> Path:
     return home
 
 
-def ground_for(home: Path, root: str) -> Ground:
+def ground_for(home: Path, root: str) -> SessionFolders:
     repo = home / "repo"
-    return Ground(home / root, (repo / "added",), (repo / "locked",), home, (repo / "own",))
+    return SessionFolders(home / root, (repo / "added",), (repo / "locked",), home, (repo / "own",))
 
 
-def spelled(folder: Path, ground: Ground) -> list[str]:
+def spelled(folder: Path, ground: SessionFolders) -> list[str]:
     """Return the starts of paths that name a folder: absolute, below `~`, relative, and with a detour."""
     assert ground.home is not None
     below = os.path.relpath(folder, ground.root)
@@ -114,7 +114,7 @@ def spelled(folder: Path, ground: Ground) -> list[str]:
     return [f"{folder}/", f"~/{from_home}/", "" if below == "." else f"{below}/", f"{folder}/../{folder.name}/", "./"]
 
 
-def assert_same(ground: Ground, prefix: str, names: list[str]) -> set[str]:
+def assert_same(ground: SessionFolders, prefix: str, names: list[str]) -> set[str]:
     """Hold the verdicts on names together against those one by one; return the names that were decided together."""
     left = PathJudge(ground).undecided_in(prefix, names)
     assert [name for name in names if name in left] == left

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.safety.paths import Ground, PathJudge, follow, judge_path
+from qcode.safety.paths import PathJudge, SessionFolders, follow, judge_path
 from qcode.safety.verdict import Access, Verdict
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "data/paths.jsonl").read_text("utf-8").splitlines()]
@@ -252,7 +252,7 @@ def test_cached_folder_resolution_gives_the_same_paths(
         for folder in (root, root / "a"):
             for name, target in (("to_a", root / "a"), ("to_f", "a/f"), ("out", ".."), ("loop", "loop")):
                 (folder / name).symlink_to(target)
-    judge = PathJudge(Ground(root))
+    judge = PathJudge(SessionFolders(root))
     for is_absolute, parts in paths:
         path = f"{root}/{'/'.join(parts)}" if is_absolute else "/".join(parts) or "."
         expected = follow(path if path.startswith("/") else f"{root}/{path}")

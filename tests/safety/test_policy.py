@@ -59,7 +59,7 @@ def test_modes_decide_calls(mode: ApprovalMode, read: str, edit: str, look: str,
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_untrusted_folder_asks_for_everything_but_reading(mode: ApprovalMode, repo: Path) -> None:
+def test_untrusted_folder_asks_except_for_reading(mode: ApprovalMode, repo: Path) -> None:
     policy = _policy(repo, mode, is_trusted=False, allow=["shell", "edit"])
     assert policy.judge(spec_of("read"), EDIT).verdict == "allow"
     expected = "deny" if mode == "plan" else "ask"

@@ -12,7 +12,7 @@ import pytest
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import Json
 from qcode.tools.registry import BUILTIN
-from qcode.tools.tool import Preview, Tool, ToolContext
+from qcode.tools.tool import Preview, Tool, ToolRunContext
 from qcode.tools.workspace import Workspace
 
 TOOLS: dict[str, Tool] = {tool.spec.name: tool for tool in BUILTIN}
@@ -30,8 +30,8 @@ class ToolRunner:
         return self.workspace.root
 
     @property
-    def context(self) -> ToolContext:
-        return ToolContext(self.live.append, environment=self.environment, max_output_chars=self.max_output_chars)
+    def context(self) -> ToolRunContext:
+        return ToolRunContext(self.live.append, environment=self.environment, max_output_chars=self.max_output_chars)
 
     def run(self, name: str, **arguments: Json) -> ToolOutcome:
         return asyncio.run(TOOLS[name].run(arguments, self.workspace, self.context))

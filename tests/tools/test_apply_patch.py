@@ -155,12 +155,12 @@ def test_patch_that_cannot_be_applied_changes_no_file(runner: ToolRunner, text: 
     whole = (
         text.replace("*** Begin Patch\n", "*** Begin Patch\n*** Add File: first.txt\n+x\n") if "File:" in text else text
     )
-    for one in (text, whole):
-        outcome = runner.run("apply_patch", input=one)
+    for item in (text, whole):
+        outcome = runner.run("apply_patch", input=item)
         assert outcome.is_error
-        if one == text:
+        if item == text:
             assert said in outcome.content
-            assert runner.preview("apply_patch", input=one).refusal == outcome.content
+            assert runner.preview("apply_patch", input=item).refusal == outcome.content
     assert sorted(path.name for path in runner.root.iterdir()) == ["a.txt", "c.txt"]
     assert (runner.root / "a.txt").read_text() == "one\n"
 

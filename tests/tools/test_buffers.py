@@ -13,7 +13,7 @@ from qcode.text.json import JsonObject
 from qcode.tools.buffers import Buffers
 from qcode.tools.editing.edit import Edit, Write
 from qcode.tools.files.read import Read
-from qcode.tools.tool import Tool, ToolContext
+from qcode.tools.tool import Tool, ToolRunContext
 from qcode.tools.workspace import Workspace
 
 
@@ -52,7 +52,7 @@ def workspace(file: Path, buffer: Buffer) -> Workspace:
 
 def run(tool: Tool, space: Workspace, **arguments: object) -> ToolOutcome:
     given: JsonObject = {"path": "a.txt", **arguments}  # type: ignore[dict-item]  # texts of the test
-    return asyncio.run(tool.run(given, space, ToolContext(lambda _: None)))
+    return asyncio.run(tool.run(given, space, ToolRunContext(lambda _: None)))
 
 
 def read(space: Workspace) -> str:

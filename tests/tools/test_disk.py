@@ -132,10 +132,10 @@ import asyncio, resource, signal, sys
 from pathlib import Path
 from qcode.tools.editing.edit import Edit
 from qcode.tools.files.read import Read
-from qcode.tools.tool import ToolContext
+from qcode.tools.tool import ToolRunContext
 from qcode.tools.workspace import Workspace
 
-workspace, context = Workspace(Path(sys.argv[1])), ToolContext(print)
+workspace, context = Workspace(Path(sys.argv[1])), ToolRunContext(print)
 asyncio.run(Read().run({"path": "a.txt"}, workspace, context))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

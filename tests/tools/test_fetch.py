@@ -17,7 +17,7 @@ import pytest
 
 from qcode.protocol.tools import ToolOutcome
 from qcode.tools import web
-from qcode.tools.tool import ToolContext
+from qcode.tools.tool import ToolRunContext
 from qcode.tools.web import Fetch, RequestTarget
 from qcode.tools.workspace import Workspace
 
@@ -104,7 +104,7 @@ def run(
     tool = Fetch(gate or Open(), lambda name, port: list(addresses))
     workspace = Workspace(base)
     try:
-        return asyncio.run(tool.run({"url": url}, workspace, ToolContext(lambda text: None, max_output_chars=most)))
+        return asyncio.run(tool.run({"url": url}, workspace, ToolRunContext(lambda text: None, max_output_chars=most)))
     finally:
         workspace.close()
 
@@ -153,7 +153,7 @@ def test_host_is_resolved_once_and_the_checked_address_is_used(site: Site, tmp_p
 
     tool = Fetch(Open(), changing)
     workspace = Workspace(tmp_path)
-    done = asyncio.run(tool.run({"url": site.url()}, workspace, ToolContext(lambda text: None)))
+    done = asyncio.run(tool.run({"url": site.url()}, workspace, ToolRunContext(lambda text: None)))
     workspace.close()
     assert done.content.endswith("ok")
     assert asked == ["docs.test"]

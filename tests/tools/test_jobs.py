@@ -12,7 +12,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import Json
 from qcode.tools.jobs import MAX_JOBS, Jobs
 from qcode.tools.shell import JobsTool, Shell
-from qcode.tools.tool import ToolContext
+from qcode.tools.tool import ToolRunContext
 from qcode.tools.workspace import Workspace
 from tests.tools.conftest import ToolRunner
 
@@ -21,7 +21,7 @@ class Background:
     def __init__(self, workspace: Workspace, limit: int = 30_000) -> None:
         self.jobs = Jobs()
         self.workspace = workspace
-        self._context = ToolContext(lambda text: None, jobs=self.jobs, max_output_chars=limit)
+        self._context = ToolRunContext(lambda text: None, jobs=self.jobs, max_output_chars=limit)
 
     async def shell(self, command: str) -> ToolOutcome:
         arguments: dict[str, Json] = {"command": command, "background": True}
@@ -183,7 +183,7 @@ class Foreground:
         self.background_requested = asyncio.Event()
         self.seen = ""
         self.has_printed = asyncio.Event()
-        context = ToolContext(self._show, jobs=background.jobs, background_requested=self.background_requested)
+        context = ToolRunContext(self._show, jobs=background.jobs, background_requested=self.background_requested)
         work = Shell().run({"command": command, **arguments}, background.workspace, context)
         self.task = asyncio.ensure_future(work)
 

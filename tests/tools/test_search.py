@@ -284,12 +284,12 @@ def test_cancel_ends_a_search_at_once(tree: ToolRunner, monkeypatch: pytest.Monk
         task = asyncio.ensure_future(TOOLS["grep"].run(arguments, tree.workspace, tree.context))
         while not started:
             await asyncio.sleep(0.01)
-        begun = time.monotonic()
+        start = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert started[0].poll() is not None
-        return time.monotonic() - begun
+        return time.monotonic() - start
 
     assert asyncio.run(cancel_once_it_runs()) < 2
 

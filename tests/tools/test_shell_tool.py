@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tools.tool import ToolContext
+from qcode.tools.tool import ToolRunContext
 from qcode.tools.workspace import command_environment
 from tests.tools.conftest import TOOLS, ToolRunner
 
@@ -35,7 +35,7 @@ def test_output_is_streamed_while_the_command_runs(runner: ToolRunner) -> None:
         (runner.root / "go").touch()
 
     command = "printf 'a\\xc3'; until [ -e go ]; do sleep 0.01; done; printf '\\xa9b'"
-    context = ToolContext(output)
+    context = ToolRunContext(output)
     outcome = asyncio.run(TOOLS["shell"].run({"command": command}, runner.workspace, context))
     assert seen == ["a", "éb"]
     assert outcome.content == "aéb\n[exit code 0]"
@@ -123,11 +123,11 @@ def test_cancel_ends_all_processes_of_a_command(runner: ToolRunner, command: str
     async def cancel_once_it_runs() -> tuple[list[int], float]:
         task = asyncio.ensure_future(TOOLS["shell"].run({"command": command}, runner.workspace, runner.context))
         pids = await _pids(runner.root / "pids", 3)
-        begun = time.monotonic()
+        start = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return pids, time.monotonic() - begun
+        return pids, time.monotonic() - start
 
     pids, seconds = asyncio.run(cancel_once_it_runs())
     assert [pid for pid in pids if not _has_ended(pid)] == []

@@ -47,7 +47,7 @@ def test_every_tool_declares_the_effects_of_its_calls(name: str) -> None:
         assert spec.writes_files == (spec.safety.access == "write")
     else:
         assert not spec.writes_files
-    for argument in (getattr(spec.safety, one, "") for one in ("command", "unconfined", "url")):
+    for argument in (getattr(spec.safety, item, "") for item in ("command", "unconfined", "url")):
         assert not argument or argument in spec.parameters["properties"]  # type: ignore[operator]  # a JSON object
 
 

@@ -14,7 +14,7 @@ import pytest
 from qcode.protocol.tools import ToolOutcome
 from qcode.safety.rules import Rules
 from qcode.text.json import JsonObject
-from qcode.tools.tool import ToolContext
+from qcode.tools.tool import ToolRunContext
 from qcode.tools.web_search import SERVICES, WebSearch
 from qcode.tools.workspace import Workspace
 from tests.fakes.tools import spec_of
@@ -39,7 +39,7 @@ def run(site: Site, name: str, base: Path, gate: Open | None = None, **arguments
     workspace = Workspace(base)
     given: JsonObject = {"query": "q  x", **arguments}  # type: ignore[dict-item]  # what a test says
     try:
-        return asyncio.run(tool.run(given, workspace, ToolContext(lambda text: None)))
+        return asyncio.run(tool.run(given, workspace, ToolRunContext(lambda text: None)))
     finally:
         workspace.close()
 

@@ -55,7 +55,7 @@ def test_absolute_paths_and_links_to_the_root_are_inside(tmp_path: Path) -> None
     (tmp_path / "link").symlink_to(real)
     workspace = Workspace(tmp_path / "link")
     for path in ("a.txt", str(real / "a.txt"), str(tmp_path / "link/a.txt")):
-        assert workspace.resolve(path).shown == "a.txt"
+        assert workspace.resolve(path).label == "a.txt"
 
 
 def test_added_folders_are_inside_and_shown_with_full_paths(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_added_folders_are_inside_and_shown_with_full_paths(tmp_path: Path) -> N
     other.mkdir()
     (other / "a.txt").write_text("x")
     workspace = Workspace(tmp_path / "root", (other,))
-    assert workspace.resolve(f"{other}/a.txt", "write").shown == f"{other}/a.txt"
+    assert workspace.resolve(f"{other}/a.txt", "write").label == f"{other}/a.txt"
 
 
 def test_scratch_folder_is_private_read_only_for_the_model_and_removed(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_path_denied_by_the_policy_is_refused_with_its_reason(tmp_path: Path) ->
         return Opinion("deny" if access == "write" or "secret" in path else "allow")
 
     workspace = Workspace(tmp_path, judge=judge)
-    assert workspace.resolve("a.txt").shown == "a.txt"
+    assert workspace.resolve("a.txt").label == "a.txt"
     for path, access in (("a.txt", "write"), ("secret", "read")):
         with pytest.raises(Refused, match="because"):
             workspace.resolve(path, access)  # type: ignore[arg-type]  # a plain string in a table

@@ -57,7 +57,7 @@ class ScriptedConnecting(KeysService):
         models = ("vendor/large", "vendor/small", "other/tiny") if name == "openrouter" else ()
         return CheckedKey(Secret(typed) if typed else None, models=models)
 
-    async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
+    async def save_key(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
         self.kept.append((name, checked.key))
         return (f"{name} accepted the key", "stored in the keyring") if checked.key is not None else ()
 

@@ -50,7 +50,7 @@ class ScriptedOffering(ModelsService):
     def providers(self, *, with_unready: bool = False) -> tuple[OfferedProvider, ...]:
         return self.offered
 
-    async def served(self, provider: str) -> tuple[OfferedModel, ...]:
+    async def list_host_models(self, provider: str) -> tuple[OfferedModel, ...]:
         self.asked.append(provider)
         await self.answered.wait()
         return (OfferedModel("qwen/[b]coder", ModelFacts(context_window=131_072)),)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from qcode.agent.checkpoints.checkpoints import Checkpoints
-from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, RewindReport, What
+from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, RewindReport, RewindScope, SessionFileDiff
 from qcode.agent.conversation import Conversation
 from qcode.agent.hooks.session import SessionHooks
 from qcode.agent.models.client import ModelClient
@@ -246,7 +246,7 @@ class ScriptedRewinds(Checkpoints):
     def __init__(self) -> None:
         pass
 
-    def own_messages(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[OwnMessage, ...]:
         return ()
 
     async def plan_undo(self) -> RewindPlan:
@@ -255,13 +255,13 @@ class ScriptedRewinds(Checkpoints):
     async def plan_redo(self) -> RewindPlan:
         raise ValueError("There is nothing to redo.")
 
-    async def plan_rewind(self, number: int, what: What) -> RewindPlan:
+    async def plan_rewind(self, number: int, what: RewindScope) -> RewindPlan:
         raise ValueError("That message is no longer in this conversation.")
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
         raise NotImplementedError("there is no plan")
 
-    async def file_changes(self) -> tuple[FileDiff, ...]:
+    async def file_changes(self) -> tuple[SessionFileDiff, ...]:
         return ()
 
 

@@ -19,7 +19,7 @@ from qcode.protocol.events import (
 from qcode.protocol.reply import Source, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.tui.panels.choices import asked_by
+from qcode.tui.panels.choices import question_with_asker
 from qcode.tui.transcript.cards import Card, CardUpdate
 from tests.tui.scripted import FixedClock, call, ended, reply
 from tests.tui.test_presenter import present
@@ -39,7 +39,7 @@ def updates(*events: TurnEvent) -> list[dict[str, str]]:
 
 
 def joined(given: list[dict[str, str]], key: str) -> str:
-    return "".join(one[key] for one in given if key in one)
+    return "".join(item[key] for item in given if key in item)
 
 
 def test_each_call_of_a_sub_agent_is_a_line_of_its_card_with_the_outcome() -> None:
@@ -72,9 +72,9 @@ def test_approval_of_a_sub_agent_is_withdrawn_when_its_call_or_task_ends() -> No
 
 def test_approval_names_the_sub_agent() -> None:
     question = ToolApproval(READ, "Read it?", "", agent="look\naround \x1b[31m")
-    assert asked_by(question).startswith("Sub-agent “look")
-    assert "\x1b" not in asked_by(question)
-    assert "\n" not in asked_by(question)
+    assert question_with_asker(question).startswith("Sub-agent “look")
+    assert "\x1b" not in question_with_asker(question)
+    assert "\n" not in question_with_asker(question)
 
 
 def test_expanded_card_shows_task_text_and_results_instead_of_lines() -> None:

@@ -39,10 +39,10 @@ from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import AGAIN, form_of
-from qcode.tui.panels.preview import Format, Preview
+from qcode.tui.panels.preview import ApprovalDetail, Format
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.transcript.line import extract, join
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
@@ -519,7 +519,7 @@ def test_long_preview_never_hides_the_question_or_choices(size: tuple[int, int])
 
 
 def _rows(format: Format, detail: str, width: int = 60) -> str:
-    return join(Preview.of(format, detail).lines(width))
+    return join(ApprovalDetail.of(format, detail).lines(width))
 
 
 @pytest.mark.parametrize("format", ["command", "call"])
@@ -539,12 +539,12 @@ def test_line_break_in_a_command_is_marked(format: Format) -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(8, 30))
 def test_highlighting_loses_no_character_of_a_command(command: str, width: int) -> None:
     detail = visible_lines(command)
-    shown = extract(Preview.of("command", detail).lines(width))
+    shown = extract(ApprovalDetail.of("command", detail).lines(width))
     assert shown == detail or not detail.strip()
 
 
 def _marked(command: str) -> list[str]:
-    lines = Preview.of("command", visible_lines(command)).lines(200)
+    lines = ApprovalDetail.of("command", visible_lines(command)).lines(200)
     return [text for line in lines for text, paint in line.spans if "risk" in paint.slots]
 
 
@@ -890,7 +890,7 @@ def test_cursor_of_the_terminal_is_in_the_reason_from_the_start_and_after_a_resi
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("t")
-        field = run.app.parts.approval.query_one(Field)
+        field = run.app.parts.approval.query_one(SteadyInput)
         await run.until(lambda: run.app.cursor_position == field.content_region.offset != (0, 0))
         await run.pilot.resize_terminal(60, 20)
         await run.until(lambda: run.app.cursor_position == field.content_region.offset)

@@ -50,7 +50,7 @@ CALLS: tuple[tuple[ToolCall, ToolOutcome, str], ...] = (
 )
 REVISED = "c5"
 PROMPT = "fix @src/cart.py and @nofile.txt"
-MISSING = Notice("warning", "nofile.txt not found, sent as text")
+MISSING = Notice("warning", "nofile.txt not found, left as text")
 
 
 def live() -> Script:
@@ -115,7 +115,7 @@ def test_turn_looks_as_recorded(
     assert snap_compare(app, run_before=run, terminal_size=size)
     first = (
         "+ src/cart.py 21 lines",
-        "! nofile.txt not found, sent as text",
+        "! nofile.txt not found, left as text",
         "✓ Plan approved · asks before each change",
     )
     last = ("✓ Run pytest -x edited by you · exit 0", "4 passed", "Done.")
@@ -140,7 +140,7 @@ def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme
         rows, ("+ src/cart.py 21 lines", "! nofile.txt not found", "✓ Plan approved · asks before each change"), size
     )
     text = " ".join(app.parts.transcript.plain_text().split())
-    assert "✓ Read src/cart.py sent as text · 21 lines" in text
+    assert "✓ Read src/cart.py parsed from text · 21 lines" in text
     assert "✓ Run pytest -x edited by you · exit 0" in text
 
 

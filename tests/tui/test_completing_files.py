@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from qcode.agent.context.attachments import mentions
 from qcode.agent.context.file_index import FileIndex, FileMatches
 from qcode.protocol.messages import Text, assistant, user
-from qcode.text.match import Catalog, FuzzySearch
+from qcode.text.match import FuzzySearch, PathIndex
 from qcode.tui.prompt.menu import Mention, mention_at, mention_of, recent_paths
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation, call
@@ -25,7 +25,7 @@ class Finder(FileIndex):
     """Real ranking over a fixed list; `more` are files found by the first refresh."""
 
     def __init__(self, *files: str, more: tuple[str, ...] = ()) -> None:
-        self.search = FuzzySearch(Catalog.of(files))
+        self.search = FuzzySearch(PathIndex.of(files))
         self.more = (*files, *more)
         self.refreshes = 0
         self.recent: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Finder(FileIndex):
     def refresh(self, changed: Callable[[], None]) -> None:
         self.refreshes += 1
         if self.refreshes == 1 and len(self.more) > len(FILES):
-            self.search = FuzzySearch(Catalog.of(self.more))
+            self.search = FuzzySearch(PathIndex.of(self.more))
             threading.Thread(target=changed).start()
 
 

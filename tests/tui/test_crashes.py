@@ -130,9 +130,9 @@ class Waiting(ScriptedConnecting):
         await asyncio.sleep(0)
         return await super().check(name, typed)
 
-    async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
+    async def save_key(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
         await asyncio.sleep(0)
-        return await super().keep(name, checked)
+        return await super().save_key(name, checked)
 
 
 async def _send(pilot: Pilot[Any], text: str) -> None:

@@ -15,7 +15,7 @@ def best(query: str, *texts: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("query", "texts", "wanted"),
+    ("query", "texts", "expected"),
     [
         ("dark", ["tokyo-dark", "dark"], "dark"),
         ("hc", ["archive", "high-contrast"], "high-contrast"),
@@ -25,8 +25,8 @@ def best(query: str, *texts: str) -> str:
         ("xyz", ["openai"], ""),
     ],
 )
-def test_best_match_comes_first(query: str, texts: list[str], wanted: str) -> None:
-    assert best(query, *texts) == wanted
+def test_best_match_comes_first(query: str, texts: list[str], expected: str) -> None:
+    assert best(query, *texts) == expected
 
 
 def test_empty_query_keeps_all_rows_in_order() -> None:

@@ -76,7 +76,7 @@ def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> Non
         await run.until(lambda: "begun" in run.screen)
         assert "running 2 min" in run.screen
         assert "Enter show output  ·  Esc close  ·  Ctrl+X stop  ·  Ctrl+S send to the model" in run.screen
-        first.take(b"\x1b[31mmore\x1b[0m \x07output")
+        first.add_output(b"\x1b[31mmore\x1b[0m \x07output")
         await run.until(lambda: "more output" in run.screen)
         await pressed(run, "ctrl+x")
         await run.until(lambda: "stopped" in run.screen)
@@ -99,13 +99,13 @@ def test_full_output_view_follows_the_end_and_closes_with_escape(pipe: Path) -> 
         await run.until(lambda: "130" in run.screen and "exit 0" in run.screen)
         # A page up holds at once, also if output arrives before the next frame.
         run.app.screen.query_one("#pager-scroll").scroll_page_up()
-        job.take(b"more\n")
+        job.add_output(b"more\n")
         await run.until(lambda: run.app.screen.query_one("#pager-text").size.height == job.recent.count("\n"))
         await run.pilot.pause()
         assert "more" not in run.screen
         await pressed(run, "home")
         await run.until(lambda: run.screen.split("\n")[1].strip() == "1")
-        job.take(b"late\n")
+        job.add_output(b"late\n")
         await pressed(run, "ctrl+s")
         await run.until(lambda: "Attached the output of job 1" in run.screen)
         assert "late" not in run.screen

@@ -16,7 +16,7 @@ import pexpect
 import pytest
 
 from qcode.agent.agent import Agent
-from qcode.agent.hooks.events import Command, Handler
+from qcode.agent.hooks.events import Handler, HookCommand
 from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.session import SessionFacts, SessionHooks
 from qcode.protocol.approvals import (
@@ -65,7 +65,7 @@ class Typed(LineTerminal):
         self.said: list[str] = []
         self.dropped = 0
 
-    def say(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         self.said.append(text)
 
     def forget_typed(self) -> None:
@@ -421,7 +421,9 @@ def test_choice_answers_the_question_of_the_model_with_its_label() -> None:
 def test_hooks_are_listed_with_their_runs(tmp_path: Path) -> None:
     own = ScriptedConversation()
     assert "No hooks. Add [[hooks.PreToolUse]]" in "\n".join(talk(own, "/hooks"))
-    stop = Handler("Stop", "", Command("make test"), 5, "go-on", "own", where="~/config.toml:3", shown="make test")
+    stop = Handler(
+        "Stop", "", HookCommand("make test"), 5, "go-on", "own", location="~/config.toml:3", label="make test"
+    )
     own = ScriptedConversation()
     own.hooks = SessionHooks(
         HookRunner([stop], folder=tmp_path, root=tmp_path, environment={}),

@@ -33,7 +33,7 @@ def derived(base: type[Any]) -> set[type[Any]]:
 
 def of_qcode(base: type[Any]) -> set[type[Any]]:
     names = set(modules())
-    return {one for one in derived(base) if one.__module__ in names}
+    return {item for item in derived(base) if item.__module__ in names}
 
 
 def test_every_message_has_a_handler_or_a_reason() -> None:
@@ -42,15 +42,15 @@ def test_every_message_has_a_handler_or_a_reason() -> None:
         handled.update(vars(widget).get("_decorated_handlers", ()))
     messages = of_qcode(Message)
     assert len(messages) > 10
-    assert {one.__qualname__ for one in messages - handled} == set(WITHOUT_HANDLER)
+    assert {message.__qualname__ for message in messages - handled} == set(WITHOUT_HANDLER)
 
 
 def test_only_textual_events_are_handled_by_method_name() -> None:
-    of_events = {one.handler_name for one in derived(events.Event) if issubclass(one, Message)} | {"on_event"}
+    of_events = {item.handler_name for item in derived(events.Event) if issubclass(item, Message)} | {"on_event"}
     by_name = {
-        f"{one.__qualname__}.{name}"
-        for one in of_qcode(MessagePump)
-        for name in vars(one)
+        f"{item.__qualname__}.{name}"
+        for item in of_qcode(MessagePump)
+        for name in vars(item)
         if name.startswith(("on_", "_on_")) and name.removeprefix("_") not in of_events
     }
     assert by_name == set()

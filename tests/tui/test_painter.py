@@ -217,8 +217,8 @@ def test_new_row_is_cleared_and_only_its_text_is_written() -> None:
     rows = [row(f"row {number} of a long text") for number in range(7)]
     rows.append([Segment("a      👍      b      ")])
     painter, plain = Painter(erases_color=True), Painter(erases_color=False)
-    for one in (painter, plain):
-        written(one, *rows[:6], width=60)
+    for item in (painter, plain):
+        written(item, *rows[:6], width=60)
     assert written(painter, *rows[1:7], width=60) == f"{moved}\x1b[m\x1b[K {gray}row 6 of a long text\x1b[30X"
     # A terminal that erases without color gets the blanks of the block as text.
     assert written(plain, *rows[1:7], width=60) == f"{moved}\x1b[m\x1b[K {gray}row 6 of a long text{' ' * 30}"

@@ -67,7 +67,7 @@ def test_alt_is_one_piece_of_input_and_escape_another(chunks: list[str], keys: l
     parser = PasteParser()
     seen = [message for chunk in chunks for message in parser.feed(chunk)]
     seen += parser.give_up()
-    said = [one.key if isinstance(one, events.Key) else f"paste {getattr(one, 'text', '')}" for one in seen]
+    said = [item.key if isinstance(item, events.Key) else f"paste {getattr(item, 'text', '')}" for item in seen]
     assert said == keys
 
 

@@ -103,7 +103,7 @@ def test_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
     ]
     seen = Recorder()
     replay(again.conversation.stored, seen, lambda: 0.0)
-    (update,) = [one[2] for one in seen.calls if one[0] == "update" and "plan" in one[2]]
+    (update,) = [item[2] for item in seen.calls if item[0] == "update" and "plan" in item[2]]
     assert (update["plan"], update["summary"]) == (PLAN, heading)
     again.conversation.release()
 

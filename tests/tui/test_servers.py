@@ -8,7 +8,7 @@ from dataclasses import replace
 from textual.pilot import Pilot
 
 from qcode.agent.mcp.servers import ReadyServer, ServerStatus, ServerTool
-from qcode.agent.mcp.session import ListedArgument, ListedPrompt, ListedResource, Listing
+from qcode.agent.mcp.session import ListedArgument, ListedPrompt, ListedResource, ServerListing
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.tui.panels.approval import GUARD_SECONDS
@@ -46,20 +46,20 @@ class ScriptedServers:
         self.restarts: list[str] = []
         self.notices: tuple[Notice, ...] = ()
         self.changed: Callable[[], None] = lambda: None
-        self.listing = Listing()
+        self.listing = ServerListing()
 
     def statuses(self) -> tuple[ServerStatus, ...]:
         return self._statuses
 
     def ready(self) -> dict[str, ReadyServer]:
-        return {"docs": ReadyServer(self.listing, Completing())} if self.listing != Listing() else {}  # type: ignore[arg-type]  # the app only completes
+        return {"docs": ReadyServer(self.listing, Completing())} if self.listing != ServerListing() else {}  # type: ignore[arg-type]  # the app only completes
 
     def approvals(self) -> tuple[ServerApproval, ...]:
         return self.asks
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         self.answers.append((approval_id, decision))
-        self.asks = tuple(one for one in self.asks if one.id != approval_id)
+        self.asks = tuple(ask for ask in self.asks if ask.id != approval_id)
         self.changed()
 
     def ask_again(self, server: str) -> None:
@@ -216,7 +216,7 @@ def test_server_approval_looks_as_recorded(snap_compare: Callable[..., bool]) ->
     assert app.parts.approval.request == QUESTION
 
 
-LISTING = Listing(
+LISTING = ServerListing(
     prompts=(ListedPrompt("review", "Review [red]code", (ListedArgument("code", is_required=True),)),),
     resources=(ListedResource("memo://today"), ListedResource("memo://{name}", is_template=True)),
 )
@@ -252,7 +252,7 @@ def test_form_asks_for_several_missing_arguments() -> None:
     servers = ScriptedServers(READY)
     needed = (ListedArgument("code", "The [red]file", is_required=True), ListedArgument("goal", is_required=True))
     listed = ListedPrompt("review", "Review", (*needed, ListedArgument("style")))
-    servers.listing = Listing(prompts=(listed,))
+    servers.listing = ServerListing(prompts=(listed,))
 
     async def test(run: Running) -> None:
         await run.pilot.press(*"/docs:review style=long", "enter")

@@ -29,7 +29,7 @@ from qcode.protocol.messages import Image
 from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.text.match import Catalog, FuzzySearch
+from qcode.text.match import FuzzySearch, PathIndex
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen, KeyField
 from qcode.tui.screens.palette import ThemePicker
@@ -271,7 +271,7 @@ class _Files(FileIndex):
 
     def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> FileMatches:
         paths = ("src/main.py", "src/deep/test_main.py", "docs/a page with a long name about the main thing.md")
-        return FileMatches(FuzzySearch(Catalog.of(paths)).find(query, recent, limit))
+        return FileMatches(FuzzySearch(PathIndex.of(paths)).find(query, recent, limit))
 
     def refresh(self, changed: Callable[[], None]) -> None:
         return None

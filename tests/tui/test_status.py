@@ -15,7 +15,7 @@ from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEnded, Usa
 from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
-from qcode.tui.status import Activity, Status, Totals, render_status
+from qcode.tui.status import Activity, SessionTotals, Status, render_status
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, says
 
@@ -115,7 +115,7 @@ def test_figures_have_usual_units() -> None:
 
 
 def test_totals_mark_a_partly_unknown_cost() -> None:
-    totals = Totals().plus(100, Decimal("0.5")).plus(50, None)
+    totals = SessionTotals().plus(100, Decimal("0.5")).plus(50, None)
     assert (totals.tokens, totals.cost, totals.has_unknown_cost) == (150, Decimal("0.5"), True)
     assert "$0.50+" in render_status(Status(cost=totals.cost, has_unknown_cost=True), 80, 0.0).plain
 

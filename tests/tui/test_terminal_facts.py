@@ -9,7 +9,10 @@ from qcode.agent.doctor import Terminal, program_of, terminal_findings
 
 def lines_of(terminal: Terminal) -> str:
     """Return each finding as a line with its label, text and fix."""
-    return "\n".join(f"{one.label}: {one.text}; {one.fix}" for one in terminal_findings(terminal))
+    return "\n".join(
+        f"{terminal_finding.label}: {terminal_finding.text}; {terminal_finding.fix}"
+        for terminal_finding in terminal_findings(terminal)
+    )
 
 
 def told(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **env: str) -> str:
@@ -56,12 +59,12 @@ def test_unknown_terminal_features_are_shown_as_unknown() -> None:
 
 def test_tmux_and_ssh_name_their_requirements() -> None:
     text = told(TERM="tmux-256color", TMUX="x", SSH_CONNECTION="a b")
-    for wanted in ("set-clipboard on", "allow-passthrough on", "extended-keys on", "terminal-features", "over SSH"):
-        assert wanted in text
+    for expected in ("set-clipboard on", "allow-passthrough on", "extended-keys on", "terminal-features", "over SSH"):
+        assert expected in text
 
 
 @pytest.mark.parametrize(
-    ("encoding", "env", "wanted"),
+    ("encoding", "env", "expected"),
     [
         ("ascii", {}, "set LANG to a UTF-8 locale"),
         ("utf-8", {"LANG": "C"}, "the locale is not UTF-8"),
@@ -69,8 +72,8 @@ def test_tmux_and_ssh_name_their_requirements() -> None:
         ("utf-8", {"XMODIFIERS": "@im=ibus"}, "input method: @im=ibus"),
     ],
 )
-def test_text_and_input_methods_are_reported(encoding: str, env: dict[str, str], wanted: str) -> None:
-    assert wanted in lines_of(Terminal({"TERM": "xterm", **env}, encoding))
+def test_text_and_input_methods_are_reported(encoding: str, env: dict[str, str], expected: str) -> None:
+    assert expected in lines_of(Terminal({"TERM": "xterm", **env}, encoding))
 
 
 def test_no_color_is_reported() -> None:

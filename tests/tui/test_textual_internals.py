@@ -133,7 +133,7 @@ def test_driver_writes_to_the_given_file_in_a_separate_thread() -> None:
     asyncio.run(run())
 
 
-def test_driver_without_a_file_stays_as_it_is() -> None:
+def test_driver_without_a_file_is_unchanged() -> None:
     async def run() -> None:
         driver = HeadlessDriver(Plain())
         internals.wrap_file(driver, Upper)

@@ -21,8 +21,8 @@ GOOD = {"name": "mine", "dark": True, "colors": dict.fromkeys(COLORS, "#123456")
 
 
 def _text(name: str = "mine", **colors: str) -> str:
-    wanted = {**dict.fromkeys(COLORS, "#123456"), **colors}
-    rows = "".join(f'{color} = "{value}"\n' for color, value in wanted.items())
+    expected = {**dict.fromkeys(COLORS, "#123456"), **colors}
+    rows = "".join(f'{color} = "{value}"\n' for color, value in expected.items())
     return f'name = "{name}"\ndark = true\n[colors]\n{rows}'
 
 
@@ -66,8 +66,8 @@ def test_built_in_themes_load_without_problems() -> None:
 def styles_of(name: str) -> dict[tuple[str, ...], Style]:
     """Return the style of each slot in a theme, with its background."""
     found: dict[tuple[str, ...], Style] = {}
-    wanted = {*(slots for group in APART for slots in group), *TEXT_SLOTS}
-    inks: set[tuple[str, ...]] = {(slot,) if slot else () for slot in wanted}
+    expected = {*(slots for group in APART for slots in group), *TEXT_SLOTS}
+    inks: set[tuple[str, ...]] = {(slot,) if slot else () for slot in expected}
     inks |= {("code-block", f"code-{slot}") for slot in ON_CODE}
     inks |= {("diff-add", "diff-add-word"), ("diff-remove", "diff-remove-word"), ("heading", "heading-1")}
 
@@ -257,7 +257,7 @@ def test_theme_error_names_the_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "ground", "chosen"),
+    ("expected", "ground", "chosen"),
     [
         (AUTO, None, "dark"),
         (AUTO, "15;0", "dark"),
@@ -269,6 +269,6 @@ def test_theme_error_names_the_line(tmp_path: Path) -> None:
         ("nowhere", None, "dark"),
     ],
 )
-def test_auto_theme_matches_the_terminal(wanted: str, ground: str | None, chosen: str) -> None:
-    assert choose_theme(wanted, OURS, {"COLORFGBG": ground} if ground else {}) == chosen
-    assert choose_theme(wanted, ["only"], {}) == "only"
+def test_auto_theme_matches_the_terminal(expected: str, ground: str | None, chosen: str) -> None:
+    assert choose_theme(expected, OURS, {"COLORFGBG": ground} if ground else {}) == chosen
+    assert choose_theme(expected, ["only"], {}) == "only"

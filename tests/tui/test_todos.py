@@ -44,7 +44,7 @@ def panel(run: Running) -> list[str]:
 
 
 def test_summary_of_the_list_names_the_current_item() -> None:
-    items = tuple(TodoItem(*one) for one in ITEMS)
+    items = tuple(TodoItem(*item) for item in ITEMS)
     assert todo_summary(items) == "1/3 · doing: fix [it]"
     assert todo_summary((TodoItem("a\x1b[31m\nb", "pending"),)) == "0/1 · next: a⏎b"
     assert todo_summary((TodoItem("a", "done"),)) == "1/1 · all done"

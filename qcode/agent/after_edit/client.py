@@ -38,7 +38,7 @@ _METHOD_NOT_FOUND, _SERVER_CANCELLED, _CONTENT_MODIFIED = -32601, -32802, -32801
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
 
 
-class ServerError(Exception):
+class LanguageServerError(Exception):
     """A server did not start, broke the protocol or ended. The text is one line."""
 
 
@@ -69,7 +69,7 @@ class Framing:
         self._needed = -1
 
     def feed(self, data: bytes) -> list[JsonObject]:
-        """Return the complete messages; raise `ServerError` for output that is not of this form."""
+        """Return the complete messages; raise `LanguageServerError` for output that is not of this form."""
         self._data += data
         found: list[JsonObject] = []
         while True:
@@ -77,7 +77,7 @@ class Framing:
                 end = self._data.find(b"\r\n\r\n")
                 if end < 0:
                     if len(self._data) > MAX_HEADER_BYTES:
-                        raise ServerError("its output is not the Language Server Protocol")
+                        raise LanguageServerError("its output is not the Language Server Protocol")
                     return found
                 self._needed = _length(bytes(self._data[:end]))
                 del self._data[: end + 4]
@@ -100,9 +100,9 @@ def _length(header: bytes) -> int:
         if name.strip().lower() == b"content-length" and value.strip().isdigit() and len(value) < 20:
             length = int(value)
             if length > MAX_MESSAGE_BYTES:
-                raise ServerError(f"it sent a message larger than {MAX_MESSAGE_BYTES // 1024**2} MiB")
+                raise LanguageServerError(f"it sent a message larger than {MAX_MESSAGE_BYTES // 1024**2} MiB")
             return length
-    raise ServerError("its output is not the Language Server Protocol")
+    raise LanguageServerError("its output is not the Language Server Protocol")
 
 
 class LanguageServer:
@@ -136,18 +136,18 @@ class LanguageServer:
         return 0 if self._process is None else self._process.pid
 
     async def start(self, launch: Launch, environment: Mapping[str, str]) -> None:
-        """Start the program and agree on capabilities. Raise `ServerError`; then nothing runs."""
+        """Start the program and agree on capabilities. Raise `LanguageServerError`; then nothing runs."""
         try:
             async with asyncio.timeout(START_S):
                 await self._start(launch, environment)
                 result = await self._request("initialize", self._initialize())
         except TimeoutError:
             await self.close()
-            raise ServerError(f"it did not answer within {START_S:g} s") from None
+            raise LanguageServerError(f"it did not answer within {START_S:g} s") from None
         except (OSError, RequestError) as error:
             await self.close()
             why = error.strerror if isinstance(error, OSError) else f"it refused to start: {error}"
-            raise ServerError(f"it could not be started: {why}") from None
+            raise LanguageServerError(f"it could not be started: {why}") from None
         except BaseException:
             await self.close()
             raise
@@ -240,7 +240,7 @@ class LanguageServer:
             self._input.abort()
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(ServerError(self.failure))
+                answer.set_exception(LanguageServerError(self.failure))
                 answer.exception()  # retrieved, so that asyncio does not log it
         self._answers.clear()
         self._news.set()
@@ -259,7 +259,7 @@ class LanguageServer:
             return
         try:
             messages = self._framing.feed(data)
-        except ServerError as error:
+        except LanguageServerError as error:
             self._fail(str(error))
             self.kill()
             return
@@ -337,7 +337,7 @@ class LanguageServer:
 
     async def _request(self, method: str, params: JsonObject | None) -> Json:
         if self.failure:
-            raise ServerError(self.failure)
+            raise LanguageServerError(self.failure)
         self._next_id += 1
         number = self._next_id
         answer: asyncio.Future[Json] = self._loop.create_future()
@@ -362,7 +362,7 @@ class LanguageServer:
     # Diagnostics
 
     async def check(self, path: Path, language: str, texts: tuple[str, ...]) -> list[tuple[Problem, ...]]:
-        """Return the problems of each of these texts of the file, in order. Raise `ServerError`."""
+        """Return the problems of each of these texts of the file, in order. Raise `LanguageServerError`."""
         uri = path.as_uri()
         self._report_changes(path)
         self._watched = uri
@@ -423,7 +423,7 @@ class LanguageServer:
         """Wait for published diagnostics of this version that stay unchanged, from a server that is not busy."""
         while True:
             if self.failure:
-                raise ServerError(self.failure)
+                raise LanguageServerError(self.failure)
             self._news.clear()
             published = self._published
             if published is None or published[0] not in (None, version) or self._progress:

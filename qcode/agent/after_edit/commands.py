@@ -53,7 +53,7 @@ class CommandScope:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandRun:
+class EditCommandRun:
     """A command that ran: its line, and its output if it failed."""
 
     line: str
@@ -89,7 +89,7 @@ class EditCommands:
         """Return whether there is a command of a step for a file."""
         return self._command(step, path) is not None
 
-    async def run(self, step: Step, path: str, scope: CommandScope) -> CommandRun | None:
+    async def run(self, step: Step, path: str, scope: CommandScope) -> EditCommandRun | None:
         """Run the command of a step for a file; None if there is none, or it may not run."""
         command = self._command(step, path)
         if command is None:
@@ -99,13 +99,13 @@ class EditCommands:
         if verdict.verdict == "deny" or (verdict.verdict == "ask" and not self._answers.get(key, False)):
             if key not in self._is_warned and key not in self._answers:
                 self._is_warned.add(key)
-                shown = one_line(visible(command.line), 120)
+                label = one_line(visible(command.line), 120)
                 fix = "" if verdict.verdict == "deny" else "; to allow it, add a rule to permissions.allow"
-                self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{fix}: {shown}")
+                self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{fix}: {label}")
             return None
         level = verdict.confinement if verdict.is_allowed else None
         outcome = await scope.run(line, level, LIMITS_S[step], step == "test")
-        return CommandRun(line, outcome.content if outcome.is_error else "")
+        return EditCommandRun(line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:
         found, self._warnings = tuple(self._warnings), []

@@ -141,20 +141,20 @@ def counted(found: Sequence[Problem]) -> str:
     return count_text(len(found), "new problem")
 
 
-def problem_lines(shown: str, found: Sequence[Problem]) -> list[str]:
-    """Return a line for each problem, at most `MAX_SHOWN`; `shown` is the printable name of the file."""
-    lines = [_line(shown, problem) for problem in found[:MAX_SHOWN]]
+def problem_lines(label: str, found: Sequence[Problem]) -> list[str]:
+    """Return a line for each problem, at most `MAX_SHOWN`; `label` is the printable name of the file."""
+    lines = [_line(label, problem) for problem in found[:MAX_SHOWN]]
     left = len(found) - MAX_SHOWN
     return [*lines, f"[{left} more]"] if left > 0 else lines
 
 
-def _line(shown: str, problem: Problem) -> str:
+def _line(label: str, problem: Problem) -> str:
     source = f" ({problem.source})" if problem.source else ""
-    return f"{shown}:{problem.line}:{problem.column}: {problem.severity}: {problem.message}{source}"
+    return f"{label}:{problem.line}:{problem.column}: {problem.severity}: {problem.message}{source}"
 
 
-def marked(shown: str, title: str, lines: Sequence[str]) -> str:
+def marked(label: str, title: str, lines: Sequence[str]) -> str:
     """Return lines about a file as a block for the model, which foreign text in them cannot close."""
     body = "\n".join([title, *lines]).replace("</diag", "< /diag")
-    name = shown.replace('"', "'")
+    name = label.replace('"', "'")
     return f'<diagnostics file="{name}">\n{body}\n</diagnostics>'

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any
 
-from qcode.agent.after_edit.client import LanguageServer, ServerError, ServerOptions
+from qcode.agent.after_edit.client import LanguageServer, LanguageServerError, ServerOptions
 from qcode.agent.after_edit.problems import Problem
 from qcode.protocol.tools import Launch
 from qcode.text.clean import visible
@@ -195,7 +195,7 @@ class ServerPool:
                 try:
                     server = await self._running(entry)
                     return await server.check(path, identifier, texts)
-                except ServerError as error:
+                except LanguageServerError as error:
                     if entry.server is not None:
                         await entry.server.close()
                         entry.server = None

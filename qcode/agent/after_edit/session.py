@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.after_edit.checkers import TextCheckers
-from qcode.agent.after_edit.commands import CommandRun, CommandScope, EditCommands
+from qcode.agent.after_edit.commands import CommandScope, EditCommandRun, EditCommands
 from qcode.agent.after_edit.problems import (
     Problem,
     counted,
@@ -46,10 +46,10 @@ _MAX_FORMAT_DIFF = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of a check of one file. `output` is that of a configured command that failed."""
+class CheckResult:
+    """The result of a check of one file. `output` is the output of a configured command that failed."""
 
-    shown: str
+    label: str
     problems: tuple[Problem, ...] = ()
     output: str = ""
 
@@ -61,7 +61,7 @@ class Finding:
 
     @property
     def lines(self) -> list[str]:
-        return problem_lines(self.shown, self.problems) if self.problems else self.output.split("\n")
+        return problem_lines(self.label, self.problems) if self.problems else self.output.split("\n")
 
     @property
     def is_error(self) -> bool:
@@ -71,13 +71,13 @@ class Finding:
 class _Check:
     """A check under way. `before` is the text that the model was last told the problems of, None for a new file."""
 
-    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[Finding]]) -> None:
+    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[CheckResult]]) -> None:
         self.path = path
         self.before = before
         self.task = task
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[CheckResult]:
         """The findings of a check that is done."""
         if self.task.cancelled() or self.task.exception() is not None:
             return []
@@ -119,8 +119,8 @@ class AfterEdit:
         final = [await self._formatted(edit, scope, notes) for edit in edits]
         if notes:
             outcome = _with_formatted(outcome, final, notes, self._workspace)
-        begun = [self._begin(edit, scope) for edit in final[:MAX_FILES]]
-        tasks = [check.task for check in begun if check is not None]
+        started = [self._begin(edit, scope) for edit in final[:MAX_FILES]]
+        tasks = [check.task for check in started if check is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=WAIT_S)
         return self._with_findings(outcome, {edit.path for edit in final})
@@ -138,8 +138,8 @@ class AfterEdit:
         self._warnings += self._servers.problems()
         if not now and not late:
             return outcome
-        blocks = [marked(finding.shown, finding.title, finding.lines) for finding in now]
-        blocks += [marked(finding.shown, f"From an earlier edit, {finding.title}", finding.lines) for finding in late]
+        blocks = [marked(finding.label, finding.title, finding.lines) for finding in now]
+        blocks += [marked(finding.label, f"From an earlier edit, {finding.title}", finding.lines) for finding in late]
         found = [problem for finding in (*now, *late) for problem in finding.problems]
         summary = [outcome.summary, counted(found) if found else "", "" if found else "check failed"]
         lines = [line for finding in (*now, *late) for line in finding.lines]
@@ -151,7 +151,7 @@ class AfterEdit:
             problems=clean("\n".join(lines)),
         )
 
-    def _finished_checks(self) -> Iterator[tuple[Path, Finding]]:
+    def _finished_checks(self) -> Iterator[tuple[Path, CheckResult]]:
         for path, check in self.checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
@@ -163,7 +163,7 @@ class AfterEdit:
         load = scope.workspace.load  # in a thread: it may ask an editor, whose answer comes over this event loop
         try:
             place = scope.workspace.resolve(edit.path)
-            written = await asyncio.to_thread(load, place)
+            formatted = await asyncio.to_thread(load, place)
         except Refused:
             return edit
         run = await self._commands.run("format", edit.path, scope)
@@ -177,13 +177,13 @@ class AfterEdit:
         except Refused as refused:
             notes.append(f"After the formatter ran, the file cannot be read: {refused}")
             return edit
-        if now.data == written.data:
+        if now.data == formatted.data:
             return edit
         # As for an edit of the model: it has seen this version, and undo restores the one before. A comparison of the
         # whole tree, as for other commands, would slow down every edit.
-        with scope.workspace.recorder.changing(place.path, written, now.data):
+        with scope.workspace.recorder.changing(place.path, formatted, now.data):
             scope.workspace.remember(place, now)
-        notes.append(_format_note(run, place.shown, written.data, now.data))
+        notes.append(_format_note(run, place.label, formatted.data, now.data))
         return EditedFile(edit.path, edit.before, now.data)
 
     # Checks
@@ -209,15 +209,15 @@ class AfterEdit:
         except Refused:
             return None
 
-    async def _check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[Finding]:
-        shown = self._workspace.show(path)
+    async def _check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[CheckResult]:
+        label = self._workspace.show(path)
         problems, run = await asyncio.gather(
             self._problems(path, before, after), self._commands.run("check", str(path), scope)
         )
-        found = [Finding(shown, problems)] if problems else []
+        found = [CheckResult(label, problems)] if problems else []
         if run is not None and run.failure:
             output = bounded_text(clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT, lambda: self._workspace.scratch)
-            found.append(Finding(shown, output=output))
+            found.append(CheckResult(label, output=output))
         return found
 
     async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
@@ -268,8 +268,10 @@ class AfterEdit:
 
     def _may_check(self) -> bool:
         """Whether checkers run here: in a sandbox, or without one if the user said so. The first call detects it."""
-        wanted = self._settings.diagnostics
-        return wanted is True or (wanted == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None)
+        setting = self._settings.diagnostics
+        return setting is True or (
+            setting == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None
+        )
 
     def _launch(self, argv: Sequence[str]) -> tuple[Launch, bool]:
         """Return how to start a checker, and whether it sees other processes. Blocks on the disk."""
@@ -284,7 +286,7 @@ class AfterEdit:
 
     # The end of a turn
 
-    async def held(self) -> str:
+    async def reason_to_continue(self) -> str:
         """Return why the turn must not end yet: tests that fail, or errors that were found late; empty if it may."""
         scope, self._warnings = self._scope, [*self._warnings, *self._servers.problems()]
         if scope is None or not scope.policy.is_trusted:
@@ -296,7 +298,7 @@ class AfterEdit:
             done = [path for path, check in self.checks.items() if check.task.done()]
             for path in done:
                 del self.checks[path]
-            blocks = [marked(finding.shown, f"Found late: {finding.title}", finding.lines) for finding in late]
+            blocks = [marked(finding.label, f"Found late: {finding.title}", finding.lines) for finding in late]
         if not self._is_tested:
             self._is_tested = True
             run = await self._commands.run("test", "", scope)
@@ -308,14 +310,14 @@ class AfterEdit:
         self._rounds += 1
         return "\n\n".join(blocks)
 
-    def _test_failure(self, run: CommandRun) -> str:
+    def _test_failure(self, run: EditCommandRun) -> str:
         output = bounded_text(clean(run.failure), _MAX_TEST_OUTPUT, lambda: self._workspace.scratch)
         return (
             f"The test command failed after your edits (round {self._rounds + 1} of {self._settings.max_rounds}). "
             f"Fix the cause; if it has nothing to do with your edits, say so.\n$ {run.line}\n{output}"
         )
 
-    def _still_failing(self, run: CommandRun) -> str:
+    def _still_failing(self, run: EditCommandRun) -> str:
         rounds = self._settings.max_rounds
         after = f" after {count_text(rounds, 'round')}" if rounds else ""
         return f"The test command still fails{after}: {visible(run.line)}"
@@ -351,10 +353,10 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-def _format_note(run: CommandRun, shown: str, before: bytes, after: bytes) -> str:
-    note = f"The formatter changed {shown} after this edit (`{run.line}`)"
+def _format_note(run: EditCommandRun, label: str, before: bytes, after: bytes) -> str:
+    note = f"The formatter changed {label} after this edit (`{run.line}`)"
     try:
-        old, new = (text_file.decode(data, shown).text.split("\n") for data in (before, after))
+        old, new = (text_file.decode(data, label).text.split("\n") for data in (before, after))
     except Refused:
         return f"{note}; read it again before you change it."
     rows = list(unified_diff(old, new, "as written", "now", context=1))

@@ -33,7 +33,7 @@ class Blobs:
         self._room: int | None = None
         self.largest_sum = largest_sum
 
-    def put(self, data: bytes, *, is_spare: bool = False) -> bool:
+    def store(self, data: bytes, *, is_spare: bool = False) -> bool:
         """Store a content; return True once it is on disk, False if it is too large or cannot be written.
 
         `is_spare`: no undo needs it, so it may use only half of the space that is left.

@@ -25,7 +25,14 @@ from qcode.tools.workspace import UNRECORDED, Workspace
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.blobs import Blobs
-    from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, Rewinder, RewindPlan, RewindReport, What
+    from qcode.agent.checkpoints.rewind import (
+        OwnMessage,
+        Rewinder,
+        RewindPlan,
+        RewindReport,
+        RewindScope,
+        SessionFileDiff,
+    )
     from qcode.agent.checkpoints.turn_changes import TurnChanges
     from qcode.agent.checkpoints.watch import FolderWatch
 
@@ -75,9 +82,9 @@ class Checkpoints:
         self._workspace.recorder = UNRECORDED
         self._recorder.close()
 
-    def own_messages(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[OwnMessage, ...]:
         """Return the prompts to which the conversation can be rewound, oldest first."""
-        return self._rewinder.own_messages()
+        return self._rewinder.user_prompts()
 
     async def plan_undo(self) -> RewindPlan:
         """Plan to undo the last turn, or a compaction requested after it."""
@@ -86,9 +93,9 @@ class Checkpoints:
     async def plan_redo(self) -> RewindPlan:
         return await self._work(self._rewinder.plan_redo)
 
-    async def plan_rewind(self, number: int, what: What) -> RewindPlan:
+    async def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
         """Plan to rewind to the state before message `number`."""
-        return await self._work(lambda: self._rewinder.plan_rewind(number, what))
+        return await self._work(lambda: self._rewinder.plan_rewind(number, scope))
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
         """Perform a plan completely, even if cancelled; doubtful files only if they are in `overwrite`."""
@@ -97,7 +104,7 @@ class Checkpoints:
         finally:
             self._moved()
 
-    async def file_changes(self) -> tuple[FileDiff, ...]:
+    async def file_changes(self) -> tuple[SessionFileDiff, ...]:
         """Return the diffs of files that the session changed and that were not restored."""
         from qcode.agent.checkpoints.rewind import session_diffs
 
@@ -157,7 +164,7 @@ class Checkpoints:
 def _record(watch: FolderWatch, recorder: Recorder) -> int:
     found = watch.differences()
     for difference in found:
-        recorder.saw(difference.path, difference.before, difference.content, difference.after)
+        recorder.record_observed(difference.path, difference.before, difference.content, difference.after)
     return len(found)
 
 
@@ -206,11 +213,13 @@ class Recorder:
             raise
         if data is not None:
             # `/diff` compares with it after later changes by others.
-            self.blobs.put(data, is_spare=True)
+            self.blobs.store(data, is_spare=True)
 
-    def saw(self, path: Path, before: FileState | None, content: bytes | None, after: FileState | None) -> None:
+    def record_observed(
+        self, path: Path, before: FileState | None, content: bytes | None, after: FileState | None
+    ) -> None:
         """Record a change found by comparison; `content` is the old content, None if unknown."""
-        if before is not None and content is not None and self.blobs.put(content):
+        if before is not None and content is not None and self.blobs.store(content):
             before = FileState(before.digest, before.size, before.mode)
         self._session.record_change(RecordedChange(self._session.history.latest, str(path), before, after, "command"))
 
@@ -222,7 +231,7 @@ class Recorder:
     def _store_state(self, data: bytes, mode: int, path: Path) -> FileState:
         from qcode.agent.checkpoints.blobs import digest_of
 
-        is_kept = self.blobs.put(data)
+        is_kept = self.blobs.store(data)
         if not is_kept and not self._has_warned:
             self._has_warned = True
             self._warnings.append(f"the old content of {path} could not be saved, so /undo cannot restore it")

@@ -37,7 +37,7 @@ from qcode.tools import disk, text_file
 from qcode.tools.disk import Loaded, explain
 from qcode.values import dataclass
 
-What: TypeAlias = Literal["conversation", "files", "both"]
+RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class RewindReport:
 
 
 @dataclass(frozen=True, slots=True)
-class FileDiff:
+class SessionFileDiff:
     """A file that the session changed. `diff` is a unified diff from before its first change to now.
 
     If there is no text to compare, `diff` is empty and `note` says why.
@@ -134,7 +134,7 @@ class Rewinder:
     def _history(self) -> SessionHistory:
         return self._session.history
 
-    def own_messages(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[OwnMessage, ...]:
         """Return the prompts that led to the current state, oldest first."""
         prompts = self._history.prompts()
         changes = self._history.live_changes(0)
@@ -147,19 +147,19 @@ class Rewinder:
                 if prompt.number <= change.number and (end is None or change.number < end)
             ]
             entry = self._history.stored[prompt.number].entry
-            files = tuple(dict.fromkeys(self._shown(path) for path in paths))
+            files = tuple(dict.fromkeys(self._label(path) for path in paths))
             found.append(OwnMessage(prompt.number, typed_text(entry.message), entry.at, files))
         return tuple(found)
 
-    def plan_rewind(self, number: int, what: What) -> RewindPlan:
+    def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
         """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
         prompt = next((user_prompt for user_prompt in self._history.prompts() if user_prompt.number == number), None)
         if prompt is None:
             raise NothingToDo("That message is no longer in this conversation.")
         changes = self._history.live_changes(number)
-        steps = steps_back(changes, self._left_by_parts()) if what != "conversation" else []
-        after = prompt.before if what != "files" else self._history.head
-        return self._plan("rewind", after, steps, prompt if what != "files" else None)
+        steps = steps_back(changes, self._left_by_parts()) if scope != "conversation" else []
+        after = prompt.before if scope != "files" else self._history.head
+        return self._plan("rewind", after, steps, prompt if scope != "files" else None)
 
     def plan_undo(self) -> RewindPlan:
         """Plan to undo the last turn, or a compaction after it; an interrupted step is finished first."""
@@ -189,7 +189,7 @@ class Rewinder:
         return self._plan("undo", self._history.head, [step], None)
 
     def _part_step(self, file: FileOfTurn, hunk: int | None) -> FileStep:
-        shown = self._shown(file.path)
+        label = self._label(file.path)
         try:
             current = look(file.path)
             if hunk is None and _is_same(current, file.after):
@@ -198,11 +198,11 @@ class Rewinder:
                 return FileStep(file.path, current, file.before, changes=file.changes if file.is_last else ())
             if current is None or current.is_link:
                 raise ConflictError("it was deleted or replaced after this turn")
-            content = content_without(file, hunk, self._blobs, shown)
-            if not self._blobs.put(content):
+            content = content_without(file, hunk, self._blobs, label)
+            if not self._blobs.store(content):
                 raise ConflictError("the result could not be saved (is the disk full?)")
         except (ConflictError, NotRestorable, Refused) as conflict:
-            raise NothingToDo(f"{shown} was not changed: {str(conflict).removeprefix(f'{shown} ')}.") from None
+            raise NothingToDo(f"{label} was not changed: {str(conflict).removeprefix(f'{label} ')}.") from None
         return FileStep(file.path, current, FileState(digest_of(content), len(content), current.mode))
 
     def _left_by_parts(self) -> dict[str, FileState | None]:
@@ -225,9 +225,9 @@ class Rewinder:
         planned, self._planned = self._planned, None
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
             raise NothingToDo("The conversation has changed since. Try again.")
-        problems = [f"{self._shown(step.path)} {step.refusal}" for step in planned.steps if step.refusal]
+        problems = [f"{self._label(step.path)} {step.refusal}" for step in planned.steps if step.refusal]
         ready = self._prepare(planned, frozenset(overwrite), problems)
-        move = self._written(planned, ready)
+        move = self._record_step(planned, ready)
         done = 0
         for step in ready:
             try:
@@ -247,7 +247,7 @@ class Rewinder:
     def _prepare(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[PreparedStep]:
         ready = []
         for step in planned.steps:
-            if step.refusal or (step.doubt and self._shown(step.path) not in overwrite) or _is_done(step):
+            if step.refusal or (step.doubt and self._label(step.path) not in overwrite) or _is_done(step):
                 continue
             try:
                 ready.append(self._restorer.prepare(step))
@@ -255,15 +255,15 @@ class Rewinder:
                 problems.append(str(refused))
         return ready
 
-    def _written(self, planned: _PendingStep, ready: Sequence[PreparedStep]) -> Move:
+    def _record_step(self, planned: _PendingStep, ready: Sequence[PreparedStep]) -> Move:
         """Write the step to the session; from now on it counts and can be undone."""
         history, files = self._history, tuple(step.move for step in ready)
         paths = {file.path for file in files}
         if planned.why == "redo":
             changes = history.redoable[-1].changes
         else:
-            taken = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
-            changes = tuple(at for step in taken for at in step.changes)
+            steps = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
+            changes = tuple(at for step in steps for at in step.changes)
         move = Move(history.moves, planned.why, history.head, planned.after, files, changes)
         if planned.finishes is None:
             self._session.move(move)
@@ -280,14 +280,14 @@ class Rewinder:
         finishes: Move | None = None,
     ) -> RewindPlan:
         self._plans += 1
-        shown = tuple(self._file_plan(step) for step in steps if not _is_done(step))
+        files = tuple(self._file_plan(step) for step in steps if not _is_done(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
-        plan = RewindPlan(self._plans, _summary(why, messages, shown, finishes), shown, messages)
+        plan = RewindPlan(self._plans, _summary(why, messages, files, finishes), files, messages)
         self._planned = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, self._state())
         return plan
 
     def _file_plan(self, step: FileStep) -> FilePlan:
-        path = self._shown(step.path)
+        path = self._label(step.path)
         action: Literal["restore", "create", "delete"]
         action = "delete" if step.target is None else "create" if step.current is None else "restore"
         return FilePlan(path, action, step.doubt, step.refusal)
@@ -296,7 +296,7 @@ class Rewinder:
         history = self._history
         return history.latest, history.moves, history.next_change, history.head.key
 
-    def _shown(self, path: str) -> str:
+    def _label(self, path: str) -> str:
         root = str(self._root)
         return path[len(root) + 1 :] if path.startswith(root.rstrip(os.sep) + os.sep) else path
 
@@ -491,7 +491,7 @@ class Restorer:
             raise Refused(f"{step.path} was changed just now")
         source = None
         if data is not None and found is not None:
-            if not self._blobs.put(data):
+            if not self._blobs.store(data):
                 raise Refused(f"{step.path} could not be saved first (is the disk full?), so it was not changed")
             source = FileState(found, len(data), loaded.mode if isinstance(loaded, Loaded) else 0o777)
         return PreparedStep(step, FileMove(step.path, source, step.target), loaded, content)
@@ -545,7 +545,7 @@ class Restorer:
         raise Refused(f"{path} is outside the folders of this session")
 
 
-def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[FileDiff, ...]:
+def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[SessionFileDiff, ...]:
     """Return a diff for each changed file that was not restored; later changes by others are included."""
     first: dict[str, FileState | None] = {}
     for _, change in session.history.live_changes(0):
@@ -554,31 +554,31 @@ def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -
     return tuple(diff for diff in found if diff is not None)
 
 
-def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> FileDiff | None:
+def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> SessionFileDiff | None:
     try:
         now = look(path)
     except NotRestorable as refused:
-        return FileDiff(shown, "", str(refused))
+        return SessionFileDiff(label, "", str(refused))
     if _is_same_file(now, before):
         return None
     if now is not None and before is not None and now.is_same(before):
-        return FileDiff(shown, "", f"mode changed from {before.mode:o} to {now.mode:o}")
+        return SessionFileDiff(label, "", f"mode changed from {before.mode:o} to {now.mode:o}")
     if (now is not None and now.is_link) or (before is not None and before.is_link):
-        return FileDiff(shown, "", "a symbolic link was made, changed or removed")
+        return SessionFileDiff(label, "", "a symbolic link was made, changed or removed")
     old = None if before is None else blobs.get(before.digest)
     if before is not None and old is None:
-        return FileDiff(shown, "", "changed; its earlier content was not saved")
+        return SessionFileDiff(label, "", "changed; its earlier content was not saved")
     try:
         new = Path(path).read_bytes() if now is not None else None
-        left = text_file.decode(old, shown) if old is not None else None
-        right = text_file.decode(new if new is not None else b"", shown)
+        left = text_file.decode(old, label) if old is not None else None
+        right = text_file.decode(new if new is not None else b"", label)
     except (Refused, OSError):
-        return FileDiff(shown, "", "changed; it is not a text file")
-    diff = text_file.diff_of(shown, left, right)
+        return SessionFileDiff(label, "", "changed; it is not a text file")
+    diff = text_file.diff_of(label, left, right)
     if now is None:
-        return FileDiff(shown, diff, "deleted")
-    return FileDiff(
-        shown,
+        return SessionFileDiff(label, diff, "deleted")
+    return SessionFileDiff(
+        label,
         diff,
         "" if diff else "a new empty file" if before is None else ("only its encoding or permissions changed"),
     )

@@ -21,7 +21,7 @@ from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Hunk:
+class ChangeHunk:
     """A part of a diff. `line` is its first line in the new file."""
 
     line: int
@@ -40,7 +40,7 @@ class TurnFile:
     path: str
     real_path: str = field(repr=False)
     diff: str = ""
-    hunks: tuple[Hunk, ...] = ()
+    hunks: tuple[ChangeHunk, ...] = ()
     note: str = ""
 
 
@@ -92,22 +92,22 @@ def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], s
     return tuple(found)
 
 
-def _turn_file(file: FileOfTurn, blobs: Blobs, shown: str) -> TurnFile:
+def _turn_file(file: FileOfTurn, blobs: Blobs, label: str) -> TurnFile:
     try:
-        before, after = (document_of(state, file.path, blobs, shown) for state in (file.before, file.after))
+        before, after = (document_of(state, file.path, blobs, label) for state in (file.before, file.after))
     except Refused as refused:
-        return TurnFile(shown, file.path, note=str(refused).removeprefix(f"{shown} "))
-    diff = text_file.diff_of(shown, before, after)
+        return TurnFile(label, file.path, note=str(refused).removeprefix(f"{label} "))
+    diff = text_file.diff_of(label, before, after)
     note = "deleted" if after is None else "new" if before is None else "" if diff else "only its permissions changed"
-    return TurnFile(shown, file.path, diff, hunks_of(diff), note)
+    return TurnFile(label, file.path, diff, hunks_of(diff), note)
 
 
-def document_of(state: FileState | None, path: str, blobs: Blobs, shown: str) -> Document | None:
+def document_of(state: FileState | None, path: str, blobs: Blobs, label: str) -> Document | None:
     """Return the text of a version of a file; raise `Refused` if it is not known or not text."""
     if state is None:
         return None
     if state.is_link:
-        raise Refused(f"{shown} is a symbolic link")
+        raise Refused(f"{label} is a symbolic link")
     data = blobs.get(state.content_digest)
     if data is None:
         try:
@@ -115,11 +115,11 @@ def document_of(state: FileState | None, path: str, blobs: Blobs, shown: str) ->
         except OSError:
             data = b""
         if digest_of(data) != state.digest:
-            raise Refused(f"{shown} was changed later, and its content after this turn was not saved")
-    return text_file.decode(data, shown)
+            raise Refused(f"{label} was changed later, and its content after this turn was not saved")
+    return text_file.decode(data, label)
 
 
-def hunks_of(diff: str) -> tuple[Hunk, ...]:
+def hunks_of(diff: str) -> tuple[ChangeHunk, ...]:
     """Return the hunks of the unified diff of one file."""
     found: list[list[str]] = []
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
@@ -130,30 +130,30 @@ def hunks_of(diff: str) -> tuple[Hunk, ...]:
     return tuple(_hunk(lines) for lines in found)
 
 
-def _hunk(lines: Sequence[str]) -> Hunk:
+def _hunk(lines: Sequence[str]) -> ChangeHunk:
     parsed = list(diff_lines(lines))
     first = next((line.number for line in parsed if line.kind in ("add", "remove")), 1)
     kinds = [line.kind for line in parsed]
-    return Hunk(first, kinds.count("add"), kinds.count("remove"), "\n".join(lines) + "\n")
+    return ChangeHunk(first, kinds.count("add"), kinds.count("remove"), "\n".join(lines) + "\n")
 
 
 class ConflictError(Exception):
     """A change cannot be undone alone. The text says why, for the user."""
 
 
-def content_without(file: FileOfTurn, hunk: int | None, blobs: Blobs, shown: str) -> bytes:
+def content_without(file: FileOfTurn, hunk: int | None, blobs: Blobs, label: str) -> bytes:
     """Return the content of a file without one hunk of a turn, or without all of them.
 
     Raise `ConflictError` or `Refused` with the reason if that is not possible.
     """
-    before, after = (document_of(state, file.path, blobs, shown) for state in (file.before, file.after))
+    before, after = (document_of(state, file.path, blobs, label) for state in (file.before, file.after))
     if before is None or after is None:
-        raise ConflictError(f"{shown} was changed after this turn")
+        raise ConflictError(f"{label} was changed after this turn")
     try:
-        current = text_file.decode(Path(file.path).read_bytes(), shown)
+        current = text_file.decode(Path(file.path).read_bytes(), label)
     except OSError as error:
-        raise ConflictError(f"{shown} cannot be read ({error.strerror})") from None
-    count = len(hunks_of(text_file.diff_of(shown, before, after)))
+        raise ConflictError(f"{label} cannot be read ({error.strerror})") from None
+    count = len(hunks_of(text_file.diff_of(label, before, after)))
     text = without(before.text, after.text, current.text, hunk, count)
     return text_file.encode(text_file.with_text(current, text))
 

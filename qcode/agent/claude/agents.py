@@ -140,7 +140,7 @@ def _max_turns(definition: Mapping[str, object]) -> int:
 
 
 def load_agents(
-    folders: Iterable[MarkdownFolder], taken: Collection[str]
+    folders: Iterable[MarkdownFolder], used_names: Collection[str]
 ) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
     """Return the kinds that Markdown files define, the first of a name, and a line for each file that is not used."""
     found: dict[str, SubagentKind] = {}
@@ -152,7 +152,7 @@ def load_agents(
             except FrontMatterError as error:
                 problems.append(str(error))
                 continue
-            if kind.name in taken or kind.name in found:
+            if kind.name in used_names or kind.name in found:
                 problems.append(f"{file}: ignored, there is already a sub-agent {kind.name}; rename it")
             else:
                 found[kind.name] = kind

@@ -30,19 +30,19 @@ _T = TypeVar("_T")
 
 
 def find_commands(
-    folders: Iterable[MarkdownFolder], taken: Collection[str]
+    folders: Iterable[MarkdownFolder], used_names: Collection[str]
 ) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
     """Return the commands, the first of a name, and a line for each file that is not used.
 
-    `taken` are the names of skills, in lower case.
+    `used_names` are the names of skills, in lower case.
     """
     found: dict[str, Skill] = {}
     problems: list[str] = []
     for folder in folders:
         for name, file in folder.named(problems):
             lower = name.lower()
-            if lower in taken or lower in found:
-                owner = "a skill" if lower in taken else str(found[lower].file)
+            if lower in used_names or lower in found:
+                owner = "a skill" if lower in used_names else str(found[lower].file)
                 problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:

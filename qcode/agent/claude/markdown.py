@@ -22,7 +22,7 @@ _NO_DEFINITION = frozenset({"readme.md", "claude.md", "agents.md"})
 
 @dataclass(frozen=True, slots=True)
 class MarkdownFolder:
-    """A folder of definitions; links in that of a project must not lead out of `project`, None for the user's."""
+    """A folder of definitions. Its links must not lead out of `project` (None for the user's folder)."""
 
     path: Path
     project: Path | None = None
@@ -48,15 +48,15 @@ def read_markdown(file: Path, *, is_lenient: bool = False) -> FrontMatter:
 
     Never blocks on a special file.
     """
-    shown = str(file)
+    label = str(file)
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise FrontMatterError(one_line(f"{shown}:1: not a regular file"))
+                raise FrontMatterError(one_line(f"{label}:1: not a regular file"))
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise FrontMatterError(one_line(f"{shown}:1: cannot read the file: {error.strerror}")) from None
+        raise FrontMatterError(one_line(f"{label}:1: cannot read the file: {error.strerror}")) from None
     if len(data) > MAX_BYTES:
-        raise FrontMatterError(one_line(f"{shown}:1: the file is larger than {MAX_BYTES // 1024} KiB"))
-    return read_front_matter(data, shown, is_lenient=is_lenient)
+        raise FrontMatterError(one_line(f"{label}:1: the file is larger than {MAX_BYTES // 1024} KiB"))
+    return read_front_matter(data, label, is_lenient=is_lenient)

@@ -130,9 +130,9 @@ def _restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
         if not plain or not is_rule(rule):
             return Conversion(lost="a rule must name the program; this one covers any")
         return Conversion((rule,), lost=f"only the program {plain} itself is covered, not others that begin so")
-    kept = [*words[:at], *([f"{stem}*"] if stem and at < len(words) else [])]
+    prefix = [*words[:at], *([f"{stem}*"] if stem and at < len(words) else [])]
     is_open = is_prefix or at < len(words)
-    rule = f"shell({' '.join(kept)} *)" if is_open else f"shell({' '.join(kept)})"
+    rule = f"shell({' '.join(prefix)} *)" if is_open else f"shell({' '.join(prefix)})"
     if is_rule(rule):
         return Conversion((rule,))
     # Such as `a && b` or `rm $HOME/x`: the plain words at its beginning cover more.
@@ -202,7 +202,7 @@ def _server(tool: str, body: str, effect: RuleEffect) -> Conversion:
     if is_rule(rule):
         is_one = rule != f"mcp({server}/*)"
         return Conversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one else ())
-    return Conversion(("mcp",)) if effect != "allow" else Conversion(lost="the name is not that of a server and a tool")
+    return Conversion(("mcp",)) if effect != "allow" else Conversion(lost="the name does not name a server and a tool")
 
 
 def _convert_other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:

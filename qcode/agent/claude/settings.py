@@ -85,36 +85,36 @@ def converted_rules(
     return ConvertedRules(tuple(rules), tuple(tools), tuple(lost), tuple(unenforced))
 
 
-def parse_settings(text: str, shown: str, source: Source = "flag") -> ClaudeSettings:
-    """Read the JSON of a settings file; raise `ConfigError` with one line. `shown` is its path for the user."""
+def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSettings:
+    """Read the JSON of a settings file; raise `ConfigError` with one line. `label` is its path for the user."""
     try:
         found = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
-        raise ConfigError("not valid JSON", file=Path(shown), line=line) from None
+        raise ConfigError("not valid JSON", file=Path(label), line=line) from None
     if not isinstance(found, dict):
-        raise ConfigError("settings must be a JSON object", file=Path(shown))
+        raise ConfigError("settings must be a JSON object", file=Path(label))
     permissions = found.get("permissions", {})
     if not isinstance(permissions, dict):
-        raise ConfigError("permissions must be an object", file=Path(shown))
+        raise ConfigError("permissions must be an object", file=Path(label))
     model, mode = found.get("model", ""), permissions.get("defaultMode", "")
     if not isinstance(model, str) or not isinstance(mode, str):
-        raise ConfigError("model and permissions.defaultMode must be text", file=Path(shown))
+        raise ConfigError("model and permissions.defaultMode must be text", file=Path(label))
     unused = [name for name in found if name not in ("permissions", "model", "$schema")]
     unused += [f"permissions.{name}" for name in permissions if name not in _PERMISSIONS]
     effects: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
-    rules = {effect: _rules(_texts(permissions, effect, shown), effect, source, text, shown) for effect in effects}
-    return ClaudeSettings(rules, mode, _texts(permissions, "additionalDirectories", shown), model, tuple(unused))
+    rules = {effect: _rules(_texts(permissions, effect, label), effect, source, text, label) for effect in effects}
+    return ClaudeSettings(rules, mode, _texts(permissions, "additionalDirectories", label), model, tuple(unused))
 
 
-def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, shown: str) -> ConvertedRules:
+def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, label: str) -> ConvertedRules:
     """Convert the rules of a file with this text; raise `ConfigError` for an invalid rule in qcode's form."""
-    found = converted_rules(rules, effect, source, lambda rule: f"{shown}{_line_of(rule, text)}: ")
+    found = converted_rules(rules, effect, source, lambda rule: f"{label}{_line_of(rule, text)}: ")
     for rule in found.rules:
         try:
             parse_rule(rule)
         except ValueError as error:
-            raise ConfigError(f"{shown}{_line_of(rule, text)}: permissions.{effect}: {error}") from None
+            raise ConfigError(f"{label}{_line_of(rule, text)}: permissions.{effect}: {error}") from None
     return found
 
 
@@ -124,11 +124,11 @@ def _line_of(rule: str, text: str) -> str:
     return "" if at < 0 or "\n" not in text.strip() else f":{text.count(chr(10), 0, at) + 1}"
 
 
-def _texts(table: JsonObject, name: str, shown: str) -> tuple[str, ...]:
+def _texts(table: JsonObject, name: str, label: str) -> tuple[str, ...]:
     values = table.get(name, [])
     texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
     if not isinstance(values, list) or len(texts) < len(values):
-        raise ConfigError(f"permissions.{name} must be a list of texts", file=Path(shown))
+        raise ConfigError(f"permissions.{name} must be a list of texts", file=Path(label))
     return tuple(texts)
 
 

@@ -20,7 +20,10 @@ _MAX_HEADER = 12
 
 @dataclass(frozen=True, slots=True)
 class ClaudeCall:
-    """A call in Claude's form. `is_part`: it is one file of a patch, so its input does not replace that of the call."""
+    """A call in Claude's form.
+
+    `is_part`: it is one file of a patch, so its input does not replace the input of the call.
+    """
 
     name: str
     input: JsonObject
@@ -91,11 +94,11 @@ def _todos_inward(values: JsonObject) -> JsonObject:
     values = _with_item_values(values, "todos", "status", _reversed(_STATES))
     items = values.get("todos")
     if isinstance(items, list):
-        kept = [
+        todos = [
             {name: value for name, value in item.items() if name != "activeForm"} if isinstance(item, dict) else item
             for item in items
         ]
-        values = {**values, "todos": kept}
+        values = {**values, "todos": todos}
     return _renamed_items(values, "todos", _reversed(_TODO))
 
 

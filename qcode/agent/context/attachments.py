@@ -80,9 +80,9 @@ def mentions(
     found, missing = _find_mentions(typed, folder, foreign)
     blocks, complaints = _read_mentions(found, why_not_read)
     missing = [name for name in missing if not is_other(name)]
-    complaints += tuple(f"{visible(name)} not found, sent as text" for name in missing[:_MAX_MISSING])
+    complaints += tuple(f"{visible(name)} not found, left as text" for name in missing[:_MAX_MISSING])
     if len(missing) > _MAX_MISSING:
-        complaints += (f"{len(missing) - _MAX_MISSING} more files not found, sent as text",)
+        complaints += (f"{len(missing) - _MAX_MISSING} more files not found, left as text",)
     return blocks, complaints
 
 
@@ -102,8 +102,8 @@ def _read_mentions(
     for mention in found:
         why_not = why_not_read(mention.path) if mention.is_foreign else ""
         if why_not:
-            where = "in text of the project or a tool server"
-            complaints.append(f"not attached: @{visible(mention.name)}, mentioned {where}: {why_not}")
+            source = "in text of the project or a tool server"
+            complaints.append(f"not attached: @{visible(mention.name)}, mentioned {source}: {why_not}")
             continue
         try:
             blocks.append(_mention_block(mention))
@@ -125,9 +125,9 @@ class _Mention:
     is_foreign: bool = False
 
 
-def attached_text(shown: str, text: str) -> Text:
+def attached_text(label: str, text: str) -> Text:
     """Return a text under a name as a block for the model, such as the content of an editor's buffer."""
-    return Text(f'<file path="{_attribute(shown)}">\n{_TAG.sub("&lt;/", text)}\n</file>')
+    return Text(f'<file path="{_attribute(label)}">\n{_TAG.sub("&lt;/", text)}\n</file>')
 
 
 def resource_text(name: str, text: str) -> Text:
@@ -142,9 +142,9 @@ def mentioned_words(typed: str) -> Iterator[tuple[str, int, int]]:
         yield (match[1] or _ESCAPED.sub(r"\1", match[2])) + (match[3] or ""), match.start(), match.end()
 
 
-def attached_file(path: Path, shown: str) -> Block:
-    """Return the file at `path`, or the folder if `shown` ends in a slash, as a block; raise `InputError`."""
-    return _mention_block(_Mention(path, shown))
+def attached_file(path: Path, label: str) -> Block:
+    """Return the file at `path`, or the folder if `label` ends in a slash, as a block; raise `InputError`."""
+    return _mention_block(_Mention(path, label))
 
 
 def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
@@ -229,8 +229,8 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     names = [visible(match[1] or match[2]) for match in _MENTION.finditer(typed)]
     names = [name for name in names if name.lower().endswith(_IMAGE_NAMES)]
     unlabeled = images - typed.count(_IMAGE_LABEL)
-    shown = names if len(names) == unlabeled else [""] * max(0, unlabeled)
-    return [*lines, *(f"{name} image".lstrip() for name in shown)]
+    labels = names if len(names) == unlabeled else [""] * max(0, unlabeled)
+    return [*lines, *(f"{name} image".lstrip() for name in labels)]
 
 
 def _find_mentions(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Mention], list[str]]:
@@ -287,16 +287,16 @@ def _mention_block(mention: _Mention) -> Block:
     return _block(mention.path, mention.name, lines=mention.lines)
 
 
-def _folder_block(path: Path, shown: str) -> Text:
+def _folder_block(path: Path, label: str) -> Text:
     """List a folder, its subfolders with a slash; tools can list those."""
     try:
         with os.scandir(path) as entries:
             names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
     except OSError as error:
-        raise InputError(f"cannot read {shown}: {error.strerror}") from None
+        raise InputError(f"cannot read {label}: {error.strerror}") from None
     more = [f"[{len(names) - _MAX_NAMES:,} more]"] if len(names) > _MAX_NAMES else []
     listed = "\n".join((*map(_one_line, names[:_MAX_NAMES]), *more))
-    return Text(f'<folder path="{_attribute(shown)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
+    return Text(f'<folder path="{_attribute(label)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
 
 
 def _one_line(name: str) -> str:
@@ -307,62 +307,62 @@ def _attribute(text: str) -> str:
     return text.replace('"', "'").replace("\n", " ")
 
 
-def _block(path: Path, shown: str, *, takes_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
+def _block(path: Path, label: str, *, takes_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
     """Read a file, or a pipe such as `<(git diff)` if a flag named it."""
     is_image_by_name = path.suffix.lower() in _IMAGE_NAMES
     limit = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
-    data = _read(path, shown, limit, takes_pipes)
+    data = _read(path, label, limit, takes_pipes)
     media_type = image_type(data)
     if media_type:
         return Image(media_type, base64.b64encode(data).decode("ascii"))
     if is_image_by_name:
-        raise InputError(f"{shown} is not a PNG, JPEG, GIF or WebP image, despite its name")
-    text, name = decoded(data, shown), f'path="{_attribute(shown)}"'
+        raise InputError(f"{label} is not a PNG, JPEG, GIF or WebP image, despite its name")
+    text, name = decoded(data, label), f'path="{_attribute(label)}"'
     if lines is not None:
-        text, name = _cut_out(text, lines, shown), f'{name} lines="{lines[0]}-{lines[1]}"'
+        text, name = _cut_out(text, lines, label), f'{name} lines="{lines[0]}-{lines[1]}"'
     return Text(f"<file {name}>\n{_TAG.sub('&lt;/', text)}\n</file>")
 
 
-def _cut_out(text: str, lines: tuple[int, int], shown: str) -> str:
+def _cut_out(text: str, lines: tuple[int, int], label: str) -> str:
     """Return a range of lines of a text, counted from 1; raise `InputError` if the text is too short."""
     all_lines = text.split("\n")
     count = len(all_lines) - (not all_lines[-1])
     if lines[0] > count:
-        raise InputError(f"{shown} has only {count:,} lines, not {lines[0]:,}")
+        raise InputError(f"{label} has only {count:,} lines, not {lines[0]:,}")
     return "\n".join(all_lines[lines[0] - 1 : lines[1]])
 
 
-def read_image(path: Path, shown: str) -> bytes:
+def read_image(path: Path, label: str) -> bytes:
     """Return the bytes of an image file; raise `InputError` if it is not a regular file or too large."""
-    return _read(path, shown, MAX_IMAGE_BYTES, takes_pipes=False)
+    return _read(path, label, MAX_IMAGE_BYTES, takes_pipes=False)
 
 
-def _read(path: Path, shown: str, limit: int, takes_pipes: bool) -> bytes:
+def _read(path: Path, label: str, limit: int, takes_pipes: bool) -> bytes:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not (takes_pipes and stat.S_ISFIFO(mode)):
-            raise InputError(f"{shown} is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
+            raise InputError(f"{label} is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
         with path.open("rb") as file:
             data = file.read(limit + 1)
             size = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
-        raise InputError(f"{shown} does not exist") from None
+        raise InputError(f"{label} does not exist") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {shown}: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"cannot read {label}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > limit:
-        raise InputError(f"{shown} is too large to attach ({max(size, len(data)):,} bytes; at most {limit:,})")
+        raise InputError(f"{label} is too large to attach ({max(size, len(data)):,} bytes; at most {limit:,})")
     return data
 
 
-def decoded(data: bytes, what: str) -> str:
-    """Return `data` as text without its byte order mark; raise `InputError` naming `what` if it is not text."""
+def decoded(data: bytes, kind: str) -> str:
+    """Return `data` as text without its byte order mark; raise `InputError` naming `kind` if it is not text."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
         raise InputError(
-            f"{what} is not text in UTF-8 or UTF-16; convert it, for example with iconv -f LATIN1"
+            f"{kind} is not text in UTF-8 or UTF-16; convert it, for example with iconv -f LATIN1"
         ) from None
     if "\0" in text:
-        raise InputError(f"{what} is not text: it contains NUL bytes")
+        raise InputError(f"{kind} is not text: it contains NUL bytes")
     return text

@@ -80,16 +80,16 @@ def _git(state: GitState) -> str:
     if not state.is_repository:
         return "none (not a git repository)"
     if state.branch:
-        where = f"git, branch {_one_line(state.branch)}"
+        repository = f"git, branch {_one_line(state.branch)}"
     elif state.commit:
-        where = f"git, no branch, at commit {state.commit[:12]}"
+        repository = f"git, no branch, at commit {state.commit[:12]}"
     else:
-        where = "git, branch unknown"
+        repository = "git, branch unknown"
     if state.changed is None:
-        return where
+        return repository
     if state.changed == 0:
-        return f"{where}, no uncommitted changes"
-    return f"{where}, {count_text(state.changed, 'uncommitted change')} when the session began"
+        return f"{repository}, no uncommitted changes"
+    return f"{repository}, {count_text(state.changed, 'uncommitted change')} when the session began"
 
 
 def _one_line(value: object) -> str:
@@ -128,15 +128,15 @@ def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float)
     try:
         git = _Git(root, env, timeout, folder)
         git.check()
-        kept = git.run("ls-files", "-z", "--stage")
-        gone = frozenset(git.run("ls-files", "-z", "--deleted").split(b"\0"))
+        tracked = git.run("ls-files", "-z", "--stage")
+        deleted = frozenset(git.run("ls-files", "-z", "--deleted").split(b"\0"))
         new = git.run("ls-files", "-z", "--others", "--exclude-standard")
     except _Unknown:
         return None
     names: dict[bytes, None] = {}
-    for line in kept.split(b"\0"):
+    for line in tracked.split(b"\0"):
         stage, _, name = line.partition(b"\t")
-        if name and name not in gone:
+        if name and name not in deleted:
             names[name + b"/" if stage.startswith(b"160000") else name] = None
     names.update(dict.fromkeys(name for name in new.split(b"\0") if name))
     return tuple(map(os.fsdecode, names))

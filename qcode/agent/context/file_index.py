@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qcode.text.match import Catalog, FileMatch, FuzzySearch
+from qcode.text.match import FileMatch, FuzzySearch, PathIndex
 from qcode.values import dataclass
 
 _GIT_SECONDS = 20.0
@@ -54,7 +54,7 @@ class FileIndex:
         self._clock = clock
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._search = FuzzySearch(Catalog.of(()))
+        self._search = FuzzySearch(PathIndex.of(()))
         self._is_listed = False
         self._listed_at = 0.0
         self._took = 0.0
@@ -79,23 +79,23 @@ class FileIndex:
         self._is_closed.set()
 
     def _list(self, changed: Callable[[], None]) -> None:
-        begun = self._clock()
+        start = self._clock()
         names: list[str] = []
         size = _FIRST_PART
         try:
             for name in self._names():
                 names.append(name)
                 if len(names) >= size and not self._is_listed:
-                    self._search = FuzzySearch(Catalog.of(names))
+                    self._search = FuzzySearch(PathIndex.of(names))
                     size *= _PART_FACTOR
                     changed()
                 if self._is_closed.is_set():
                     return
-            self._search = FuzzySearch(Catalog.of(names))
+            self._search = FuzzySearch(PathIndex.of(names))
         finally:
             with self._lock:
                 self._is_listed, self._listed_at = True, self._clock()
-                self._took = self._listed_at - begun
+                self._took = self._listed_at - start
                 self._thread = None
         changed()
 

@@ -39,12 +39,12 @@ class FrontMatterError(ValueError):
 class Scalar:
     """An unquoted value that YAML does not read as text, as it is written: `123`, `yes`, `2026-01-31`, or nothing."""
 
-    written: str
+    source: str
     is_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FrontMatterField:
     """The value of a field, its line in the file, and its source text without the name."""
 
     value: Value
@@ -54,17 +54,17 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """The fields of a file, in their order, and its `body`. `shown` is the path of the file in errors.
+    """The fields of a file, in their order, and its `body`. `label` is the path of the file in errors.
 
     `is_present`: the file begins with front matter; otherwise all of it is the body. `warning` is not empty if it is
     not YAML, and only its lines of the form `name: value` were read. Methods raise `FrontMatterError`.
     """
 
-    shown: str
+    label: str
     body: str
     body_line: int = 1
     is_present: bool = False
-    fields: Mapping[str, Field] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, FrontMatterField] = field(default_factory=lambda: MappingProxyType({}))
     warning: str = ""
 
     def text(self, name: str) -> str | None:
@@ -73,7 +73,7 @@ class FrontMatter:
         if found is None:
             return None
         if isinstance(found.value, Scalar):
-            raise self.error(name, f'`{name}` must be text; quote it: {name}: "{one_line(found.value.written, 60)}"')
+            raise self.error(name, f'`{name}` must be text; quote it: {name}: "{one_line(found.value.source, 60)}"')
         if not isinstance(found.value, str):
             raise self.error(name, f"`{name}` must be text, not a {_kind(found.value)}")
         return found.value.strip() or None
@@ -83,16 +83,16 @@ class FrontMatter:
         found = self._field(name)
         if found is None:
             return None
-        written = found.value if isinstance(found.value, str) else found.source
-        return single_spaced(written, 400) or None
+        source = found.value if isinstance(found.value, str) else found.source
+        return single_spaced(source, 400) or None
 
     def switch(self, name: str, *, default: bool) -> bool:
         """Return a field that is true or false, also written yes, no, on, off, 1 or 0."""
         found = self._field(name)
         if found is None:
             return default
-        written = found.value.written if isinstance(found.value, Scalar) else found.value
-        is_on = _WORDS.get(written.strip().lower()) if isinstance(written, str) else None
+        value = found.value.source if isinstance(found.value, Scalar) else found.value
+        is_on = _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
         if is_on is None:
             raise self.error(name, f"`{name}` must be true or false")
         return is_on
@@ -102,10 +102,10 @@ class FrontMatter:
         found = self._field(name)
         if found is None:
             return None
-        written = found.value.written if isinstance(found.value, Scalar) else found.value
-        if not isinstance(written, str) or re.fullmatch(r"[0-9]{1,9}", written.strip()) is None:
+        value = found.value.source if isinstance(found.value, Scalar) else found.value
+        if not isinstance(value, str) or re.fullmatch(r"[0-9]{1,9}", value.strip()) is None:
             raise self.error(name, f"`{name}` must be a whole number")
-        return int(written)
+        return int(value)
 
     def names(self, name: str) -> tuple[str, ...] | None:
         """Return a list of texts, or one text split at commas and blanks outside parentheses, None if missing.
@@ -122,43 +122,43 @@ class FrontMatter:
             raise self.error(name, f"`{name}` must be a list of texts; quote its items")
         return tuple(item.strip() for item in items if item.strip())
 
-    def error(self, name: str, what: str) -> FrontMatterError:
+    def error(self, name: str, problem: str) -> FrontMatterError:
         """Return an error about a field, at its line."""
-        return _error(self.shown, self.fields[name].line if name in self.fields else 1, what)
+        return _error(self.label, self.fields[name].line if name in self.fields else 1, problem)
 
-    def _field(self, name: str) -> Field | None:
+    def _field(self, name: str) -> FrontMatterField | None:
         found = self.fields.get(name)
         is_empty = found is not None and isinstance(found.value, Scalar) and found.value.is_empty
         return None if is_empty else found
 
 
-def read_front_matter(data: bytes | str, shown: str, *, is_lenient: bool = False) -> FrontMatter:
-    """Split a file into its fields and body; raise `FrontMatterError`. `shown` is its path for the user.
+def read_front_matter(data: bytes | str, label: str, *, is_lenient: bool = False) -> FrontMatter:
+    """Split a file into its fields and body; raise `FrontMatterError`. `label` is its path for the user.
 
     With `is_lenient`, front matter that is not YAML has the fields of its lines `name: value`, and a warning. A byte
     order mark and CRLF are accepted; the body has LF. Anchors, aliases, tags and repeated names are refused.
     """
-    text = _decoded(data, shown)
+    text = _decoded(data, label)
     first, newline, rest = text.partition("\n")
     if first.rstrip() != _FENCE or not newline:
-        return FrontMatter(shown, text)
+        return FrontMatter(label, text)
     lines = rest.split("\n")
     last = next((number for number, line in enumerate(lines) if line.rstrip() == _FENCE), None)
     if last is None:
-        raise _error(shown, 1, "the front matter has no second --- line")
+        raise _error(label, 1, "the front matter has no second --- line")
     header = "\n".join([*lines[:last], ""])
-    if _size(header, shown) > MAX_BYTES:
-        raise _error(shown, 1, f"the front matter is larger than {MAX_BYTES // 1024} KiB")
+    if _size(header, label) > MAX_BYTES:
+        raise _error(label, 1, f"the front matter is larger than {MAX_BYTES // 1024} KiB")
     warning = ""
     try:
-        fields = _parse_yaml(header, shown)
+        fields = _parse_yaml(header, label)
     except FrontMatterError as error:
-        fields = _line_fields(header, shown) if is_lenient else {}
+        fields = _line_fields(header, label) if is_lenient else {}
         if not fields:
             raise
         warning = one_line(f"{error}; only its lines of the form `name: value` are used")
     body = "\n".join(lines[last + 1 :])
-    return FrontMatter(shown, body, last + 3, True, MappingProxyType(fields), warning)
+    return FrontMatter(label, body, last + 3, True, MappingProxyType(fields), warning)
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def split_names(text: str) -> tuple[str, ...]:
 def plain(value: Value) -> object:
     """Return a value without its `Scalar`s, as texts, lists and maps."""
     match value:
-        case Scalar(written=written):
+        case Scalar(source=written):
             return written
         case list():
             return [plain(item) for item in value]
@@ -179,51 +179,51 @@ def plain(value: Value) -> object:
             return value
 
 
-def _decoded(data: bytes | str, shown: str) -> str:
+def _decoded(data: bytes | str, label: str) -> str:
     if isinstance(data, bytes):
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise _error(shown, data[: error.start].count(b"\n") + 1, "not UTF-8 text") from None
+            raise _error(label, data[: error.start].count(b"\n") + 1, "not UTF-8 text") from None
     else:
         text = data
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-def _size(header: str, shown: str) -> int:
+def _size(header: str, label: str) -> int:
     try:
         return len(header.encode())
     except UnicodeEncodeError as error:  # bytes that were decoded with `surrogateescape`
-        raise _error(shown, header[: error.start].count("\n") + 2, "not UTF-8 text") from None
+        raise _error(label, header[: error.start].count("\n") + 2, "not UTF-8 text") from None
 
 
-def _parse_yaml(header: str, shown: str) -> dict[str, Field]:
+def _parse_yaml(header: str, label: str) -> dict[str, FrontMatterField]:
     """Parse YAML; if that fails, try again with values quoted that were clearly meant as text."""
     from yaml import YAMLError  # 25 ms to import
 
     try:
-        return _Composer(header, shown).fields()
+        return _Composer(header, label).fields()
     except YAMLError as error:
         quoted = "\n".join(_quoted(line, below) for line, below in _with_next(header.split("\n")))
         if quoted != header:
             try:
-                return _Composer(quoted, shown).fields()
+                return _Composer(quoted, label).fields()
             except YAMLError:
                 pass  # the first error has the words of the user
-        raise _yaml_error(error, header, shown) from None
+        raise _yaml_error(error, header, label) from None
 
 
 _LINE = lazy_pattern(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
 
 
-def _line_fields(header: str, shown: str) -> dict[str, Field]:
+def _line_fields(header: str, label: str) -> dict[str, FrontMatterField]:
     """Return the fields of the lines that look like one, the first of a name; each is YAML on its own, or text.
 
     Some agents of Claude Code continue their `description` below its line, as plain text.
     """
     from yaml import YAMLError
 
-    fields: dict[str, Field] = {}
+    fields: dict[str, FrontMatterField] = {}
     lines = header.split("\n")
     for number, line in enumerate(lines):
         match = _LINE.fullmatch(line.rstrip())
@@ -237,12 +237,12 @@ def _line_fields(header: str, shown: str) -> dict[str, Field]:
             else list(takewhile(lambda following: following.startswith((" ", "\t", "-")), lines[number + 1 :]))
         )
         try:
-            value = _Composer("\n".join([line, *below]), shown).fields()[match[1]].value
+            value = _Composer("\n".join([line, *below]), label).fields()[match[1]].value
         except (YAMLError, FrontMatterError, KeyError):
             if below:
                 return {}
             value = text
-        fields[match[1]] = Field(value, number + 2, text)
+        fields[match[1]] = FrontMatterField(value, number + 2, text)
     return fields
 
 
@@ -273,16 +273,16 @@ def _with_next(lines: list[str]) -> Iterator[tuple[str, str]]:
 class _Composer:
     """Builds the fields from the events of PyYAML, without its constructors: no value ever becomes an object."""
 
-    def __init__(self, text: str, shown: str) -> None:
+    def __init__(self, text: str, label: str) -> None:
         import yaml
 
         self._yaml = yaml
         self._text = text
-        self._shown = shown
+        self._shown = label
         # The scanner in C is nine times as fast; not every build of PyYAML has it.
         self._loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
 
-    def fields(self) -> dict[str, Field]:
+    def fields(self) -> dict[str, FrontMatterField]:
         """Return the fields; raise `FrontMatterError` or `YAMLError`."""
         yaml = self._yaml
         try:
@@ -303,8 +303,8 @@ class _Composer:
         finally:
             self._loader.dispose()
 
-    def _top_level(self) -> dict[str, Field]:
-        found: dict[str, Field] = {}
+    def _top_level(self) -> dict[str, FrontMatterField]:
+        found: dict[str, FrontMatterField] = {}
         while True:
             key = self._next()
             if isinstance(key, self._yaml.MappingEndEvent):
@@ -313,7 +313,7 @@ class _Composer:
             event = self._next()
             start = self._start
             value = self._value(event, 1)
-            found[name] = Field(value, _line(key), self._text[start : self._end].strip())
+            found[name] = FrontMatterField(value, _line(key), self._text[start : self._end].strip())
 
     def _value(self, event: Event, depth: int) -> Value:
         yaml = self._yaml
@@ -332,11 +332,11 @@ class _Composer:
             table[name] = self._value(self._next(), depth + 1)
         return table
 
-    def _key(self, event: Event, taken: Mapping[str, object]) -> str:
+    def _key(self, event: Event, earlier: Mapping[str, object]) -> str:
         if not isinstance(event, self._yaml.ScalarEvent):
             self._refuse(event, "a name must be one word, followed by a colon")
         name = str(event.value)
-        if name in taken:
+        if name in earlier:
             self._refuse(event, f"`{one_line(name, 60)}` is given twice")
         return name
 
@@ -352,14 +352,14 @@ class _Composer:
         assert event.end_mark is not None
         self._start, self._end = event.start_mark.index, event.end_mark.index
         if getattr(event, "anchor", None) is not None:
-            what = "aliases (*name)" if isinstance(event, self._yaml.AliasEvent) else "anchors (&name)"
-            self._refuse(event, f"YAML {what} are not supported; quote the value if it is text")
+            feature = "aliases (*name)" if isinstance(event, self._yaml.AliasEvent) else "anchors (&name)"
+            self._refuse(event, f"YAML {feature} are not supported; quote the value if it is text")
         if getattr(event, "tag", None) is not None:
             self._refuse(event, "YAML tags (!name) are not supported; quote the value if it is text")
         return event
 
-    def _refuse(self, event: Event, what: str) -> NoReturn:
-        raise _error(self._shown, _line(event), what)
+    def _refuse(self, event: Event, feature: str) -> NoReturn:
+        raise _error(self._shown, _line(event), feature)
 
 
 def _line(event: Event) -> int:
@@ -368,17 +368,17 @@ def _line(event: Event) -> int:
     return event.start_mark.line + 2
 
 
-def _yaml_error(error: Exception, header: str, shown: str) -> FrontMatterError:
+def _yaml_error(error: Exception, header: str, label: str) -> FrontMatterError:
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
-        return _error(shown, mark.line + 2, f"not YAML: {getattr(error, 'problem', None) or error}")
+        return _error(label, mark.line + 2, f"not YAML: {getattr(error, 'problem', None) or error}")
     position = getattr(error, "position", 0)  # of a character that YAML forbids
     line = header[: position if isinstance(position, int) else 0].count("\n") + 2
-    return _error(shown, line, f"not YAML: {getattr(error, 'reason', error)}")
+    return _error(label, line, f"not YAML: {getattr(error, 'reason', error)}")
 
 
-def _error(shown: str, line: int, what: str) -> FrontMatterError:
-    return FrontMatterError(one_line(f"{shown}:{line}: {what}"))
+def _error(label: str, line: int, problem: str) -> FrontMatterError:
+    return FrontMatterError(one_line(f"{label}:{line}: {problem}"))
 
 
 def _kind(value: Value) -> str:

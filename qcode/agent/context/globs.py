@@ -22,7 +22,7 @@ class GlobError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Glob:
+class GlobPattern:
     """A compiled pattern: for each node its test, and the nodes that may follow; an empty test needs no character."""
 
     tests: tuple[str, ...]
@@ -75,7 +75,7 @@ def _fits(test: str, char: str) -> bool:
     return is_negated and char != "/"
 
 
-def compile_glob(pattern: str) -> Glob:
+def compile_glob(pattern: str) -> GlobPattern:
     """Return a compiled pattern; raise `GlobError`."""
     return _Compiler(pattern.removeprefix("./").removeprefix("/")).glob()
 
@@ -89,11 +89,11 @@ class _Compiler:
         self._following: list[list[int]] = [[]]
         self._shared: dict[tuple[int, str], int] = {}
 
-    def glob(self) -> Glob:
+    def glob(self) -> GlobPattern:
         ends = self._read()
         last = self._node("", ends)
         assert last == len(self._tests) - 1
-        return Glob(tuple(self._tests), tuple(map(tuple, self._following)))
+        return GlobPattern(tuple(self._tests), tuple(map(tuple, self._following)))
 
     def _node(self, test: str, before: list[int]) -> int:
         if len(self._tests) >= MAX_NODES:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qcode.agent.claude.markdown import read_markdown
 from qcode.agent.context.front_matter import FrontMatterError, read_front_matter
-from qcode.agent.context.globs import Glob, GlobError, compile_glob
+from qcode.agent.context.globs import GlobError, GlobPattern, compile_glob
 from qcode.config.definitions import named_files
 from qcode.values import dataclass
 
@@ -18,12 +18,12 @@ MAX_PATTERNS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class InstructionRule:
     """A rule file. `patterns` are relative to the root of the project; None: it applies to everything."""
 
     file: Path
-    patterns: tuple[Glob, ...] | None
-    shown: tuple[str, ...] = ()
+    patterns: tuple[GlobPattern, ...] | None
+    globs: tuple[str, ...] = ()
 
     def covers(self, path: str) -> bool:
         """Return whether the rule is about a file, by its path in the project."""
@@ -31,19 +31,19 @@ class Rule:
 
     def why(self, path: str | None) -> str:
         """Return why it was read: for the file `path`, or always."""
-        return "a rule for every file" if path is None else f"a rule for {', '.join(self.shown)[:80]}, read for {path}"
+        return "a rule for every file" if path is None else f"a rule for {', '.join(self.globs)[:80]}, read for {path}"
 
 
-def find_rules(folder: Path, project: Path | None, notices: list[str]) -> Iterator[Rule]:
+def find_rules(folder: Path, project: Path | None, notices: list[str]) -> Iterator[InstructionRule]:
     """Yield the rules below a folder; add a line to `notices` for each file that cannot be used."""
     for _, file in named_files(folder, notices, inside=project, suffix=".md"):
         try:
             matter = read_markdown(file)
             names = matter.names("paths")
             if names is None:
-                yield Rule(file, None)
+                yield InstructionRule(file, None)
                 continue
-            yield Rule(file, tuple(compile_glob(name) for name in names[:MAX_PATTERNS]), names)
+            yield InstructionRule(file, tuple(compile_glob(name) for name in names[:MAX_PATTERNS]), names)
         except FrontMatterError as error:
             notices.append(str(error))
         except GlobError as error:

@@ -16,7 +16,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from qcode.safety.paths import Ground, judge_on
+from qcode.safety.paths import SessionFolders, judge_on
 from qcode.text.fences import fence_after
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -38,16 +38,16 @@ _TAG = lazy_pattern(r"<(?=/?instructions\b)", re.IGNORECASE)
 class InstructionFile:
     """A loaded instruction file. `size` is its size in bytes, `used` how many of them are in the prompt.
 
-    `shown` is its path for display, `imported_by` the displayed path of the file that imports it.
+    `label` is its path for display, `imported_by` the displayed path of the file that imports it.
     """
 
     path: Path
-    shown: str
+    label: str
     size: int
     used: int
     imported_by: str = ""
     why: str = ""
-    """Why it was read, if it is not an instruction file of a folder from the root down to that of the session."""
+    """Why it was read, if it is not an instruction file of a folder between the root and the session's folder."""
 
     @property
     def is_cut(self) -> bool:
@@ -118,7 +118,7 @@ class InstructionLoader:
 
     def use_project(self, root: Path, may_read: Callable[[Path], bool]) -> None:
         """Read files of the project at `root` from now on, if the model may read them without asking."""
-        ground = Ground(root)
+        ground = SessionFolders(root)
         self.may_read = lambda path: judge_on(ground, str(path), "read").is_allowed and may_read(path)
 
     def load_own(self, config_dir: Path, home: Path | None) -> None:
@@ -146,8 +146,8 @@ class InstructionLoader:
         for rule in find_rules(folder, within, self.notices):
             if rule.patterns is None if path is None else rule.covers(path):
                 self.why = rule.why(path)
-                shown = _shown(rule.file, within) if within is not None else str(rule.file)
-                self._load_judged(rule.file, shown, within or _resolved(folder), is_rule=True)
+                label = _label(rule.file, within) if within is not None else str(rule.file)
+                self._load_judged(rule.file, label, within or _resolved(folder), is_rule=True)
         self.why = ""
 
     def load_folder(self, folder: Path, within: Path) -> None:
@@ -155,35 +155,35 @@ class InstructionLoader:
         names = (next((name for name in NAMES if os.path.lexists(folder / name)), ""), LOCAL_NAME)
         for name in filter(None, names):
             if os.path.lexists(folder / name):
-                self._load_judged(folder / name, _shown(folder / name, within), within)
+                self._load_judged(folder / name, _label(folder / name, within), within)
 
-    def _load_judged(self, path: Path, shown: str, within: Path, *, is_rule: bool = False) -> None:
+    def _load_judged(self, path: Path, label: str, within: Path, *, is_rule: bool = False) -> None:
         real = _resolved(path)
         if not real.is_relative_to(within):
-            self.notices.append(f"{shown} leads outside the project and was not read")
+            self.notices.append(f"{label} leads outside the project and was not read")
         elif is_secret(real) or not self.may_read(real):
-            self.notices.append(f"{shown} may not be read" if real.is_file() else f"cannot read {shown}")
+            self.notices.append(f"{label} may not be read" if real.is_file() else f"cannot read {label}")
         else:
-            self._load(real, shown, within, imported_by="", depth=0, is_rule=is_rule)
+            self._load(real, label, within, imported_by="", depth=0, is_rule=is_rule)
 
     def _load(
-        self, real: Path, shown: str, within: Path, *, imported_by: str, depth: int, is_rule: bool = False
+        self, real: Path, label: str, within: Path, *, imported_by: str, depth: int, is_rule: bool = False
     ) -> None:
         if real in self.seen:
             return
         self.seen.add(real)
         found = _read(real, min(self.room, self.most))
         if found is None:
-            self.notices.append(f"cannot read {shown}")
+            self.notices.append(f"cannot read {label}")
             return
         data, size = found
         if b"\0" in data:
-            self.notices.append(f"{shown} is not text and was not read")
+            self.notices.append(f"{label} is not text and was not read")
             return
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         used = len(data)
         self.room -= used
-        self.files.append(InstructionFile(real, shown, size, used, imported_by, self.why))
+        self.files.append(InstructionFile(real, label, size, used, imported_by, self.why))
         if is_rule:
             from qcode.agent.context.instruction_rules import body_of
 
@@ -193,19 +193,19 @@ class InstructionLoader:
             limit = f"all instructions together may have {LIMIT}"
             if self.most < min(LIMIT, self.room + used):
                 limit = f"one file below the folder of the session may have {self.most}"
-            text += f"\n[cut here: {shown} has {size} bytes, and {limit}]"
-            self.notices.append(f"{shown} was truncated: {used} of {size} bytes fit into the {LIMIT} for instructions")
+            text += f"\n[cut here: {label} has {size} bytes, and {limit}]"
+            self.notices.append(f"{label} was truncated: {used} of {size} bytes fit into the {LIMIT} for instructions")
         source = f' imported-by="{_attribute(imported_by)}"' if imported_by else ""
         body = _TAG.sub("&lt;", text).strip()
-        self.parts.append(f'<instructions file="{_attribute(shown)}"{source}>\n{body}\n</instructions>')
+        self.parts.append(f'<instructions file="{_attribute(label)}"{source}>\n{body}\n</instructions>')
         for name in find_imports(text):
-            self._import(name, real, shown, within, depth + 1)
+            self._import(name, real, label, within, depth + 1)
 
     def _import(self, name: str, importer: Path, importer_shown: str, within: Path, depth: int) -> None:
         """Load the file that `@name` imports. A missing file is reported only if the name looks like one."""
-        wanted = importer.parent / name
+        target = importer.parent / name
         try:
-            real = wanted.resolve()
+            real = target.resolve()
             is_there = real.exists()
         except (OSError, RuntimeError, ValueError):
             return
@@ -222,7 +222,7 @@ class InstructionLoader:
         elif depth > DEPTH:
             self.notices.append(f"@{name} in {importer_shown} was not read: imports are limited to {DEPTH} levels")
         else:
-            self._load(real, _shown(real, within), within, imported_by=importer_shown, depth=depth)
+            self._load(real, _label(real, within), within, imported_by=importer_shown, depth=depth)
 
     def result(self) -> Instructions:
         text = "\n\n".join([_INTRODUCTION, *self.parts]) if self.parts else ""
@@ -234,7 +234,7 @@ def _resolved(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _shown(path: Path, within: Path) -> str:
+def _label(path: Path, within: Path) -> str:
     return str(path.relative_to(within)) if path.is_relative_to(within) else str(path)
 
 
@@ -284,7 +284,7 @@ def without_comments(text: str) -> str:
     """Return Markdown without its HTML comments that begin a line; those in fences stay, and one without an end."""
     if "<!--" not in text:
         return text
-    kept: list[str] = []
+    result: list[str] = []
     inside = False
     last = text.rfind("-->")
     place = 0
@@ -292,13 +292,13 @@ def without_comments(text: str) -> str:
         begins = not inside and not is_code and line.lstrip().startswith("<!--") and place < last
         inside = inside or begins
         if not inside:
-            kept.append(line)
+            result.append(line)
         elif "-->" in (line.partition("<!--")[2] if begins else line):
             inside = False
             rest = line.rpartition("-->")[2]
-            kept += [rest] if rest.strip() else []
+            result += [rest] if rest.strip() else []
         place += len(line) + 1
-    return "\n".join(kept)
+    return "\n".join(result)
 
 
 def is_secret(path: Path) -> bool:
@@ -315,15 +315,15 @@ def _without_code_spans(line: str) -> str:
     """Return `line` without its code spans (CommonMark 0.31, section 6.1)."""
     parts = _BACKTICKS.split(line)
     last = {run: index for index, run in enumerate(parts) if index % 2}
-    kept: list[str] = []
+    result: list[str] = []
     index = 0
     while index < len(parts):
         if index % 2 and last[parts[index]] > index:
             index = next(end for end in range(index + 2, len(parts), 2) if parts[end] == parts[index])
         else:
-            kept.append(parts[index])
+            result.append(parts[index])
         index += 1
-    return "".join(kept)
+    return "".join(result)
 
 
 def _lines_outside_fences(text: str) -> Iterator[str]:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 class MemoryFile:
     """An instruction file. `used` of its `size` bytes are in the prompt; a missing file has size None.
 
-    `whose`: the user's or the project's. `shown` is its path for display, `why` the reason why it was read if it is not
-    one of a folder from the root down to that of the session.
+    `whose`: the user's or the project's. `label` is its path for display, `why` the reason why it was read if it is not
+    one of a folder from the root down to the session's folder.
     """
 
     path: str
-    shown: str
+    label: str
     whose: Literal["yours", "project"]
     size: int | None
     used: int = 0
@@ -94,7 +94,7 @@ class Memory:
     def files(self) -> tuple[MemoryFile, ...]:
         """Return the files in use, in the order of the prompt, then those that could be created."""
         nested = () if self._nested is None else self._nested.files
-        read = tuple(map(self._shown, (*self.read().files, *nested)))
+        read = tuple(map(self._label, (*self.read().files, *nested)))
         known = {file.path for file in read}
         return (*read, *(place for place in self.places() if place.path not in known))
 
@@ -105,7 +105,7 @@ class Memory:
 
     def places(self) -> tuple[MemoryFile, ...]:
         """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
-        read = [self._shown(file) for file in self.read().files if not file.imported_by]
+        read = [self._label(file) for file in self.read().files if not file.imported_by]
         project = [file for file in read if file.whose == "project"]
         own = [file for file in read if file.whose == "yours"]
         if self._is_trusted() and not any(Path(file.path).parent == self._folder for file in project):
@@ -132,8 +132,8 @@ class Memory:
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _append(Path(path), line)
         except OSError as error:
-            raise ValueError(f"cannot write {place.shown}: {error.strerror}") from None
-        return f"Added to {place.shown}. It applies from the next turn."
+            raise ValueError(f"cannot write {place.label}: {error.strerror}") from None
+        return f"Added to {place.label}. It applies from the next turn."
 
     def init_prompt(self, wish: str) -> str:
         """Return the prompt to write or improve an instruction file; raise `ValueError` if the folder is restricted."""
@@ -142,13 +142,13 @@ class Memory:
         existing = next((name for name in NAMES if os.path.lexists(self._folder / name)), "")
         return init_prompt(existing, wish)
 
-    def _shown(self, file: InstructionFile) -> MemoryFile:
+    def _label(self, file: InstructionFile) -> MemoryFile:
         own = self._config_dir
         folders = [] if own is None else [(own / OWN_NAME).resolve().parent]
         folders += [] if self._home is None else [(self._home / CLAUDE_FOLDER).resolve()]
         is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
         whose: Literal["yours", "project"] = "yours" if is_own else "project"
-        return MemoryFile(str(file.path), file.shown, whose, file.size, file.used, file.imported_by, file.why)
+        return MemoryFile(str(file.path), file.label, whose, file.size, file.used, file.imported_by, file.why)
 
 
 def _append(path: Path, line: str) -> None:
@@ -214,10 +214,10 @@ def memory_detail(file: MemoryFile) -> str:
 
 
 def memory_text(memory: Memory) -> str:
-    files = [f"  {one_line(file.shown)}: {memory_detail(file)}" for file in memory.files()]
+    files = [f"  {one_line(file.label)}: {memory_detail(file)}" for file in memory.files()]
     notes = [one_line(note) for note in memory.notes()]
-    how = "/memory project: TEXT or /memory yours: TEXT adds a line."
-    return "\n".join(["In the order of the prompt:", *files, *notes, "", how])
+    hint = "/memory project: TEXT or /memory yours: TEXT adds a line."
+    return "\n".join(["In the order of the prompt:", *files, *notes, "", hint])
 
 
 def split_memory_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
@@ -245,8 +245,10 @@ def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tupl
     from qcode.agent.claude.markdown import markdown_folders
     from qcode.config.definitions import load_custom_agents
 
-    taken = tuple(kind.name for kind in KINDS)
-    found = load_custom_agents(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
+    used_names = tuple(kind.name for kind in KINDS)
+    found = load_custom_agents(
+        context.user_folder, context.root, is_trusted=context.reads_project, used_names=used_names
+    )
     kinds = (*KINDS, *map(own_kind, found.agents))
     more, problems = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
     return (*kinds, *more), (*found.problems, *problems)

@@ -38,7 +38,7 @@ class _Attached:
 
 
 class NestedInstructions:
-    """The files that were attached in one context: that of the conversation, or that of a sub-agent.
+    """The files that were attached in one context: of the conversation, or of a sub-agent.
 
     `started` returns the instructions in the system prompt; `may_read` as in `load_instructions`.
     """
@@ -69,7 +69,7 @@ class NestedInstructions:
     def notices(self) -> tuple[str, ...]:
         return tuple(self._notices)
 
-    def beside(self) -> NestedInstructions:
+    def for_subagent(self) -> NestedInstructions:
         """Return the instructions for a sub-agent, which has read no file yet."""
         return NestedInstructions(self._folder, self._root, self._home, self._started, self._is_trusted, self._may_read)
 
@@ -111,7 +111,7 @@ class NestedInstructions:
         return loader
 
     def _folders(self, path: Path) -> Iterator[Path]:
-        """Yield the folders between that of the session and a file, outermost first."""
+        """Yield the folders between the session's folder and a file, outermost first."""
         if not path.is_relative_to(self._folder):
             return
         current = self._folder

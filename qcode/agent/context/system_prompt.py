@@ -154,8 +154,8 @@ def _plan(briefing: Briefing) -> str:
     if briefing.mode != "plan":
         return ""
     own = briefing.plan_instructions.strip()
-    what = f"\n\n{own}{_OWN_PLAN_ENDS[briefing.is_attended]}" if own else _PLAN_ENDS[briefing.is_attended]
-    return f"{_PLAN}{what}{_PLAN_APPROVAL if briefing.is_attended else ''}"
+    ending = f"\n\n{own}{_OWN_PLAN_ENDS[briefing.is_attended]}" if own else _PLAN_ENDS[briefing.is_attended]
+    return f"{_PLAN}{ending}{_PLAN_APPROVAL if briefing.is_attended else ''}"
 
 
 def build_agent_prompt(briefing: Briefing, role: str) -> str:
@@ -202,31 +202,31 @@ class PendingAttachments:
         """Hold blocks for the next prompt."""
         self._attached = (*self._attached, *blocks)
 
-    def taken(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
+    def take_blocks(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
         """Return the blocks to put before `text`: the held ones, its images, and the files it mentions."""
         mentioned, complaints = self._mentioned(text, foreign)
         self.complaints += complaints
-        kept, self._attached = self._attached, ()
-        return (*kept, *attached, *mentioned)
+        pending, self._attached = self._attached, ()
+        return (*pending, *attached, *mentioned)
 
-    def steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
+    def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return the blocks before a steering message, which can be withdrawn until the turn takes it."""
         self._steered.append((text, self._attached))
-        return self.taken(text, attached)
+        return self.take_blocks(text, attached)
 
-    def arrived(self, text: str) -> tuple[Block, ...]:
+    def take_steered(self, text: str) -> tuple[Block, ...]:
         """Return the blocks of a steering message that the turn now takes."""
         for index in range(len(self._steered) - 1, -1, -1):
             if self._steered[index][0] == text:
                 return self._steered.pop(index)[1]
         return ()
 
-    def withdraw(self, text: str) -> None:
+    def defer(self, text: str) -> None:
         """Hold the blocks of a withdrawn steering message for the next prompt."""
-        self._attached = (*self.arrived(text), *self._attached)
+        self._attached = (*self.take_steered(text), *self._attached)
 
     def turn_over(self) -> None:
         """Hold the blocks of steering messages that the turn did not take for the next turn."""
         self.complaints.clear()
-        self._attached = (*(block for _, kept in self._steered for block in kept), *self._attached)
+        self._attached = (*(block for _, blocks in self._steered for block in blocks), *self._attached)
         self._steered.clear()

@@ -29,7 +29,7 @@ _PERMISSIONS: Mapping[str, Decision] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HookAnswer:
     """The answer of one handler, or of several merged.
 
     `input` replaces the input of a call, `output` its result for the model. `context` is for the model, `messages` are
@@ -54,24 +54,24 @@ class _Malformed(Exception):  # noqa: N818  # becomes the failure of an answer
     """An answer has a field of the wrong type or value."""
 
 
-def failed(why: str) -> Answer:
+def failed(why: str) -> HookAnswer:
     """Return the answer of a handler that failed."""
-    return Answer(failure=single_spaced(clean(why), MAX_FAILURE) or "it failed")
+    return HookAnswer(failure=single_spaced(clean(why), MAX_FAILURE) or "it failed")
 
 
-def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> Answer:
+def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
     """Return the answer of a command that ended with `code`, negative for a signal."""
     form = EVENTS[event]
     text, stderr_text = stdout.strip(), clean(stderr).strip()
     if code < 0:
         return failed(f"it was ended by signal {-code}")
-    found: Answer | None = None
+    found: HookAnswer | None = None
     if text.startswith("{") and text.endswith("}"):
         values = parse_object(text)
         first = parse_object(text.partition("\n")[0])
         if first is not None and first.get("async") is True:
             # Claude Code continues while such a hook runs; the lines behind it decide nothing.
-            found = Answer()
+            found = HookAnswer()
         elif values is None and code in (0, BLOCKING_EXIT):
             found = failed("its output is not valid JSON")
         elif values is not None:
@@ -82,19 +82,19 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> Answer:
         return found
     if code != 0:
         return failed(f"exit code {code}{f': {stderr_text}' if stderr_text else ''}")
-    return Answer(context=(clean(text),)) if text and form.text_is_context else Answer()
+    return HookAnswer(context=(clean(text),)) if text and form.text_is_context else HookAnswer()
 
 
-def _blocked(form: EventForm, found: Answer | None, message: str) -> Answer:
+def _blocked(form: EventForm, found: HookAnswer | None, message: str) -> HookAnswer:
     """Return the answer of a command with exit code 2: it blocks, even beside JSON that allows."""
-    kept = found if found is not None and not found.failure else Answer()
+    answer = found if found is not None and not found.failure else HookAnswer()
     if not form.blocks:
-        return replace(kept, messages=(*kept.messages, *((message,) if message else ())))
-    reason = message or kept.reason
-    return replace(kept, decision="deny", reason=reason, input=None)
+        return replace(answer, messages=(*answer.messages, *((message,) if message else ())))
+    reason = message or answer.reason
+    return replace(answer, decision="deny", reason=reason, input=None)
 
 
-def answer_of_object(event: str, values: Mapping[str, Any]) -> Answer:
+def answer_of_object(event: str, values: Mapping[str, Any]) -> HookAnswer:
     """Return the answer in a JSON object."""
     try:
         return _read(event, values)
@@ -102,10 +102,10 @@ def answer_of_object(event: str, values: Mapping[str, Any]) -> Answer:
         return failed(str(problem))
 
 
-def answer_of_function(event: str, value: object) -> Answer:
+def answer_of_function(event: str, value: object) -> HookAnswer:
     """Return the answer that a function returned: an object, or None for none."""
     if value is None:
-        return Answer()
+        return HookAnswer()
     if not isinstance(value, Mapping):
         return failed(f"the function returned {type(value).__name__}, not a dict")
     try:
@@ -113,11 +113,11 @@ def answer_of_function(event: str, value: object) -> Answer:
     except (TypeError, ValueError, RecursionError):
         return failed("the function returned a dict that is not JSON")
     if plain.get("async") is True:
-        return Answer()  # it decides nothing
+        return HookAnswer()  # it decides nothing
     return answer_of_object(event, plain)
 
 
-def _read(event: str, values: Mapping[str, Any]) -> Answer:
+def _read(event: str, values: Mapping[str, Any]) -> HookAnswer:
     form = EVENTS[event]
     special = values.get("hookSpecificOutput")
     if special is None:
@@ -131,7 +131,7 @@ def _read(event: str, values: Mapping[str, Any]) -> Answer:
         # An example of the Claude Agent SDK answers UserPromptSubmit with the output of SessionStart.
         messages.append(f"A hook of {event} answered with the output of another event, which is ignored.")
         special = {}
-    answer = Answer(
+    answer = HookAnswer(
         stops=_flag(values, "continue", default=True) is False,
         stop_reason=_text(values, "stopReason"),
         messages=tuple(filter(None, messages)),
@@ -153,7 +153,7 @@ def _read(event: str, values: Mapping[str, Any]) -> Answer:
     return answer
 
 
-def _permission(answer: Answer, values: Mapping[str, Any], special: Mapping[str, Any]) -> Answer:
+def _permission(answer: HookAnswer, values: Mapping[str, Any], special: Mapping[str, Any]) -> HookAnswer:
     """Add the decision of a PreToolUse hook, in its new or its old form."""
     new, old = special.get("permissionDecision"), values.get("decision")
     decision = old if new is None else new
@@ -164,7 +164,7 @@ def _permission(answer: Answer, values: Mapping[str, Any], special: Mapping[str,
     return replace(answer, decision=_PERMISSIONS.get(decision or "", ""), reason=reason, input=updated)
 
 
-def _request(answer: Answer, special: Mapping[str, Any]) -> Answer:
+def _request(answer: HookAnswer, special: Mapping[str, Any]) -> HookAnswer:
     """Add the decision of a PermissionRequest hook."""
     decision = special.get("decision")
     if decision is None:
@@ -206,14 +206,14 @@ def _object(values: Mapping[str, Any], name: str) -> JsonObject | None:
     return value
 
 
-def judged_answer(handler: Handler, answer: Answer) -> Answer:
+def judged_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
     """Return an answer as far as it counts: a failure becomes a decision, an `allow` needs the right to allow."""
     if answer.failure:
-        line = f"The {handler.event} hook `{one_line(clean(handler.shown), 80)}` failed: {answer.failure}"
+        line = f"The {handler.event} hook `{one_line(clean(handler.label), 80)}` failed: {answer.failure}"
         decision = _ON_FAILURE[handler.on_failure]
         if decision == "ask" and handler.event not in ("PreToolUse", "PermissionRequest"):
             decision = "deny" if handler.event == "UserPromptSubmit" else ""
-        return Answer(decision, line if decision else "", failures=(line,))
+        return HookAnswer(decision, line if decision else "", failures=(line,))
     if answer.decision == "allow" and not handler.counts_allow:
         answer = replace(answer, decision="", reason="")
     if answer.output is not None and handler.origin == "project":
@@ -221,7 +221,7 @@ def judged_answer(handler: Handler, answer: Answer) -> Answer:
     return answer
 
 
-def merged(answers: Sequence[Answer]) -> Answer:
+def merged(answers: Sequence[HookAnswer]) -> HookAnswer:
     """Return the answers of an event as one, in their order: deny over ask over allow, and texts joined.
 
     Two different replaced inputs are a failure, which asks.
@@ -235,9 +235,9 @@ def merged(answers: Sequence[Answer]) -> Answer:
         line = "Two hooks replaced the input of the call differently; neither is used."
         failures, updated = (*failures, line), None
         if _ORDER[decision] < _ORDER["ask"]:
-            decision, deciding = "ask", [Answer("ask", line)]
+            decision, deciding = "ask", [HookAnswer("ask", line)]
     stopping = next((answer for answer in answers if answer.stops), None)
-    return Answer(
+    return HookAnswer(
         decision,
         "\n".join(dict.fromkeys(answer.reason for answer in deciding if answer.reason)),
         updated,

@@ -21,7 +21,7 @@ from qcode.agent.claude.tool_names import (
     from_claude,
     to_claude,
 )
-from qcode.agent.hooks.answers import Answer
+from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import HookInput
 from qcode.engine.effects import HookStopped
 from qcode.protocol.tools import Files, Refused, Runs, ToolOutcome, ToolSpec
@@ -90,7 +90,7 @@ class CallHooks:
         """Run the hooks after a call; return its outcome with what they add for the model."""
         event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
         contexts = self._contexts.pop(call_id, ())
-        answer = Answer()
+        answer = HookAnswer()
         if self._scope.has(event):
             further: JsonObject = {"duration_ms": round(seconds * 1000)}
             if outcome.is_error:
@@ -102,11 +102,13 @@ class CallHooks:
             self._stop_reason(answer)
         return self._with_answer(event, outcome, answer, contexts)
 
-    def _with_answer(self, event: str, outcome: ToolOutcome, answer: Answer, contexts: tuple[str, ...]) -> ToolOutcome:
-        content, shown = outcome.content, outcome.shown
+    def _with_answer(
+        self, event: str, outcome: ToolOutcome, answer: HookAnswer, contexts: tuple[str, ...]
+    ) -> ToolOutcome:
+        content, display = outcome.content, outcome.shown
         if answer.output is not None:
             output = answer.output if isinstance(answer.output, str) else json.dumps(answer.output, ensure_ascii=False)
-            shown = content if shown is None else shown
+            display = content if display is None else display
             content = f"[replaced by a hook]\n{self._scope.bounded(output)}"
         added = [self._scope.marked("PreToolUse", text) for text in contexts]
         added += [self._scope.marked(event, text) for text in answer.context]
@@ -114,8 +116,8 @@ class CallHooks:
             added.append(self._scope.marked(event, answer.reason or "The hook objects to this result."))
         if not added and content is outcome.content:
             return outcome
-        shown = outcome.content if shown is None else shown
-        return replace(outcome, content="\n".join([content, *added]), shown=shown)
+        display = outcome.content if display is None else display
+        return replace(outcome, content="\n".join([content, *added]), shown=display)
 
     def _response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
         safety = self._toolbox.spec(name).safety
@@ -129,7 +131,7 @@ class CallHooks:
 
     async def _run(
         self, event: str, call_id: str, name: str, arguments: JsonObject, further: JsonObject | None = None
-    ) -> Answer:
+    ) -> HookAnswer:
         """Run the handlers of an event about a call; a patch goes to them once per file."""
         servers = self._server_tools()
         spec = self._toolbox.spec(name)
@@ -158,7 +160,7 @@ class CallHooks:
         servers = self._toolbox.servers
         return {} if servers is None else servers.own_names()
 
-    def _verdict_of(self, event: str, answer: Answer, name: str) -> tuple[Verdict | None, JsonObject | None]:
+    def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
         rule = f"hook:{event}"
         if answer.decision == "deny":
             return Verdict("deny", answer.reason or _DENIED, rule), None
@@ -187,7 +189,7 @@ class CallHooks:
         check(spec, arguments)
         return arguments
 
-    def _stop_reason(self, answer: Answer) -> str:
+    def _stop_reason(self, answer: HookAnswer) -> str:
         reason = answer.stop_reason or answer.reason
         text = f"A hook stopped the turn{f': {reason}' if reason else '.'}"
         self._stop(HookStopped(text))

@@ -1,4 +1,4 @@
-"""Makes the hooks of a session from the settings and from those of the program that opens the agent.
+"""Makes the hooks of a session from the settings and from the hooks of the program that opens the agent.
 
 Apart from `session`, which a sub-agent's hooks use too and which knows no settings.
 """

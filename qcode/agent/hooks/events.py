@@ -60,7 +60,7 @@ EVENTS: Mapping[str, EventForm] = _FORMS
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class HookCommand:
     """A program to run: a `line` for bash, or the words `argv` without a shell.
 
     `variables` are the names of environment variables that it gets in addition to those of a shell command.
@@ -89,21 +89,21 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A hook as it runs. `where` is the `file:line` that defines it, empty for a hook of a program.
+    """A hook as it runs. `location` is the `file:line` that defines it, empty for a hook of a program.
 
-    `shown` is its command line or the name of its function. `condition` are permission rules: if there are any, the
+    `label` is its command line or the name of its function. `condition` are permission rules: if there are any, the
     hook runs only for calls that one of them covers.
     """
 
     event: str
     matcher: str
-    run: Command | HookFunction
+    run: HookCommand | HookFunction
     timeout_s: float
     on_failure: OnFailure
     origin: HookOrigin
     may_allow: bool = False
-    where: str = ""
-    shown: str = ""
+    location: str = ""
+    label: str = ""
     condition: tuple[str, ...] = ()
 
     @property
@@ -126,7 +126,7 @@ def handler_of(event: str, hook: Hook) -> Handler:
         hook.on_failure or form.on_failure,
         "program",
         hook.may_allow,
-        shown=getattr(hook.function, "__qualname__", type(hook.function).__name__),
+        label=getattr(hook.function, "__qualname__", type(hook.function).__name__),
     )
 
 
@@ -166,8 +166,8 @@ def _claude_rows(root: Path) -> list[tuple[str, str]]:
         for event, _, hook in claude_hooks(found):
             args = hook.get("args")
             words = [hook.get("command") or hook.get("type") or "?", *(args if isinstance(args, list) else ())]
-            shown = visible(one_line(" ".join(map(str, words)), 400))
-            rows.append((f"hook {visible(event)}", f"runs {shown} if hooks.claude is on ({name})"))
+            command = visible(one_line(" ".join(map(str, words)), 400))
+            rows.append((f"hook {visible(event)}", f"runs {command} if hooks.claude is on ({name})"))
     return rows
 
 
@@ -183,6 +183,6 @@ def _own_rows(root: Path) -> list[tuple[str, str]]:
         for hook in entries if isinstance(entries, list) else ():
             if isinstance(hook, dict):
                 argv = hook.get("argv")
-                shown = hook.get("command") or " ".join(map(str, argv if isinstance(argv, list) else ()))
-                rows.append((f"hook {visible(event)}", f"runs {visible(one_line(str(shown), 400))}"))
+                command = hook.get("command") or " ".join(map(str, argv if isinstance(argv, list) else ()))
+                rows.append((f"hook {visible(event)}", f"runs {visible(one_line(str(command), 400))}"))
     return rows

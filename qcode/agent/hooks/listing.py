@@ -28,14 +28,14 @@ def hook_lines(
     for index, handler in enumerate(handlers):
         matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN))})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
-        facts = [handler.where or "the program", f"{handler.timeout_s:g} s", f"on failure: {handler.on_failure}"]
+        facts = [handler.location or "the program", f"{handler.timeout_s:g} s", f"on failure: {handler.on_failure}"]
         facts += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
         facts += ["may allow"] if handler.counts_allow else []
         facts += [] if runs is None else [_run_summary(runs[index])]
         lines.append(f"  {' · '.join(facts)}")
     for hook in unused:
-        shown = visible(one_line(hook.shown, _MAX_SHOWN))
-        lines.append(f"not run: {hook.event}: {shown} ({hook.where}): {hook.why}")
+        command = visible(one_line(hook.label, _MAX_SHOWN))
+        lines.append(f"not run: {hook.event}: {command} ({hook.location}): {hook.why}")
     return lines
 
 
@@ -55,9 +55,9 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
         {
             "event": handler.event,
             "matcher": handler.matcher,
-            "command": handler.shown,
+            "command": handler.label,
             "origin": handler.origin,
-            "where": handler.where,
+            "where": handler.location,
             "timeout_s": handler.timeout_s,
             "on_failure": handler.on_failure,
             "may_allow": handler.counts_allow,
@@ -67,6 +67,6 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
         for handler in handlers
     ]
     rows.extend(
-        {"event": hook.event, "command": hook.shown, "where": hook.where, "why_not_run": hook.why} for hook in unused
+        {"event": hook.event, "command": hook.label, "where": hook.location, "why_not_run": hook.why} for hook in unused
     )
     return rows

@@ -61,7 +61,7 @@ _QWEN_TOOLS: Mapping[str, _Use] = {
 # Claude Code: https://code.claude.com/docs/en/hooks (`permissionDecision` allow, deny, ask; timeout in seconds).
 # Codex: https://developers.openai.com/codex/hooks and codex-rs/hooks/src/engine/output_parser.rs. It takes a denial
 # with a reason; otherwise it reports "PreToolUse hook returned unsupported permissionDecision:allow" and continues. Its
-# `cwd` is that of the turn (core/src/hook_runtime.rs), not the folder in which a command runs.
+# `cwd` is the folder of the turn (core/src/hook_runtime.rs), not of the command.
 # Gemini CLI: docs/hooks/reference.md of google-gemini/gemini-cli (`decision` deny with `reason`, only JSON on stdout,
 # timeout in milliseconds), `ask` with `systemMessage` since pull request 21146. `allow` keeps its own question.
 # qwen-code: docs/users/features/hooks.md of QwenLM/qwen-code (answers as for Claude Code, timeout in milliseconds).

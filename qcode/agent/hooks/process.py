@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from qcode.agent.hooks.answers import Answer, answer_of_exit, failed
-from qcode.agent.hooks.events import Command
+from qcode.agent.hooks.answers import HookAnswer, answer_of_exit, failed
+from qcode.agent.hooks.events import HookCommand
 from qcode.protocol.tools import Launch
 from qcode.tools.processes import Process, end_surely, start_program
 from qcode.values import dataclass
@@ -27,12 +27,12 @@ _CHUNK = 65_536
 class CommandRun:
     """The run of a command. `code` is its exit code, negative for a signal, None if it did not start or end in time."""
 
-    answer: Answer
+    answer: HookAnswer
     code: int | None = None
 
 
 async def run_command(
-    command: Command, event: str, payload: bytes, *, folder: Path, environment: Mapping[str, str], timeout_s: float
+    command: HookCommand, event: str, payload: bytes, *, folder: Path, environment: Mapping[str, str], timeout_s: float
 ) -> CommandRun:
     """Run a command and return its answer. Nothing of its process group runs any more when this returns or raises."""
     argv = command.argv or ("bash", "--noprofile", "--norc", "-c", command.line)

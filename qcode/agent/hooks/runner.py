@@ -16,12 +16,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qcode.agent.hooks.answers import Answer, answer_of_function, failed, judged_answer, merged
+from qcode.agent.hooks.answers import HookAnswer, answer_of_function, failed, judged_answer, merged
 from qcode.agent.hooks.events import (
     END_TIMEOUT_S,
     MAX_END_TIMEOUT_S,
-    Command,
     Handler,
+    HookCommand,
     HookFunction,
     HookInput,
 )
@@ -52,7 +52,7 @@ class HandlerRuns:
 class _HandlerResult:
     """The answer of one handler to one input, with its exit code and duration."""
 
-    answer: Answer
+    answer: HookAnswer
     code: int | None
     seconds: float
 
@@ -63,8 +63,8 @@ Emit = Callable[[HookStarted | HookEnded], Awaitable[None]]
 class HookRunner:
     """The handlers of a session, in the order of the configuration: those of the user, then those of the project.
 
-    `folder` is where commands run, `root` the project. `environment` is that of qcode; a command gets the harmless part
-    of it, and the variables that its hook names.
+    `folder` is the folder of commands, `root` the project. `environment` is the environment of qcode; a command gets
+    the harmless part of it, and the variables that its hook names.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class HookRunner:
         self._folder = folder
         self._root = root
         self._environment = environment
-        self._room: asyncio.Semaphore | None = None
+        self._slots: asyncio.Semaphore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.runs = [HandlerRuns() for _ in self.handlers]
 
@@ -86,13 +86,15 @@ class HookRunner:
         """Return whether the matcher of a handler lists this name of a tool."""
         return name in (exact_names(handler.matcher) or ())
 
-    async def run(self, event: str, inputs: Sequence[HookInput], emit: Emit, whole: HookInput | None = None) -> Answer:
+    async def run(
+        self, event: str, inputs: Sequence[HookInput], emit: Emit, whole: HookInput | None = None
+    ) -> HookAnswer:
         """Run the handlers that match one of `inputs`, each once per input, and return their merged answer.
 
-        `whole` is given instead to handlers whose matcher lists one of its names: the patch that `inputs` are parts of.
+        A handler whose matcher lists a name of `whole` gets `whole` instead: the patch of which `inputs` are the parts.
         """
         chosen: list[tuple[int, HookInput]] = []
-        answers: dict[int, list[Answer]] = {}
+        answers: dict[int, list[HookAnswer]] = {}
         seen: set[tuple[object, int]] = set()
         for index, handler in enumerate(self.handlers):
             if handler.event != event:
@@ -121,7 +123,7 @@ class HookRunner:
             return [whole]
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
-    async def _side_by_side(self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit) -> list[Answer]:
+    async def _side_by_side(self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit) -> list[HookAnswer]:
         limit = self._shared_limit(event, [self.handlers[index] for index, _ in chosen])
         tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit, limit)) for index, hook_input in chosen]
         try:
@@ -138,13 +140,13 @@ class HookRunner:
             return None
         return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
 
-    async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> Answer:
+    async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> HookAnswer:
         handler = self.handlers[index]
         began = time.monotonic()
-        shown = shown_command(handler)
-        slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, shown), emit))
+        command = shown_command(handler)
+        slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
         try:
-            async with self._free_place():
+            async with self._shared_slots():
                 timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
                 ran = await self._run_handler(handler, hook_input, timeout_s)
         finally:
@@ -154,17 +156,17 @@ class HookRunner:
             ran = replace(ran, answer=failed("updatedInput is not possible for one file of a patch"))
         self._note(index, ran)
         answer = judged_answer(handler, ran.answer)
-        await emit(_hook_ended(handler, shown, hook_input, ran, answer))
+        await emit(_hook_ended(handler, command, hook_input, ran, answer))
         return answer
 
-    def _free_place(self) -> asyncio.Semaphore:
+    def _shared_slots(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
-        if self._room is None or self._loop is not loop:
-            self._room, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
-        return self._room
+        if self._slots is None or self._loop is not loop:
+            self._slots, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
+        return self._slots
 
     async def _run_handler(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _HandlerResult:
-        if not isinstance(handler.run, Command):
+        if not isinstance(handler.run, HookCommand):
             return _HandlerResult(await _call_function(handler.event, handler.run, hook_input, timeout_s), None, 0.0)
         from qcode.agent.hooks.process import run_command
 
@@ -179,7 +181,7 @@ class HookRunner:
         )
         return _HandlerResult(run.answer, run.code, 0.0)
 
-    def _variables(self, handler: Handler, command: Command) -> dict[str, str]:
+    def _variables(self, handler: Handler, command: HookCommand) -> dict[str, str]:
         """Return the environment of a command: without keys, except for those that a hook of the user names."""
         named = command.variables if handler.origin == "own" else ()
         return {
@@ -207,7 +209,7 @@ def _covered(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[Ho
 
 def shown_command(handler: Handler) -> str:
     """Return the command line of a handler, or the name of its function, for display on one line."""
-    return visible(one_line(handler.shown, _MAX_SHOWN))
+    return visible(one_line(handler.label, _MAX_SHOWN))
 
 
 async def _report_slow(event: HookStarted, emit: Emit) -> None:
@@ -215,10 +217,12 @@ async def _report_slow(event: HookStarted, emit: Emit) -> None:
     await emit(event)
 
 
-def _hook_ended(handler: Handler, shown: str, hook_input: HookInput, ran: _HandlerResult, answer: Answer) -> HookEnded:
+def _hook_ended(
+    handler: Handler, command: str, hook_input: HookInput, ran: _HandlerResult, answer: HookAnswer
+) -> HookEnded:
     return HookEnded(
         handler.event,
-        shown,
+        command,
         hook_input.tool_use_id or "",
         ran.code,
         ran.seconds,
@@ -227,7 +231,7 @@ def _hook_ended(handler: Handler, shown: str, hook_input: HookInput, ran: _Handl
     )
 
 
-async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> Answer:
+async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> HookAnswer:
     """Call the function of a program; whatever it raises is a failure of the hook."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -237,5 +241,5 @@ async def _call_function(event: str, function: HookFunction, hook_input: HookInp
             return answer_of_function(event, await value)
     except TimeoutError:
         return failed(f"it took longer than {timeout_s:g} s")
-    except Exception as error:  # noqa: BLE001 - the code of another program: its failure is that of one hook
+    except Exception as error:  # noqa: BLE001 - code of another program: only this hook fails
         return failed(f"{type(error).__name__}: {error}")

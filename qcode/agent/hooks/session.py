@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.hooks.answers import Answer
+from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import END_TIMEOUT_S, HookInput
 from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.sources import UnusedHook
@@ -98,7 +98,7 @@ class SessionHooks:
         self._source = source
         self._transcript: TranscriptFile | None = None
         self._prompt_id = ""
-        self.told: tuple[Text, ...] | None = ()
+        self.prompt_context: tuple[Text, ...] | None = ()
         self._started: list[str] = []
         self._kept: list[TurnEvent] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,8 +128,8 @@ class SessionHooks:
 
     def take_kept_events(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""
-        kept, self._kept = self._kept, []
-        return kept
+        events, self._kept = self._kept, []
+        return events
 
     # The session
 
@@ -148,7 +148,7 @@ class SessionHooks:
 
     def begin(self, source: str, messages: Sequence[Message]) -> None:
         """Begin another session. The hooks of the end of the one before run now, those of the start with a prompt."""
-        self._is_busy()
+        self._cancel_idle_notice()
         reason = "clear" if source == "clear" else "resume"
         self.spawn("SessionEnd", HookInput({"reason": reason}, (reason,)))
         self._source = source
@@ -156,9 +156,9 @@ class SessionHooks:
         self.open_transcript(messages)
 
     async def end(self) -> None:
-        """Run the SessionEnd hooks, once those that run beside the turn have had as much time as they."""
-        self._is_busy()
-        # Those of a loop that has ended are over.
+        """Run the SessionEnd hooks after the background hooks, which get the same time limit."""
+        self._cancel_idle_notice()
+        # Tasks of another loop have ended with it.
         tasks = {task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()}
         if tasks:
             await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
@@ -186,15 +186,15 @@ class SessionHooks:
 
     # Prompts
 
-    async def prompted(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
+    async def run_before_prompt(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
         """Run the hooks of a prompt, and before the first one those of the start; yield their events.
 
-        `told` has their text for the model. It is None if the prompt is not sent, because a hook blocked it or the user
-        cancelled: then the events of a turn that did not begin follow.
+        `prompt_context` has their text for the model. It is None if the prompt is not sent, because a hook blocked it
+        or the user cancelled: then the events of a turn that did not begin follow.
         """
-        self._is_busy()
+        self._cancel_idle_notice()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
-        self.show, self.told = queue.put, None
+        self.show, self.prompt_context = queue.put, None
         self._prompting = task = asyncio.ensure_future(self._run_prompt_hooks(prompt))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
@@ -209,7 +209,7 @@ class SessionHooks:
                 task.cancel()
                 await asyncio.wait([task])
         blocked = "" if task.cancelled() else task.result()
-        if self.told is None:
+        if self.prompt_context is None:
             for event in _unsent_turn(prompt, blocked):
                 yield event
 
@@ -217,14 +217,14 @@ class SessionHooks:
         """Run the hooks of a prompt; return why it is blocked, empty if it is not."""
         self._prompt_id = ""
         await self._start()
-        answer = Answer()
+        answer = HookAnswer()
         if self.runner.has("UserPromptSubmit"):
             answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
         if answer.stops or answer.decision == "deny":
             return answer.stop_reason or answer.reason or "no reason was given"
         started, self._started = self._started, []
         texts = [*started, *(self.scope.marked("UserPromptSubmit", text) for text in answer.context)]
-        self.told = tuple(Text(text) for text in texts)
+        self.prompt_context = tuple(Text(text) for text in texts)
         return ""
 
     @property
@@ -253,7 +253,7 @@ class SessionHooks:
             "background_tasks": [],
             "session_crons": [],
         }
-        return await self.scope.confirmed_stop("Stop", fields, ())
+        return await self.scope.confirm_stop("Stop", fields, ())
 
     def observe(self, event: TurnEvent, *, is_attended: bool) -> None:
         """Start the hooks of an event that cannot be changed any more; they run beside the turn."""
@@ -284,13 +284,13 @@ class SessionHooks:
         fields: JsonObject = {"message": message, "title": "qcode", "notification_type": kind}
         self.spawn("Notification", HookInput(fields, (kind,)))
 
-    def _is_busy(self) -> None:
-        """The user did something: the notification that qcode waits for a prompt is not due."""
+    def _cancel_idle_notice(self) -> None:
+        """Cancel the notification that qcode waits for a prompt, because the user did something."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
 
-    def compacted(self, effect: Compact) -> None:
+    def note_compaction(self, effect: Compact) -> None:
         """Note the summary of a compaction for the hooks after it."""
         self._summary = next((part.text for part in effect.parts if isinstance(part, Message) and part.text), "")
 
@@ -338,7 +338,7 @@ class HookScope:
         self._agent: JsonObject = {"agent_id": agent_id, "agent_type": agent_type} if agent_id else {}
         self._transcript: TranscriptFile | None = None
 
-    def inside(self, agent_id: str, agent_type: str) -> HookScope:
+    def for_subagent(self, agent_id: str, agent_type: str) -> HookScope:
         """Return the scope of a sub-agent, which has a separate transcript."""
         scope = HookScope(self._session, agent_id, agent_type)
         session_id = self._session.fields("")["session_id"]
@@ -355,7 +355,7 @@ class HookScope:
         if self._transcript is not None:
             self._transcript.append(message)
 
-    async def run(self, event: str, inputs: Sequence[HookInput], whole: HookInput | None = None) -> Answer:
+    async def run(self, event: str, inputs: Sequence[HookInput], whole: HookInput | None = None) -> HookAnswer:
         """Run the handlers of an event; tell the user their messages and failures."""
         session = self._session
         common = {**session.fields(event), **self._agent}
@@ -391,9 +391,9 @@ class HookScope:
             "last_assistant_message": request.text,
             "agent_transcript_path": "" if self._transcript is None else str(self._transcript.path),
         }
-        return await self.confirmed_stop("SubagentStop", fields, (str(self._agent["agent_type"]),))
+        return await self.confirm_stop("SubagentStop", fields, (str(self._agent["agent_type"]),))
 
-    async def confirmed_stop(self, event: str, fields: JsonObject, names: tuple[str, ...]) -> Confirmed:
+    async def confirm_stop(self, event: str, fields: JsonObject, names: tuple[str, ...]) -> Confirmed:
         """Run the hooks of an end; a denial is the next message to the model."""
         answer = await self.run(event, [HookInput(fields, names)])
         if answer.stops:

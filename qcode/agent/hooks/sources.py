@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qcode.agent.hooks.events import EVENTS, Command, Handler, HookOrigin, OnFailure
+from qcode.agent.hooks.events import EVENTS, Handler, HookCommand, HookOrigin, OnFailure
 from qcode.config.paths import CLAUDE_SETTINGS
 from qcode.text.clean import one_line, visible
 from qcode.text.pattern import lazy_pattern
@@ -34,8 +34,8 @@ class UnusedHook:
     """A configured hook that does not run, and why, in one line."""
 
     event: str
-    shown: str
-    where: str
+    label: str
+    location: str
     why: str
 
 
@@ -48,7 +48,7 @@ class ConfiguredHooks:
     problems: tuple[str, ...] = ()
 
 
-class Places:
+class HookFolders:
     """The folders that decide whether a hook may run: the project at `root`, and the current `folder` of commands."""
 
     def __init__(self, root: Path, folder: Path, home: str, added: Iterable[Path] = ()) -> None:
@@ -57,11 +57,11 @@ class Places:
         self._home = home
         self._inside = tuple(dict.fromkeys(os.path.realpath(path) for path in (root, folder, *added)))
 
-    def names_project(self, command: Command) -> bool:
+    def names_project(self, command: HookCommand) -> bool:
         """Whether a command uses a variable of the project."""
         return any(_PROJECT_VARIABLE.search(word) for word in (command.line, *command.argv))
 
-    def files(self, command: Command) -> tuple[Path, ...]:
+    def files(self, command: HookCommand) -> tuple[Path, ...]:
         """Return the real paths of the workspace files that a command names."""
         words = command.argv or _SEPARATORS.split(command.line)
         found: dict[Path, None] = {}
@@ -77,7 +77,7 @@ class Places:
                 found[real] = None
         return tuple(found)
 
-    def unpinned(self, command: Command) -> str:
+    def unpinned(self, command: HookCommand) -> str:
         """Return the first workspace file that a command names outside the pinned folders, empty if there is none."""
         files = self.files(command)
         if not files:
@@ -98,7 +98,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
     if not settings.enabled:
         return ConfiguredHooks()
     home = context.env.get("HOME", "")
-    places = Places(context.root, context.folder, home, context.added)
+    places = HookFolders(context.root, context.folder, home, context.added)
     collected = _Collected(places, is_trusted=context.is_trusted)
     for event in EVENTS:
         entries: tuple[WrittenHook, ...] = getattr(settings, event)
@@ -115,38 +115,38 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
 
 
 class _Collected:
-    def __init__(self, places: Places, *, is_trusted: bool) -> None:
+    def __init__(self, places: HookFolders, *, is_trusted: bool) -> None:
         self._places = places
         self._is_trusted = is_trusted
         self.handlers: list[Handler] = []
         self.unused: list[UnusedHook] = []
         self.problems: list[str] = []
 
-    def add_written(self, event: str, hook: WrittenHook, where: str, origin: HookOrigin) -> None:
+    def add_written(self, event: str, hook: WrittenHook, location: str, origin: HookOrigin) -> None:
         """Add a hook of qcode's settings."""
         form = EVENTS[event]
-        command = Command(hook.command, hook.argv, hook.env)
+        command = HookCommand(hook.command, hook.argv, hook.env)
         on_failure: Any = hook.on_failure or form.on_failure
         timeout_s = form.timeout_s if hook.timeout_s is None else hook.timeout_s
         may_allow = hook.may_allow and origin == "own"
-        self._add(Handler(event, hook.matcher, command, timeout_s, on_failure, origin, may_allow, where, str(hook)))
+        self._add(Handler(event, hook.matcher, command, timeout_s, on_failure, origin, may_allow, location, str(hook)))
 
     def _add(self, handler: Handler) -> None:
         command = handler.run
-        assert isinstance(command, Command)
+        assert isinstance(command, HookCommand)
         why = ""
         if handler.origin == "own" and is_relative(command):
             why = "the program of a hook must be an absolute path or a name on PATH"
             self.problems.append(
-                f"{handler.where}: hooks.{handler.event}: {why}: {one_line(visible(handler.shown), 80)}"
+                f"{handler.location}: hooks.{handler.event}: {why}: {one_line(visible(handler.label), 80)}"
             )
         elif not self._is_trusted and (self._places.names_project(command) or self._places.files(command)):
             why = "it runs a file of this folder, which is not trusted"
         elif unpinned := self._places.unpinned(command):
             why = f"it runs {visible(unpinned)}, which qcode does not watch for changes; move that file to .qcode"
-            self.problems.append(f"{handler.where}: hooks.{handler.event}: {why}")
+            self.problems.append(f"{handler.location}: hooks.{handler.event}: {why}")
         if why:
-            self.unused.append(UnusedHook(handler.event, handler.shown, handler.where, why))
+            self.unused.append(UnusedHook(handler.event, handler.label, handler.location, why))
         else:
             self.handlers.append(handler)
 
@@ -160,15 +160,15 @@ class _Collected:
             self.problems.append(f"{file}: {error}; its hooks do not run")
             return
         for event, group, hook in claude_hooks(groups):
-            shown = str(hook.get("command") or hook.get("type") or "?")
+            command = str(hook.get("command") or hook.get("type") or "?")
             why = _why_unused(event, group, hook)
             if why:
-                self.unused.append(UnusedHook(event, shown, str(file), why))
+                self.unused.append(UnusedHook(event, command, str(file), why))
             else:
                 self._add(_claude_handler(event, str(group.get("matcher") or ""), hook, str(file), origin))
 
 
-def is_relative(command: Command) -> bool:
+def is_relative(command: HookCommand) -> bool:
     """Whether the program of a command depends on the current folder, such as `./check.sh` or `scripts/check`."""
     if command.argv:
         program = command.argv[0]
@@ -194,7 +194,7 @@ def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -
     return ""
 
 
-def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: str, origin: HookOrigin) -> Handler:
+def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], location: str, origin: HookOrigin) -> Handler:
     form = EVENTS[event]
     args = hook.get("args")
     line: str = hook["command"]
@@ -205,10 +205,10 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: st
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < 86_400
     timeout_s = float(timeout) if is_number and timeout is not None else form.timeout_s
     on_failure: OnFailure = "block" if hook.get("onFailure") == "block" else form.on_failure
-    shown = " ".join(argv) if argv else line
-    command = Command(argv=argv) if argv else Command(line)
+    command_line = " ".join(argv) if argv else line
+    command = HookCommand(argv=argv) if argv else HookCommand(line)
     condition = _condition(hook.get("if"))
-    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, where, shown, condition)
+    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, location, command_line, condition)
 
 
 def _condition(rule: object) -> tuple[str, ...]:

@@ -46,9 +46,9 @@ class TranscriptFile:
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
-    def _write(self, messages: Iterable[Message], how: int) -> None:
+    def _write(self, messages: Iterable[Message], flags: int) -> None:
         data = b"".join(self._line(message) for message in messages)
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how, 0o600)
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
 

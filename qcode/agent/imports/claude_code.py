@@ -42,13 +42,13 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
     builder.left_out["messages of sub-agents"] += sum(
         record.get("isSidechain") is True and record.get("type") in _SAID for record in records
     )
-    kept = set(map(id, branch(main)))
+    on_branch = set(map(id, branch(main)))
     titles: dict[str, str] = {}
     own = {text_in(record.get("uuid")) for record in records}
     for entry in main:
         kind = text_in(entry.get("type"))
         if kind in _SAID:
-            if id(entry) in kept:
+            if id(entry) in on_branch:
                 _message(entry, builder)
             else:
                 builder.left_out["messages of branches that were rewound"] += 1
@@ -85,9 +85,9 @@ def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
         leaves[root] = message
     on_path = {uuid for leaf in leaves.values() for uuid in _path(leaf, by_uuid)}
     replies = {reply for uuid in on_path if uuid in by_uuid and (reply := _reply_id(by_uuid[uuid]))}
-    kept = [message for message in messages if _key(message) in on_path or _reply_id(message) in replies]
-    calls = {call for entry in kept for call in _ids(entry, "tool_use", "id")}
-    chosen = set(map(id, kept))
+    result = [message for message in messages if _key(message) in on_path or _reply_id(message) in replies]
+    calls = {call for entry in result for call in _ids(entry, "tool_use", "id")}
+    chosen = set(map(id, result))
     return [
         message
         for message in messages

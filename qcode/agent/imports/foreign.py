@@ -154,15 +154,15 @@ class TranscriptBuilder:
     def _reply(self, said: Iterable[_ReplyBlock]) -> ForeignMessage:
         """Return the message of one reply; an id that it uses twice is made unique."""
         blocks: list[Block] = []
-        taken: set[str] = set()
+        used_ids: set[str] = set()
         at = model = ""
         for event in said:
             block = event.block
             if isinstance(block, ToolCall):
                 number, call_id = 2, block.call_id
-                while call_id in taken:
+                while call_id in used_ids:
                     call_id, number = f"{block.call_id}_{number}", number + 1
-                taken.add(call_id)
+                used_ids.add(call_id)
                 if call_id != block.call_id and self._results[block.call_id]:
                     # The first call takes the first result; this one gets the next.
                     self._results[call_id].append(replace(self._results[block.call_id].pop(), call_id=call_id))

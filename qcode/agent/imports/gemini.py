@@ -117,13 +117,13 @@ def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuild
     main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += len(records) - len(main)
     typed = [{**item, "type": "user"} if item.get("type") == "tool_result" else item for item in main]
-    kept = set(map(id, branch(typed)))
+    on_branch = set(map(id, branch(typed)))
     title = ""
     for entry in typed:
         at, kind = text_in(entry.get("timestamp")), text_in(entry.get("type"))
         payload = object_in(entry.get("systemPayload"))
         if kind in ("user", "assistant"):
-            if id(entry) in kept:
+            if id(entry) in on_branch:
                 _qwen_message(entry, builder)
             else:
                 builder.left_out["messages of branches that were rewound"] += 1

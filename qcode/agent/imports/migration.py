@@ -78,13 +78,13 @@ class Migration:
 
     def _name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""
-        wanted = _origin(foreign)
+        own_origin = _origin(foreign)
         origin = f"{foreign.program} {foreign.session_id}"
         digest = hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest()
         for digits in _DIGITS:
             session_id = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:digits]}"
             header = header_of(self._path(session_id))
-            if header is None or wanted.items() <= object_in(header.get("imported")).items():
+            if header is None or own_origin.items() <= object_in(header.get("imported")).items():
                 return session_id, header
         raise SessionError(f"no free name for the imported session in {self._store.folder}")
 

@@ -37,27 +37,27 @@ MAX_BYTES = 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session file that another program wrote. `written` is the time of its last change, in seconds since 1970.
+    """A session file that another program wrote. `modified` is the time of its last change, in seconds since 1970.
 
     `head` is the session as far as the start of the file shows it.
     """
 
     path: Path
-    written: float
+    modified: float
     size: int
     head: ForeignSession
 
 
 def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
     """Return the sessions of the project `root`, or with None of all folders, the most recently written one first."""
-    wanted = root.resolve() if root is not None else None
+    project = root.resolve() if root is not None else None
     files: dict[Path, str] = {}
     for path, folder in _files(env):
-        if wanted is None or _may_belong(path, folder, wanted):
+        if project is None or _may_belong(path, folder, project):
             files.setdefault(path, folder)
     found = [session for path in files if (session := _try_file(path)) is not None and session.head.messages]
-    chosen = [session for session in found if wanted is None or _is_from(session, wanted)]
-    return sorted(chosen, key=lambda session: (-session.written, str(session.path)))
+    chosen = [session for session in found if project is None or _is_from(session, project)]
+    return sorted(chosen, key=lambda session: (-session.modified, str(session.path)))
 
 
 def sessions_in(path: Path) -> list[FoundSession]:
@@ -71,7 +71,7 @@ def sessions_in(path: Path) -> list[FoundSession]:
         return [FoundSession(path, state.st_mtime, state.st_size, session)]
     files = (file for form in _FORMS for file in sorted(path.rglob(form)) if not _is_of_subagent(file))
     found = [stored for file in files if (stored := _try_file(file)) is not None and stored.head.messages]
-    return sorted(found, key=lambda stored: (-stored.written, str(stored.path)))
+    return sorted(found, key=lambda stored: (-stored.modified, str(stored.path)))
 
 
 def read_file(path: Path) -> ForeignSession:

@@ -46,7 +46,7 @@ class CredentialRow:
     source: Source
     name: str = ""
     shadowed: Place | None = None
-    how: str = ""
+    status: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -69,7 +69,7 @@ class CredentialRow:
             case "not needed":
                 found = "needs no key"
             case _:
-                found = f"no key; {self.how}"
+                found = f"no key; {self.status}"
         place = "keyring" if self.shadowed == "keyring" else "key file"
         return found + (f"; the key in the {place} is not used" if self.shadowed else "")
 
@@ -97,20 +97,20 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
         return CredentialRow(spec.name, stored, registry.login_command(spec))
     if spec.protocol == "bedrock":
         return CredentialRow(
-            spec.name, "none", how="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials come from the AWS chain"
+            spec.name, "none", status="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials come from the AWS chain"
         )
     if spec.is_vertex:
         return CredentialRow(
-            spec.name, "none", how="run gcloud auth application-default login, and set GOOGLE_CLOUD_PROJECT"
+            spec.name, "none", status="run gcloud auth application-default login, and set GOOGLE_CLOUD_PROJECT"
         )
     if spec.headers:
-        where = settings.origin(f"providers.{spec.name}.headers")
-        return CredentialRow(spec.name, "config", str(where))
+        origin = settings.origin(f"providers.{spec.name}.headers")
+        return CredentialRow(spec.name, "config", str(origin))
     if not needs_key(spec, settings, keys.env):
         return CredentialRow(spec.name, "not needed")
     variables = " or ".join(spec.key_variables)
     way = f"set {variables}, or {registry.login_command(spec)}" if variables else registry.login_command(spec)
-    return CredentialRow(spec.name, "none", how=way)
+    return CredentialRow(spec.name, "none", status=way)
 
 
 Group: TypeAlias = Literal["popular", "local", "other"]
@@ -343,8 +343,8 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     """Return the messages about a stored key: whether it is valid, where it is, what overrides it."""
     unchecked = "the key could not be checked" if note else "the key was not checked"
     first = f"{spec.name} accepted the key" if is_accepted else unchecked
-    where = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, readable only by you"
-    lines = [first + (f" ({note})" if note else ""), f"stored in {where}"]
+    location = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, readable only by you"
+    lines = [first + (f" ({note})" if note else ""), f"stored in {location}"]
     if stored.why_no_keyring:
         lines.append(f"the keyring {stored.why_no_keyring}")
     _, variable = registry.key_of(spec, keys.env)
@@ -373,7 +373,7 @@ def store(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
     """Store the key; raise `KeyStoreError` if neither the keyring nor the file works."""
     if keys.store is None:
         raise KeyStoreError("keys cannot be stored here")
-    return keys.store.put(registry.key_name(spec), key)
+    return keys.store.store(registry.key_name(spec), key)
 
 
 _GOOGLE_CHAIN = "credentials come from gcloud auth application-default login; set GOOGLE_CLOUD_PROJECT"
@@ -414,10 +414,12 @@ class KeysService:
         return {spec.name: model for spec, model in await find_local_servers()}
 
     def _describe_choice(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
-        about = _ABOUT.get(choice.name, _ProviderText(choice.name, spec.base_url))
+        description = _ABOUT.get(choice.name, _ProviderText(choice.name, spec.base_url))
         is_here = bool(spec.base_url) and is_local(spec.base_url)
         group: Group = "popular" if choice.name in _POPULAR else "local" if is_here else "other"
-        return replace(choice, title=about.title, hint=about.hint, key_page=about.key_page, group=group)
+        return replace(
+            choice, title=description.title, hint=description.hint, key_page=description.key_page, group=group
+        )
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the providers that can be connected."""
@@ -437,7 +439,7 @@ class KeysService:
         models = () if registry.has_chain(spec) else checked.models
         return CheckedKey(key, checked.verdict == "accepted", checked.note, models)
 
-    async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
+    async def save_key(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
         """Store a new key and return messages for the user. Raise `ValueError` with one line."""
         keys, spec, key = self._context.keys, self._spec(name), checked.key
         if key is None:

@@ -50,7 +50,7 @@ class Keyring:
         found = self._ask(lambda: _backend().get_password(self._service, name), self._brief_s)
         return Secret(found) if found else None
 
-    def put(self, name: str, key: Secret) -> str:
+    def store(self, name: str, key: Secret) -> str:
         """Store the key, read it back, and return the name of the keyring; raise `KeyringError`."""
 
         def store() -> tuple[str, bool]:

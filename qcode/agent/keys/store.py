@@ -81,12 +81,12 @@ class KeyStore:
         """Add `key` to the known keys before it is stored."""
         self._note(key)
 
-    def put(self, name: str, key: Secret) -> StoredKey:
+    def store(self, name: str, key: Secret) -> StoredKey:
         """Store or replace a key; raise `KeyStoreError` if neither the keyring nor the file works."""
         self._note(key)
         reason = ""
         try:
-            title = self.keyring.put(name, key)
+            title = self.keyring.store(name, key)
         except KeyringError as error:
             reason = str(error)
         with self.file.changing() as rows:

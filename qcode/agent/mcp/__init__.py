@@ -4,3 +4,6 @@
 model is offered, `pins` the approvals of the user. Everything a server sends is foreign text and grants no permission.
 The `mcp` package is imported only in the functions that connect.
 """
+
+SERVER_LOG = "qcode.tool_servers"
+"""The name of the logger that gets the log messages of tool servers, for the debug log and `-v`."""

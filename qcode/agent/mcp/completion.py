@@ -58,16 +58,16 @@ class ServerCompletion:
             return tuple(ResourceRow(f"{name}:", "resources of this tool server", False) for name in found if query)
         if server not in ready:
             return ()
-        wanted = typed.lower()
+        needle = typed.lower()
         listed = [
             listed_resource for listed_resource in ready[server].listing.resources if not listed_resource.is_template
         ]
         hits = [
             listed_resource
             for listed_resource in listed
-            if wanted in listed_resource.uri.lower() or wanted in listed_resource.name.lower()
+            if needle in listed_resource.uri.lower() or needle in listed_resource.name.lower()
         ]
-        hits.sort(key=lambda resource: not resource.uri.lower().startswith(wanted))
+        hits.sort(key=lambda resource: not resource.uri.lower().startswith(needle))
         rows = [
             ResourceRow(f"{server}:{listed_resource.uri}", _resource_label(listed_resource)) for listed_resource in hits
         ]
@@ -113,9 +113,9 @@ class ServerCompletion:
         if name not in names:
             return ()
         start = f"{head} " if head else ""
-        written = f"{name}=" if has_value else ""
+        prefix = f"{name}=" if has_value else ""
         values = self._values((prompt.server, "prompt", prompt.prompt.name, name, value), before)
-        return tuple(f"{start}{written}{_quoted(text)}" for text in values)
+        return tuple(f"{start}{prefix}{_quoted(text)}" for text in values)
 
     def _values(self, key: tuple[str, ...], before: Mapping[str, str]) -> tuple[str, ...]:
         """Return the answer to a request if it is known; otherwise ask."""

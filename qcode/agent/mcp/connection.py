@@ -6,18 +6,20 @@ One task runs `run`; other tasks make calls. Which servers may run and which too
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from qcode.agent.mcp import SERVER_LOG
 from qcode.agent.mcp.elicitation import Ask, fill_form, visit
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.session import (
     MAX_REASON,
-    Listing,
     Rejected,
+    ServerListing,
     agree,
     error_text,
     explain,
@@ -104,7 +106,7 @@ class ServerConnection:
         self,
         spec: ServerSpec,
         context: ServerContext,
-        on_listed: Callable[[Listing], None],
+        on_listed: Callable[[ServerListing], None],
         on_lost: Callable[[str], None],
         admit: Callable[[], Awaitable[None]],
     ) -> None:
@@ -132,7 +134,7 @@ class ServerConnection:
         while True:
             was_ready, used_sse = False, self._uses_sse
             try:
-                async with self._connected(is_second) as (session, fresh_s):
+                async with self._connect(is_second) as (session, fresh_s):
                     was_ready = True
                     await self._serve(session, fresh_s)
                 self._check_login()
@@ -337,7 +339,7 @@ class ServerConnection:
         return types.ElicitResult(action=action, content=dict(values) if action == "accept" else None)
 
     @asynccontextmanager
-    async def _connected(self, is_second: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
+    async def _connect(self, is_second: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
         """Connect and yield a session after its tools were listed, with the seconds until they expire."""
         self._lost.clear()
         self._changed.clear()
@@ -350,7 +352,8 @@ class ServerConnection:
                     is_sampling = config.sampling and not config.is_from_project and self._context.sample is not None
                     sample = self._sample if is_sampling else None
                     on_change, cwd = self._changed.set, self._context.cwd
-                    session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, self.log.note)
+                    note = self._note_message
+                    session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, note)
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not is_second)
                     listed = await list_all(session, self._rejected)
@@ -423,6 +426,11 @@ class ServerConnection:
             for task in (watching, *self._late):
                 task.cancel()
             await asyncio.gather(watching, *self._late, return_exceptions=True)
+
+    def _note_message(self, line: str) -> None:
+        """Keep a log message of the server, and pass it to the debug log and `-v`."""
+        self.log.note(line)
+        logging.getLogger(SERVER_LOG).info("%s: %s", self._spec.name, visible(line))
 
     def _with_log(self, why: str) -> str:
         """Return the reason of a failure with the exit code and the last line of the server's log."""

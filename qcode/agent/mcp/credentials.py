@@ -115,7 +115,7 @@ class Credentials:
         text = json.dumps(row, separators=(",", ":"))
         if len(text) > _MAX_LOGIN:
             raise KeyStoreError(f"the tokens of {single_spaced(self.url, 80)} take more than {_MAX_LOGIN:,} characters")
-        return self._store.put(self.name, Secret(text))
+        return self._store.store(self.name, Secret(text))
 
     def remove(self) -> bool:
         """Delete the login; return whether there was one. Raise `KeyringError` if it is still in the keyring."""

@@ -17,7 +17,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import check
-from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
 MAX_HITS = 8
@@ -74,8 +74,8 @@ def fixed_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]
         line = f"{server} ({count_text(len(names), 'tool')}): {', '.join(names)}"
         size = estimate_text(line)
         if size > left:
-            shown = line[: left * 3].rpartition(", ")[0]
-            line = f"{shown}, ..." if shown else f"{server} ({count_text(len(names), 'tool')})"
+            name_list = line[: left * 3].rpartition(", ")[0]
+            line = f"{name_list}, ..." if name_list else f"{server} ({count_text(len(names), 'tool')})"
         left = max(0, left - estimate_text(line))
         lines.append(line)
     return replace(_FIND, description=_FIND.description + "\n".join(lines)), _USE
@@ -83,12 +83,12 @@ def fixed_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]
 
 def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Return the tools with words of the query in name or description, the best first; a name counts three times."""
-    wanted = set(_WORD.findall(query.lower()))
+    words = set(_WORD.findall(query.lower()))
 
     def score(spec: ToolSpec) -> int:
-        name, about = spec.name.lower(), spec.description.lower()
+        name, description = spec.name.lower(), spec.description.lower()
         exact = 10 if query.strip().lower() in (name, name.partition("__")[2]) else 0
-        return exact + sum(3 * (word in name) + (word in about) for word in wanted)
+        return exact + sum(3 * (word in name) + (word in description) for word in words)
 
     found = sorted(((-score(spec), spec.name, spec) for spec in specs), key=lambda row: row[:2])
     return [spec for rank, _, spec in found if rank][:MAX_HITS]
@@ -109,7 +109,7 @@ class FindTools:
             return Preview("Search tools?", "", str(refused))
         return Preview("Search tools?", "")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             checked = check(self.spec, arguments)
         except Refused as refused:
@@ -119,10 +119,10 @@ class FindTools:
         hits = ranked(checked.text("query"), tools)
         if not hits:
             return ToolOutcome("No tool matches. Use other words, or a name of the list.", summary="no tool")
-        return ToolOutcome("\n\n".join(map(_shown, hits)), summary=count_text(len(hits), "tool"))
+        return ToolOutcome("\n\n".join(map(_description_json, hits)), summary=count_text(len(hits), "tool"))
 
 
-def _shown(spec: ToolSpec) -> str:
+def _description_json(spec: ToolSpec) -> str:
     row: dict[str, Json] = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
     text = json.dumps(row, ensure_ascii=False)
     return text if len(text) <= MAX_HIT_CHARS else f"{text[:MAX_HIT_CHARS]}… [cut]"
@@ -157,7 +157,7 @@ class UseTool:
             return Preview("Use a tool?", "", str(refused))
         return Preview("Use a tool?", "")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             name, _ = self.resolved(arguments)
         except Refused as refused:

@@ -1,7 +1,8 @@
 """Questions of servers to the user (elicitation): the fields of a form, its answers, and addresses to visit.
 
 A form is asked for one field at a time, as a question of the turn that called the server, so that every front end can
-show it. Pure but for `ask`; foreign text is cleaned here. Specification: client/elicitation, 2025-11-25 and 2026-07-28.
+show it. Pure except for `ask`; foreign text is cleaned here. Specification: client/elicitation, 2025-11-25 and
+2026-07-28.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _WARNING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """A field of a form. `kind` is the type of its schema, `limits` are its keywords, `choices` values with titles."""
 
     name: str
@@ -78,7 +79,7 @@ class Field:
                 return self._choice_list(typed)
         return self._choice(typed) if self.choices else self._text(typed)
 
-    def shown(self, value: Value) -> str:
+    def display(self, value: Value) -> str:
         """Return a value as the user sees it."""
         if isinstance(value, bool):
             return "Yes" if value else "No"
@@ -102,9 +103,9 @@ class Field:
         return value
 
     def _choice(self, typed: str) -> str:
-        wanted = typed.strip().lower()
+        answer = typed.strip().lower()
         for value, title in self.choices:
-            if wanted in (value.lower(), title.lower()):
+            if answer in (value.lower(), title.lower()):
                 return value
         raise ValueError("choose one of the answers")
 
@@ -136,7 +137,7 @@ class Field:
         return typed
 
 
-def form_of(schema: Mapping[str, Json]) -> tuple[Field, ...]:
+def form_of(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
     """Return the fields of a form; raise `ValueError` for one that qcode does not show."""
     if len(json.dumps(dict(schema))) > MAX_SCHEMA_BYTES:
         raise ValueError(f"its form is larger than {MAX_SCHEMA_BYTES // 1024} KiB")
@@ -149,7 +150,7 @@ def form_of(schema: Mapping[str, Json]) -> tuple[Field, ...]:
     return tuple(_field(name, found, is_required=name in needed) for name, found in properties.items())
 
 
-def _field(name: str, found: Json, *, is_required: bool) -> Field:
+def _field(name: str, found: Json, *, is_required: bool) -> FormField:
     if not isinstance(found, dict):
         raise ValueError(f"its field {single_spaced(name, 40)} has no schema")
     kind, inner = found.get("type"), found
@@ -161,7 +162,7 @@ def _field(name: str, found: Json, *, is_required: bool) -> Field:
         raise ValueError(f"its field {single_spaced(name, 40)} is nested or has an unknown type")
     title = single_spaced(text_in(found.get("title")) or name, _MAX_LABEL)
     description = text_in(found.get("description"))[:_MAX_MESSAGE]
-    plain = Field(name, kind, title, found, description, is_required, choices)
+    plain = FormField(name, kind, title, found, description, is_required, choices)
     return replace(plain, default=_default(plain, found.get("default")))
 
 
@@ -179,7 +180,7 @@ def _choices(found: JsonObject) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _default(field: Field, value: Json) -> Value | None:
+def _default(field: FormField, value: Json) -> Value | None:
     """Return the default of a field, None if there is none or it does not fit the field."""
     match value:
         case bool() if field.kind == "boolean":
@@ -209,13 +210,13 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
             values[field.name] = answer[0]
     if len(fields) == 1:
         return "accept", values
-    rows = [f"{field.title}: {field.shown(values[field.name])}" for field in fields if field.name in values]
+    rows = [f"{field.title}: {field.display(values[field.name])}" for field in fields if field.name in values]
     detail = visible_rows("\n".join(rows))
     sent = await ask(f"Send this to {server}? {title}", detail, (Choice(SEND), Choice(DECLINE)))
     return ("cancel", {}) if sent is None else ("accept", values) if sent.strip() == SEND else ("decline", {})
 
 
-async def _ask_field(question: str, field: Field, ask: Ask) -> Literal["cancel", "decline"] | tuple[Value | None]:
+async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["cancel", "decline"] | tuple[Value | None]:
     """Return the value of a field in a tuple, None in it if the user leaves the field out."""
     problem = ""
     for _ in range(_MAX_TRIES):
@@ -233,7 +234,7 @@ async def _ask_field(question: str, field: Field, ask: Ask) -> Literal["cancel",
     return "cancel"
 
 
-def _detail(field: Field, problem: str) -> str:
+def _detail(field: FormField, problem: str) -> str:
     rows = [f"{field.title}{'' if field.is_required else ' (optional)'}"]
     rows += [field.description] if field.description else []
     rows += [f"Expected: {field.limits['format']}"] if isinstance(field.limits.get("format"), str) else []
@@ -243,7 +244,7 @@ def _detail(field: Field, problem: str) -> str:
     return visible_rows("\n".join(rows))
 
 
-def _shown_choices(field: Field) -> tuple[Choice, ...]:
+def _shown_choices(field: FormField) -> tuple[Choice, ...]:
     """Return the choices of a field, the default first."""
     rows: list[Choice] = []
     if field.kind == "boolean":
@@ -251,8 +252,8 @@ def _shown_choices(field: Field) -> tuple[Choice, ...]:
     elif field.choices:
         rows = [Choice(visible(single_spaced(title, _MAX_LABEL))) for _, title in field.choices]
     if field.default is not None:
-        shown = visible(single_spaced(field.shown(field.default), _MAX_LABEL))
-        rows = [Choice(shown, "the default"), *(row for row in rows if row.label != shown)]
+        default = visible(single_spaced(field.display(field.default), _MAX_LABEL))
+        rows = [Choice(default, "the default"), *(row for row in rows if row.label != default)]
     rows += [] if field.is_required else [Choice(LEAVE_OUT)]
     return (*rows, Choice(DECLINE, "tell the server that you do not answer"))
 

@@ -188,8 +188,8 @@ class _FileCollector:
         if not is_any and not self._is_inside(path):
             return
         real = Path(os.path.realpath(path))
-        shown = command if str(real) == command else f"{command} ({real})"
-        self.found[f"program {shown}"] = _read(real, has_text=self._is_inside(path))
+        label = command if str(real) == command else f"{command} ({real})"
+        self.found[f"program {label}"] = _read(real, has_text=self._is_inside(path))
         self._add_interpreter(path)
 
     def add_argument(self, argument: str, *, has_data: bool = False) -> None:
@@ -227,10 +227,10 @@ class _FileCollector:
         except (OSError, ValueError):
             return
         if stat.S_ISREG(mode):
-            self.found[self._shown(path)] = _read(Path(os.path.realpath(path)), has_text=True)
+            self.found[self._label(path)] = _read(Path(os.path.realpath(path)), has_text=True)
             self._add_interpreter(path)
         elif stat.S_ISDIR(mode) and has_folder:
-            self.found[f"{self._shown(path)}/"] = _read_tree(Path(os.path.realpath(path)))
+            self.found[f"{self._label(path)}/"] = _read_tree(Path(os.path.realpath(path)))
 
     def _add_interpreter(self, path: Path) -> None:
         """Add the interpreter of a script if it is in the workspace: `#!./bin/python`, `#!/usr/bin/env x`."""
@@ -244,7 +244,7 @@ class _FileCollector:
             return
         for word in head[2:].split(b"\n")[0].decode("utf-8", "surrogateescape").split():
             found = shutil.which(word, path=self._search_path) if "/" not in word else word
-            if found is not None and (self._cwd / found) != path and self._shown(self._cwd / found) not in self.found:
+            if found is not None and (self._cwd / found) != path and self._label(self._cwd / found) not in self.found:
                 self._add(self._cwd / found)
 
     def _is_inside(self, path: Path) -> bool:
@@ -254,7 +254,7 @@ class _FileCollector:
         real = Path(os.path.realpath(path))
         return any(candidate.is_relative_to(root) for root in self._roots for candidate in (parent, real))
 
-    def _shown(self, path: Path) -> str:
+    def _label(self, path: Path) -> str:
         spelled = Path(os.path.normpath(self._cwd / path))
         return str(spelled.relative_to(self._cwd)) if spelled.is_relative_to(self._cwd) else str(spelled)
 

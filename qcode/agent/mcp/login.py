@@ -46,7 +46,7 @@ Paste: TypeAlias = Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientRegistration:
     """A registration that the user made: its ID and secret, and the port of its redirect address; 0: any."""
 
     id: str = ""
@@ -80,7 +80,11 @@ def open_browser(address: str) -> None:
 
 
 async def sign_in(
-    config: McpServer, credentials: Credentials, show: Show, paste: Paste | None = None, client: Client | None = None
+    config: McpServer,
+    credentials: Credentials,
+    show: Show,
+    paste: Paste | None = None,
+    client: ClientRegistration | None = None,
 ) -> tuple[Login, StoredKey]:
     """Make a login at a server and store it; raise `ServerError`. `config` has its variables filled in.
 
@@ -89,7 +93,7 @@ async def sign_in(
     from qcode.agent.mcp.oauth import ServerAuth, reach_of
 
     assert config.url is not None
-    client = client or Client(config.client_id or "")
+    client = client or ClientRegistration(config.client_id or "")
     before = await _stored_login(credentials)
     async with _Callback.opened(client.port or before.port, is_fixed=bool(client.port or client.id)) as callback:
         try:
@@ -122,7 +126,7 @@ async def _stored_login(credentials: Credentials) -> Login:
     return Login(credentials.url)
 
 
-def _registration(client: Client, callback: _Callback) -> JsonObject:
+def _registration(client: ClientRegistration, callback: _Callback) -> JsonObject:
     if not client.id:
         return {}
     found: JsonObject = {"client_id": client.id, "redirect_uris": [callback.address]}
@@ -147,8 +151,8 @@ async def _probe(config: McpServer, token: str) -> httpx2.Response:
     from qcode.agent.mcp.transports import Log, http_client
 
     assert config.url is not None
-    about = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "qcode", "version": "1"}}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    params = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "qcode", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     headers = {
         "Accept": "application/json, text/event-stream",
         **({"Authorization": f"Bearer {token}"} if token else {}),
@@ -211,8 +215,8 @@ class _Exchange:
         if not (self._state and hmac.compare_digest(state.encode(), self._state.encode())):
             raise ServerError("the answer does not belong to this login (its state differs); try again")
         if "error" in query:
-            about = single_spaced(f"{query['error']} {query.get('error_description', '')}", 200)
-            raise ServerError(f"the authorization server refused: {about}")
+            message = single_spaced(f"{query['error']} {query.get('error_description', '')}", 200)
+            raise ServerError(f"the authorization server refused: {message}")
         return AuthorizationCodeResult(code=query.get("code", ""), state=state, iss=query.get("iss"))
 
 

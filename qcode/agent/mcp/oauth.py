@@ -130,7 +130,7 @@ class ServerAuth(OAuthClientProvider):
         redirect: str = "http://localhost/callback",
         client_metadata_url: str | None = None,
     ) -> None:
-        about = OAuthClientMetadata.model_validate(
+        metadata = OAuthClientMetadata.model_validate(
             {
                 "redirect_uris": [redirect],
                 "client_name": "qcode",
@@ -138,7 +138,7 @@ class ServerAuth(OAuthClientProvider):
                 "application_type": "native",
             }
         )
-        super().__init__(credentials.url, about, _NoStorage(), client_metadata_url=client_metadata_url)
+        super().__init__(credentials.url, metadata, _NoStorage(), client_metadata_url=client_metadata_url)
         self.problem = ""
         self._credentials = credentials
         self._login = Login(credentials.url)
@@ -240,10 +240,10 @@ class ServerAuth(OAuthClientProvider):
 
     async def _require_scope(self, scope: str) -> None:
         """Remember the permissions that the server demands, for the next login."""
-        wanted = union_scopes(self._login.scope, single_spaced(scope, _MAX_SAID)) or ""
-        self.problem = f"it demands further permissions ({wanted or 'not named'})"
-        if wanted != self._login.scope:
-            await self._store(replace(self._login, scope=wanted))
+        scopes = union_scopes(self._login.scope, single_spaced(scope, _MAX_SAID)) or ""
+        self.problem = f"it demands further permissions ({scopes or 'not named'})"
+        if scopes != self._login.scope:
+            await self._store(replace(self._login, scope=scopes))
 
     # A login
 
@@ -374,9 +374,9 @@ async def send(reach: Reach, method: str, url: str, headers: dict[str, str], con
     target = gate.target(url)
     if isinstance(target, str):
         raise Refused(f"{url} is refused: {target}")
-    kept = {name: value for name, value in headers.items() if name.lower() not in ("host", "content-length")}
+    forwarded = {name: value for name, value in headers.items() if name.lower() not in ("host", "content-length")}
     page = await Fetch(gate).visit(
-        url, target, headers={**kept, "Accept": "application/json"}, content=content if method == "POST" else None
+        url, target, headers={**forwarded, "Accept": "application/json"}, content=content if method == "POST" else None
     )
     answered = {"content-type": page.kind, **({"location": page.location} if page.location else {})}
     return httpx2.Response(page.status, headers=answered, content=page.data, request=httpx2.Request(method, url))

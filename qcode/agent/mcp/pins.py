@@ -40,7 +40,7 @@ class ToolChange:
     before: Pin | None
     now: Pin
 
-    def shown(self) -> str:
+    def diff(self) -> str:
         """Return a diff with invisible characters made visible."""
         from difflib import unified_diff  # slow to import and seldom needed
 
@@ -142,11 +142,11 @@ def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) ->
     Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
     """
     rows = [
-        spec.detail() if spec.is_from_project else f"file:     {visible(spec.origin)}\nwhat:     {visible(spec.what)}"
+        spec.detail() if spec.is_from_project else f"file:     {visible(spec.origin)}\nwhat:     {visible(spec.target)}"
     ]
     changes = pins.changed_files(spec, files)
     rows += [f"starts:   {visible(name)}{_state(file)}" for name, file in sorted(files.items())]
-    return "\n".join([*rows, *(f"\n{change.shown()}" for change in changes)])
+    return "\n".join([*rows, *(f"\n{change.diff()}" for change in changes)])
 
 
 def _state(file: TrustedFile) -> str:
@@ -159,8 +159,8 @@ def pin_of(tool: CheckedTool) -> Pin:
     """Return the pin of a tool."""
     import json
 
-    shown = json.dumps(tool.spec.parameters, indent=1, sort_keys=True, ensure_ascii=False)
-    return Pin(tool.hash, f"{tool.spec.description}\n{shown}")
+    schema = json.dumps(tool.spec.parameters, indent=1, sort_keys=True, ensure_ascii=False)
+    return Pin(tool.hash, f"{tool.spec.description}\n{schema}")
 
 
 def changes_of(known: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[ToolChange, ...]:
@@ -216,4 +216,4 @@ def start_reason(spec: ServerSpec, pins: Pins) -> str:
 def login_question(spec: ServerSpec, problem: str) -> ServerApproval:
     """Return the question whether to sign in at a server, which refuses requests."""
     text = f"The tool server {spec.name} refuses requests: {problem}. Sign in with your browser?"
-    return ServerApproval(key_of(spec, "sign in"), spec.name, text, f"address:  {visible(spec.what)}", is_login=True)
+    return ServerApproval(key_of(spec, "sign in"), spec.name, text, f"address:  {visible(spec.target)}", is_login=True)

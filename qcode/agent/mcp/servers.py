@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, start_reason
-from qcode.agent.mcp.session import MAX_REASON, Listing
+from qcode.agent.mcp.session import MAX_REASON, ServerListing
 from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, is_stale, login_words
 from qcode.agent.mcp.tools import MAX_TOOLS, CheckedTool, offered, outcome_of, shown_name, split_name
 from qcode.agent.trust import TrustedFile
@@ -59,14 +59,14 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The status of a server. `what` is its command line or address without secrets, `origin` its config file.
+    """The status of a server. `target` is its command line or address without secrets, `origin` its config file.
 
     `problem` is one line, `log` the last lines of its stderr; both are foreign text.
     """
 
     name: str
     state: ServerState
-    what: str
+    target: str
     origin: str
     tools: tuple[ServerTool, ...] = ()
     problem: str = ""
@@ -85,7 +85,7 @@ class _Server:
     state: ServerState
     problem: str = ""
     tools: tuple[CheckedTool, ...] = ()
-    listing: Listing = Listing()
+    listing: ServerListing = ServerListing()
     changes: tuple[ToolChange, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class _Server:
 class ReadyServer:
     """A server that runs: its lists, and its connection for further requests."""
 
-    listing: Listing
+    listing: ServerListing
     connection: ServerConnection
 
 
@@ -228,28 +228,28 @@ class Servers:
         Return the names that were added, those that were removed, and those that the configuration has and that stay.
         A server with the same configuration keeps running. A server of `--mcp-config` is replaced.
         """
-        taken = {
+        fixed = {
             name
             for name, server in self._servers.items()
             if not server.spec.is_of_client and server.spec.scope != OF_TEXT
         }
-        wanted = {spec.name: spec for spec in specs if spec.name not in taken}
-        gone = [server for name, server in self._servers.items() if name not in taken and is_stale(server.spec, wanted)]
-        for server in gone:
+        named = {spec.name: spec for spec in specs if spec.name not in fixed}
+        stale = [server for name, server in self._servers.items() if name not in fixed and is_stale(server.spec, named)]
+        for server in stale:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
                 self._ending.add(task)
                 task.add_done_callback(self._ending.discard)
                 task.cancel()
-        added = [spec for name, spec in wanted.items() if name not in self._servers]
+        added = [spec for name, spec in named.items() if name not in self._servers]
         for spec in added:
             self._all_started.clear()
             self._servers[spec.name] = server = _Server(spec, "starting")
             if self._is_started:
                 self._begin(server)
         self._changed()
-        removed = tuple(server.spec.name for server in gone if server.spec.name not in wanted)
-        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in taken)
+        removed = tuple(server.spec.name for server in stale if server.spec.name not in named)
+        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in fixed)
 
     def use_folders(self, roots: tuple[Path, ...]) -> None:
         """Check the files of servers below these folders, where the model can change them, from the next start on."""
@@ -315,8 +315,8 @@ class Servers:
         names: dict[str, list[str]] = {}
         for server, tool in waiting:
             names.setdefault(server.spec.name, []).append(split_name(tool.spec.name)[1])
-        kept = [tool.spec for server, tool in offered if server.spec.config.always]
-        return (*kept[:MAX_TOOLS], *fixed_specs(names))
+        always = [tool.spec for server, tool in offered if server.spec.config.always]
+        return (*always[:MAX_TOOLS], *fixed_specs(names))
 
     def _defers(self, specs: Sequence[ToolSpec], window: int | None) -> bool:
         if isinstance(self._defer, bool):
@@ -339,9 +339,9 @@ class Servers:
     def preview(self, name: str, arguments: JsonObject) -> Preview:
         server, tool = split_name(name)
         found = self._find(name)
-        shown = shown_name(found[1].tool) if found is not None else tool
+        label = shown_name(found[1].tool) if found is not None else tool
         detail = visible_json(arguments) if arguments else ""
-        return Preview(f"Run the tool {visible(shown)} of the server {visible(server)}?", detail)
+        return Preview(f"Run the tool {visible(label)} of the server {visible(server)}?", detail)
 
     async def run(
         self,
@@ -396,8 +396,8 @@ class Servers:
         if not self._is_trusted and spec.connect is None:
             server.state, server.problem = "restricted", _UNTRUSTED
             if spec.config.file:
-                how = "" if self._is_attended else " (use --trust to trust it); continuing without it"
-                self._notice("warning", f"{spec.name} was not started: {_UNTRUSTED}{how}")
+                hint = "" if self._is_attended else " (use --trust to trust it); continuing without it"
+                self._notice("warning", f"{spec.name} was not started: {_UNTRUSTED}{hint}")
         else:
             self._launch(server)
 
@@ -418,12 +418,12 @@ class Servers:
         spec = server.spec
         server.state, server.problem, server.tools, server.changes = "waiting", "", (), ()
         server.files, server.is_refused = files, False
-        how = f"run qcode mcp show {spec.name} to see it and qcode mcp approve {spec.name} to approve it"
+        hint = f"run qcode mcp show {spec.name} to see it and qcode mcp approve {spec.name} to approve it"
         if self._pins.is_approved(spec):
-            what = f"{spec.name} was not started: files that it runs have changed since you approved it"
+            problem = f"{spec.name} was not started: files that it runs have changed since you approved it"
         else:
-            what = f"{spec.name} is defined by this project and not yet approved"
-        self._notice("warning", f"{what}; continuing without it: {how}", is_unattended=True)
+            problem = f"{spec.name} is defined by this project and not yet approved"
+        self._notice("warning", f"{problem}; continuing without it: {hint}", is_unattended=True)
         self._changed()
 
     def _launch(self, server: _Server) -> None:
@@ -431,7 +431,7 @@ class Servers:
         server.can_sign_in = False
         from qcode.agent.mcp.connection import ServerConnection  # loads with the first start
 
-        def listed(listing: Listing) -> None:
+        def listed(listing: ServerListing) -> None:
             if server.connection is connection:
                 self._take_listing(server, listing)
 
@@ -459,10 +459,10 @@ class Servers:
         why = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
         server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
         name = server.spec.name
-        how = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
+        hint = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
         tail = server.connection.log.tail if server.connection is not None else ()
         end = "".join(f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail) if len(tail) > 1 else ""
-        self._notice("warning", f"{name} failed: {server.problem}; {how}{end and '; the end of its output:'}{end}")
+        self._notice("warning", f"{name} failed: {server.problem}; {hint}{end and '; the end of its output:'}{end}")
         self._changed()
 
     def _wait_for_login(self, server: _Server, why: str) -> None:
@@ -499,7 +499,7 @@ class Servers:
         self._launch(server)
         self._changed()
 
-    def _take_listing(self, server: _Server, listing: Listing) -> None:
+    def _take_listing(self, server: _Server, listing: ServerListing) -> None:
         spec = server.spec
         server.tools, server.listing = offered(spec.name, listing.tools, spec.config.tools), listing
         for problem in listing.problems:
@@ -560,7 +560,7 @@ class Servers:
         )
         log = server.connection.log.text if server.connection is not None else ""
         spec = server.spec
-        return ServerStatus(spec.name, server.state, spec.what, spec.origin, tools, server.problem, log)
+        return ServerStatus(spec.name, server.state, spec.target, spec.origin, tools, server.problem, log)
 
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
@@ -577,7 +577,7 @@ class Servers:
             f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Make them available "
             "to models?"
         )
-        detail = "\n\n".join(change.shown() for change in server.changes)
+        detail = "\n\n".join(change.diff() for change in server.changes)
         return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
 
     def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:

@@ -84,7 +84,7 @@ class ListedResource:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ServerListing:
     """The lists of a server. `problems` are lines about entries and lists that cannot be used.
 
     `fresh_s` are the seconds after which the server wants its tools to be listed again, None if it does not say.
@@ -195,7 +195,7 @@ def open_session(
                 rejected.extend(_remove_invalid(method, session.protocol_version or "2025-11-25", raw))
             return raw
 
-    class Session(ClientSession):
+    class ServerSession(ClientSession):
         async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
             """Skip the check against the server's own schema, which may be wrong, or made to take forever."""
 
@@ -206,7 +206,7 @@ def open_session(
         if str(getattr(message, "method", "")).endswith("/list_changed"):
             on_change()
 
-    session = Session(
+    session = ServerSession(
         list_roots_callback=_only_root(cwd),
         logging_callback=_logger(note),
         log_level=_LOG_LEVEL,
@@ -272,7 +272,7 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
         lambda: methods.parse_server_result(method, version, {**raw, key: []})
     ):
         return ()  # the page itself is not valid, which fails the list
-    kept, rejected = [], []
+    valid, rejected = [], []
     for entry in entries:
         page = {**raw, key: [entry]}
         problem = _problem(lambda page=page: methods.parse_server_result(method, version, page))  # type: ignore[misc]
@@ -282,8 +282,8 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
             named = text_in(entry.get("name")) or text_in(entry.get("uri")) if isinstance(entry, dict) else ""
             rejected.append((named, problem))
         else:
-            kept.append(entry)
-    raw[key] = kept
+            valid.append(entry)
+    raw[key] = valid
     return tuple(rejected)
 
 
@@ -319,16 +319,16 @@ async def agree(session: ClientSession, *, probes: bool) -> None:
         await session.discover()  # the server had accepted the first request, with a delay
 
 
-async def list_all(session: ClientSession, rejected: Rejected) -> Listing:
+async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
     """Return the lists of a server. Only a failure to list its tools raises; another list is then empty.
 
-    `rejected` is that of the session.
+    `rejected` collects the entries that are left out.
     """
     capabilities = session.server_capabilities
     if capabilities is None:
-        return Listing()
+        return ServerListing()
     rejected.clear()
-    found = Listing()
+    found = ServerListing()
     problems: list[str] = []
     if capabilities.tools is not None:
         tools, fresh_s = await _pages(session.list_tools, "tools", problems)

@@ -73,7 +73,7 @@ class ServerSpec:
         return self.config.is_from_project
 
     @property
-    def what(self) -> str:
+    def target(self) -> str:
         """The command line or the address, without possible secrets."""
         if self.config.url is None:
             return self.config.command or ""
@@ -229,9 +229,9 @@ def specs_of_program(rows: Mapping[str, Json], origin: str) -> tuple[tuple[Serve
     return tuple(specs), problems
 
 
-def is_stale(spec: ServerSpec, wanted: Mapping[str, ServerSpec]) -> bool:
-    """Return whether a server that the program named is not among the `wanted`, or is another one there."""
-    new = wanted.get(spec.name)
+def is_stale(spec: ServerSpec, current: Mapping[str, ServerSpec]) -> bool:
+    """Return whether a server that the program named is not among the `current`, or is another one there."""
+    new = current.get(spec.name)
     if new is None:
         return spec.is_of_client
     is_same = replace(new.config, file="") == replace(spec.config, file="")

@@ -72,15 +72,17 @@ class CheckedTool:
     problem: str = ""
 
 
-def offered(server: str, listed: Sequence[ListedTool], wanted: Collection[str] = ()) -> tuple[CheckedTool, ...]:
-    """Return the tools of a server, sorted by name. A non-empty `wanted` lists the only tools to offer.
+def offered(server: str, listed: Sequence[ListedTool], configured: Collection[str] = ()) -> tuple[CheckedTool, ...]:
+    """Return the tools of a server, sorted by name. A non-empty `configured` lists the only tools to offer.
 
     Two tools that would get the same name are both rejected, because a call would be ambiguous.
     """
-    taken = [listed_tool for listed_tool in listed if not wanted or "*" in wanted or listed_tool.name in wanted]
-    names = Counter(tool_name(server, tool.name) for tool in taken)
+    selected = [
+        listed_tool for listed_tool in listed if not configured or "*" in configured or listed_tool.name in configured
+    ]
+    names = Counter(tool_name(server, tool.name) for tool in selected)
     made = []
-    for listed_tool in taken:
+    for listed_tool in selected:
         name = tool_name(server, listed_tool.name)
         schema, problem = _parameters(listed_tool.schema)
         problem = listed_tool.problem or problem
@@ -101,7 +103,7 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Split the name a model calls into server and tool; the tool is empty if the name is not that of a server."""
+    """Split the name a model calls into server and tool; the tool is empty if no server has this name."""
     server, _, tool = name.partition("__")
     return server, tool
 
@@ -152,19 +154,19 @@ def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
     odd = next((name for name in properties if _PROPERTY.fullmatch(name) is None), None)
     if odd is not None:
         return empty, f"it has a parameter with a name that models do not accept: {shown_name(ascii(odd))}"
-    kept = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
-    shown = _shown({**empty, **kept, "type": "object", "properties": properties})
-    assert isinstance(shown, dict)
-    return shown, ""
+    allowed = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
+    cleaned = _cleaned_schema({**empty, **allowed, "type": "object", "properties": properties})
+    assert isinstance(cleaned, dict)
+    return cleaned, ""
 
 
-def _shown(value: Json, *, is_names: bool = False) -> Json:
+def _cleaned_schema(value: Json, *, is_names: bool = False) -> Json:
     """Return a schema with titles and descriptions cleaned and truncated; constraints are unchanged.
 
     `is_names`: the keys of `value` are names of parameters, one of which may be `title`.
     """
     if isinstance(value, list):
-        return [_shown(item) for item in value]
+        return [_cleaned_schema(item) for item in value]
     if not isinstance(value, dict):
         return value
     made: JsonObject = {}
@@ -174,7 +176,7 @@ def _shown(value: Json, *, is_names: bool = False) -> Json:
         elif not is_names and key in ("enum", "const", "default", "examples", "required"):
             made[key] = inner
         else:
-            made[key] = _shown(inner, is_names=not is_names and key in ("properties", "$defs", "definitions"))
+            made[key] = _cleaned_schema(inner, is_names=not is_names and key in ("properties", "$defs", "definitions"))
     return made
 
 
@@ -240,8 +242,8 @@ class ContentReader:
                 case types.AudioContent():
                     self._take_binary("audio", block.data, block.mime_type)
                 case types.ResourceLink():
-                    about = f": {block.description}" if block.description else ""
-                    self.texts.append(f"[resource {block.uri} ({block.mime_type or 'unknown type'}){about}]")
+                    description = f": {block.description}" if block.description else ""
+                    self.texts.append(f"[resource {block.uri} ({block.mime_type or 'unknown type'}){description}]")
                 case types.EmbeddedResource():
                     self.take_resource(block.resource)
 

@@ -311,9 +311,9 @@ _TAIL_LINES = 5
 
 
 class Log:
-    """The end of a server's log. `note` adds a line by qcode; `status` is that of the last response over HTTP.
+    """The end of a server's log. `note` adds a line by qcode.
 
-    `exit_code` is that of a program that ended with an error.
+    `status` is the status of the last HTTP response, `exit_code` the exit code of a program that ended with an error.
     """
 
     def __init__(self) -> None:

@@ -51,10 +51,10 @@ class ServerPrompt:
     @property
     def hint(self) -> str:
         """Return the arguments: `<code> [language]`."""
-        shown = (
+        names = (
             f"<{argument.name}>" if argument.is_required else f"[{argument.name}]" for argument in self.prompt.arguments
         )
-        return single_spaced(clean(" ".join(shown)), 80)
+        return single_spaced(clean(" ".join(names)), 80)
 
     @property
     def description(self) -> str:
@@ -186,8 +186,8 @@ class TypedNames:
         found = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
         if found is not None:
             text, images = found
-            shown, foreign = options.shown or prompt, ((start, start + len(text)),)
-            return prompt[:start] + text, (*attached, *images), replace(options, foreign=foreign, shown=shown)
+            display, foreign = options.shown or prompt, ((start, start + len(text)),)
+            return prompt[:start] + text, (*attached, *images), replace(options, foreign=foreign, shown=display)
         blocks = await self._resources(typed, tuple((first - start, last - start) for first, last in options.foreign))
         return prompt, (*attached, *blocks), options
 
@@ -247,10 +247,10 @@ class TypedNames:
         if not self._mentions_any(typed):
             return blocks
         await self._servers.wait_until_started()
-        wanted = list(dict.fromkeys(self._mentioned_resources(typed, foreign)))
-        if len(wanted) > MAX_RESOURCES:
+        mentioned = list(dict.fromkeys(self._mentioned_resources(typed, foreign)))
+        if len(mentioned) > MAX_RESOURCES:
             self._complaints.append(f"not attached: more than {MAX_RESOURCES} resources")
-        for server, uri in wanted[:MAX_RESOURCES]:
+        for server, uri in mentioned[:MAX_RESOURCES]:
             try:
                 blocks += await self._resource(server, uri)
             except InputError as error:

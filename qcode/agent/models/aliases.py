@@ -39,8 +39,8 @@ def resolve_alias(name: str, has_credential: Callable[[str], bool]) -> str | Non
 
     `has_credential` tells whether a provider, by its name, can be used.
     """
-    wanted = name.strip().lower().removesuffix(_ONE_MILLION)
-    found = list(_candidates(_OTHER_NAMES.get(wanted, wanted)))
+    alias = name.strip().lower().removesuffix(_ONE_MILLION)
+    found = list(_candidates(_OTHER_NAMES.get(alias, alias)))
     if not found:
         return None
     usable = next((f"{host}/{model}" for host, model in found if has_credential(host)), None)
@@ -50,10 +50,10 @@ def resolve_alias(name: str, has_credential: Callable[[str], bool]) -> str | Non
     return usable
 
 
-def _candidates(wanted: str) -> Iterator[tuple[str, str]]:
-    for host in _DEFAULTS_OF.get(wanted, ()):
+def _candidates(alias: str) -> Iterator[tuple[str, str]]:
+    for host in _DEFAULTS_OF.get(alias, ()):
         yield host, catalog.default_model(host)
-    for host, pattern in _FAMILIES.get(wanted, ()):
+    for host, pattern in _FAMILIES.get(alias, ()):
         versions = {
             (int(match[1]), int(match[2] or 0), model): model
             for full, _ in catalog.models()

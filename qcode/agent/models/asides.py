@@ -1,7 +1,7 @@
 """Asides: questions to the model about the conversation as it is, answered beside it and kept out of it.
 
 An aside is a separate turn with the same model, system prompt and history, without calls, compaction or fallback. Its
-replies are recovered as any other. Nothing of it is stored; its usage is counted with that of the turns. This loads
+replies are recovered as any other. Nothing of it is stored; its usage is added to the usage of the turns. This loads
 apart from the agent, with the first aside.
 """
 
@@ -82,7 +82,7 @@ class Asides:
         )
 
     def budget_left(self) -> Decimal | None:
-        """Return the money limit of one prompt, or the rest of that of the running turn; raise `ValueError` if none."""
+        """Return the money limit of one prompt, or the rest of the running turn's limit; raise `ValueError` if none."""
         running = self._conversation.turn
         budget = self._max_budget_usd if running is None else running.settings.max_budget_usd
         if budget is None or running is None:

@@ -294,8 +294,8 @@ class Clients:
     def check_budget(self, client: ModelClient) -> None:
         """Raise `QcodeError` if the run has a budget and the price of the model is not known."""
         if self._context.options.max_budget_usd is not None and client.price is None:
-            where = f'[models."{client.name}"]'
-            text = f"--max-budget-usd needs a price, and the price of {client.name} is unknown: set price in {where}"
+            table = f'[models."{client.name}"]'
+            text = f"--max-budget-usd needs a price, and the price of {client.name} is unknown: set price in {table}"
             raise UsageError(text)
 
     def output_of(self, client: ModelClient, explicit: Mapping[str, object]) -> OutputSettings:
@@ -309,9 +309,9 @@ class Clients:
 
     def borrow(self, name: str, current: ModelClient) -> ModelClient:
         """Return a client of another model for one turn; raise `ValueError` with one line if there is no such model."""
-        return current if name in ("", current.name) else self.borrowed(name)
+        return current if name in ("", current.name) else self.client_for_turns(name)
 
-    def borrowed(self, name: str) -> ModelClient:
+    def client_for_turns(self, name: str) -> ModelClient:
         """Return a client that is connected once and used for some turns; raise `ValueError` as `named` does."""
         if name not in self._borrowed:
             self._borrowed[name] = self.named(name)
@@ -394,7 +394,7 @@ class ContextSizing:
             return
 
         async def counted() -> None:
-            await run_in_thread(lambda: tokens().load() and counter.size_of(request, enough=0))
+            await run_in_thread(lambda: tokens().load() and counter.size_of(request, threshold=0))
 
         await self._wait_for(asyncio.ensure_future(counted()))
 
@@ -461,7 +461,7 @@ def facts_of(provider: str, model: str, configured: ModelSettings | None) -> Mod
 
 
 def price_of(name: str, configured: Mapping[str, ModelSettings]) -> Price | None:
-    """Return the price of `provider/model`: that of the configuration (`configured`), otherwise the catalog's."""
+    """Return the price of `provider/model`: from the configuration (`configured`), otherwise from the catalog."""
     provider, _, model = name.partition("/")
     return facts_of(provider, model, configured.get(name)).price
 

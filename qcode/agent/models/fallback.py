@@ -63,7 +63,7 @@ class FallbackModels:
                 skipped.append(f"Fallback model {name} skipped: its limit has not ended.")
                 continue
             try:
-                return self._clients.borrowed(name), tuple(skipped)
+                return self._clients.client_for_turns(name), tuple(skipped)
             except ValueError as refusal:
                 skipped.append(f"Fallback model {name} skipped: {str(refusal).rstrip('.')}.")
         return None, tuple(skipped)

@@ -32,12 +32,12 @@ def reply_length(event: ReplyFinished) -> int | None:
     A reply whose first attempt was truncated counts as longer than the default cap, even if another attempt was not.
     """
     attempts = event.attempts
-    kept = [attempt.usage.output for attempt in attempts if not attempt.is_discarded]
+    lengths = [attempt.usage.output for attempt in attempts if not attempt.is_discarded]
     if not attempts or attempts[0].kind != "first" or attempts[0].max_tokens < CAPPED_DEFAULT_MAX_TOKENS:
         return None
-    if event.stop not in (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.MAX_TOKENS) or None in kept:
+    if event.stop not in (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.MAX_TOKENS) or None in lengths:
         return None
-    tokens = sum(count or 0 for count in kept)
+    tokens = sum(count or 0 for count in lengths)
     if event.stop is StopReason.MAX_TOKENS:
         return -max(1, tokens)
     is_long = attempts[0].stop == StopReason.MAX_TOKENS or any(attempt.kind == "escalated" for attempt in attempts)
@@ -95,7 +95,7 @@ class LimitStore:
                     found[host, model] = _knowledge(row)
         return found
 
-    def everything_learned(self) -> list[tuple[tuple[str, str], HostKnowledge]]:
+    def all_limits(self) -> list[tuple[tuple[str, str], HostKnowledge]]:
         """Return all stored limits, learned first caps included, sorted by host and model."""
         found = dict(self.everything())
         for place, lengths in self._lengths().items():
@@ -244,10 +244,10 @@ class LearnedCalls:
         )
 
 
-def learned_lines(limits: LimitStore, wanted: str = "") -> list[str]:
-    """Return a line for each model with learned limits and `wanted` in its name."""
-    rows = limits.everything_learned()
-    return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if wanted in model]
+def learned_lines(limits: LimitStore, model_name: str = "") -> list[str]:
+    """Return a line for each model with learned limits and `model_name` in its name."""
+    rows = limits.all_limits()
+    return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if model_name in model]
 
 
 def _facts(known: HostKnowledge) -> str:

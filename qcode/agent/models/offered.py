@@ -77,7 +77,7 @@ class ModelsService:
             for model in provider.models
         )
 
-    async def served(self, provider: str) -> tuple[OfferedModel, ...]:
+    async def list_host_models(self, provider: str) -> tuple[OfferedModel, ...]:
         """Ask the host for its models; empty if it does not answer in time. Raises only if cancelled."""
         settings, keys = self._context.settings, self._context.keys
         spec = known_specs(settings)[provider]
@@ -170,9 +170,9 @@ def _in_catalog(spec: ProviderSpec) -> list[str]:
     from qcode.providers import catalog
     from qcode.providers.catalog import canonical_provider
 
-    wanted = canonical_provider(spec.name)
+    provider = canonical_provider(spec.name)
     full = (name.partition("/") for name, _ in catalog.models())
-    names = sorted((name for host, _, name in full if host == wanted), key=newest_first, reverse=True)
+    names = sorted((name for host, _, name in full if host == provider), key=newest_first, reverse=True)
     if spec.name in _OPENAIS:
         return [name for name in names if catalog.resolve(name, _OPENAIS) == f"{spec.name}/{name}"]
     return names

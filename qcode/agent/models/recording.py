@@ -69,12 +69,12 @@ class Recording:
         messages = [message_to_json(message) for message in request.messages]
         thread = _thread_of(cast(JsonObject, redacted_values(messages[0], self._redact)))
         before = self._threads.get(thread, [])
-        kept = 0
-        while kept < min(len(before), len(messages)) and before[kept] == messages[kept]:
-            kept += 1
+        count = 0
+        while count < min(len(before), len(messages)) and before[count] == messages[count]:
+            count += 1
         self._threads[thread] = messages
-        added = request_to_json(request, messages[kept:])
-        self._write({"request": self._count, "thread": thread, "kept": kept, **added})
+        added = request_to_json(request, messages[count:])
+        self._write({"request": self._count, "thread": thread, "kept": count, **added})
         return self._count
 
     def reply(self, number: int, timed: list[tuple[int, ReplyEvent]], error: ProviderError | None) -> None:
@@ -222,14 +222,14 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
         if "request" not in row:
             continue
         try:
-            thread, kept = str(row["thread"]), cast(int, row["kept"])
-            threads[thread] = [*threads.get(thread, [])[:kept], *cast("list[Json]", row["messages"])]
+            thread, count = str(row["thread"]), cast(int, row["kept"])
+            threads[thread] = [*threads.get(thread, [])[:count], *cast("list[Json]", row["messages"])]
             reply = ended.get(row["request"], {})
             found = tuple(_event_from_json(entry) for entry in cast("list[JsonObject]", reply.get("events", [])))
             yield RecordedReply({**row, "messages": threads[thread]}, found, _error_from(reply.get("error")))
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
-            what = one_line(str(fault), 100)
-            raise InputError(f"{path}: request {row.get('request')} is unreadable: {what}") from None
+            reason = one_line(str(fault), 100)
+            raise InputError(f"{path}: request {row.get('request')} is unreadable: {reason}") from None
 
 
 def _event_to_json(at: int, event: ReplyEvent) -> JsonObject:

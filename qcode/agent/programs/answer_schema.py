@@ -25,7 +25,7 @@ from qcode.text.json import Json
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from jsonschema.exceptions import SchemaError as InvalidSchema
+    from jsonschema.exceptions import SchemaError as JsonSchemaError
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
     from referencing import Resource, Specification
@@ -41,7 +41,7 @@ _NONE: Any = None
 _TOO_DEEP = f"it nests more than {_LEVELS} levels deep"
 
 
-class SchemaError(Exception):
+class InvalidSchemaError(Exception):
     """A schema that cannot be used; the text is one line for the user."""
 
 
@@ -54,7 +54,7 @@ class StructuredAnswer:
 
 
 class AnswerSchema:
-    """A JSON Schema, Draft 2020-12 unless it names another; raises `SchemaError` if it is invalid.
+    """A JSON Schema, Draft 2020-12 unless it names another; raises `InvalidSchemaError` if it is invalid.
 
     `accept` is called with each answer that is valid under it, and raises an exception for one that is not good enough.
     """
@@ -63,7 +63,7 @@ class AnswerSchema:
         try:
             schema = _parse_strict(text)
         except ValueError as error:
-            raise SchemaError(f"is not JSON: {error}") from None
+            raise InvalidSchemaError(f"is not JSON: {error}") from None
         self._validator = _validator(schema)
         self._accept = accept
         self.instructions = _INSTRUCTIONS.format(schema=json.dumps(schema, ensure_ascii=False))
@@ -126,7 +126,7 @@ def _finite(digits: str) -> float:
 
 
 def _validator(schema: Json) -> Validator:
-    from jsonschema.exceptions import SchemaError as InvalidSchema
+    from jsonschema.exceptions import SchemaError as JsonSchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from jsonschema_specifications import REGISTRY
     from referencing.jsonschema import specification_with
@@ -136,15 +136,15 @@ def _validator(schema: Json) -> Validator:
     if declared is not None:
         dialect = validator_for({"$schema": declared}, default=_NONE) if isinstance(declared, str) else _NONE
         if dialect is _NONE:
-            raise SchemaError(f"has an unsupported $schema: {declared!r}; leave it out for Draft 2020-12")
+            raise InvalidSchemaError(f"has an unsupported $schema: {declared!r}; leave it out for Draft 2020-12")
     try:
         with _deep_recursion():
             dialect.check_schema(schema)
             fault = fault_of(schema, specification_with(dialect.META_SCHEMA["$schema"]), dialect.check_schema)
-    except InvalidSchema as error:
-        raise SchemaError(f"is not a valid JSON Schema: {_line(error)}") from None
+    except JsonSchemaError as error:
+        raise InvalidSchemaError(f"is not a valid JSON Schema: {_line(error)}") from None
     if fault:
-        raise SchemaError(fault)
+        raise InvalidSchemaError(fault)
     # The default registry would fetch unknown references.
     validator: Validator = dialect(schema, registry=REGISTRY)
     return validator
@@ -174,13 +174,13 @@ def _parts(value: Json) -> Iterable[Json]:
 
 
 def _error_message(error: ValidationError) -> str:
-    """Return the most useful message for an error: under `anyOf` or `oneOf`, that of the closest alternative."""
+    """Return the most useful message for an error: under `anyOf` or `oneOf`, the error of the closest alternative."""
     from jsonschema.exceptions import best_match
 
     return _line(best_match([error]) or error)
 
 
-def _line(error: ValidationError | InvalidSchema) -> str:
+def _line(error: ValidationError | JsonSchemaError) -> str:
     return f"{error.json_path}: {_shortened(error.message)}"
 
 
@@ -269,7 +269,7 @@ def read_schema(argument: str) -> AnswerSchema:
         text = _schema_text(Path(argument[1:]), name)
     try:
         return AnswerSchema(text)
-    except SchemaError as error:
+    except InvalidSchemaError as error:
         is_path = text is argument and "{" not in argument and Path(argument).suffix == ".json"
         hint = f" (a file is named as @{argument})" if is_path else ""
         raise InputError(f"{name} {error}{hint}") from None

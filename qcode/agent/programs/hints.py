@@ -110,80 +110,80 @@ def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
     }
 
 
-def value_of(hint: Any, value: Json, where: str = "") -> Any:
-    """Return a JSON value as the type; raise `ValueError` in one line if it does not fit. `where` is its path."""
+def value_of(hint: Any, value: Json, path: str = "") -> Any:
+    """Return a JSON value as the type; raise `ValueError` in one line if it does not fit. `path` is its path."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Annotated, typing.Required, typing.NotRequired):
-        return value_of(args[0], value, where)
+        return value_of(args[0], value, path)
     if hint in _PLAIN or hint is None:
-        return _plain_value(type(None) if hint is None else hint, value, where)
+        return _plain_value(type(None) if hint is None else hint, value, path)
     if origin is Literal:
-        return _choice(args, value, where)
+        return _choice(args, value, path)
     if origin in (Union, types.UnionType):
-        return _member(args, value, where)
+        return _member(args, value, path)
     if origin is list or hint is list:
-        items = _expect(list, value, where)
-        return [value_of(args[0], item, f"{where}[{index}]") for index, item in enumerate(items)] if args else items
+        items = _expect(list, value, path)
+        return [value_of(args[0], item, f"{path}[{index}]") for index, item in enumerate(items)] if args else items
     if origin is tuple:
-        items = _expect(list, value, where)
-        return tuple(value_of(args[0], item, f"{where}[{index}]") for index, item in enumerate(items))
+        items = _expect(list, value, path)
+        return tuple(value_of(args[0], item, f"{path}[{index}]") for index, item in enumerate(items))
     if origin is dict:
-        found = _expect(dict, value, where)
-        return {name: value_of(args[1], item, _member_path(where, name)) for name, item in found.items()}
+        found = _expect(dict, value, path)
+        return {name: value_of(args[1], item, _member_path(path, name)) for name, item in found.items()}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return hint(_choice([member.value for member in hint], value, where))
-    return _object(hint, _expect(dict, value, where), where)
+        return hint(_choice([member.value for member in hint], value, path))
+    return _object(hint, _expect(dict, value, path), path)
 
 
-def _object(hint: Any, value: JsonObject, where: str) -> Any:
+def _object(hint: Any, value: JsonObject, path: str) -> Any:
     fields = _fields(hint)
     unknown = next((name for name in value if name not in fields), None)
     if unknown is not None:
         raise ValueError(
-            f"{_member_path(where, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}"
+            f"{_member_path(path, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}"
         )
     missing = next((name for name, (_, is_needed) in fields.items() if is_needed and name not in value), None)
     if missing is not None:
-        raise ValueError(f"{_member_path(where, missing)} is missing")
-    found = {name: value_of(fields[name][0], item, _member_path(where, name)) for name, item in value.items()}
+        raise ValueError(f"{_member_path(path, missing)} is missing")
+    found = {name: value_of(fields[name][0], item, _member_path(path, name)) for name, item in value.items()}
     return found if typing.is_typeddict(hint) else hint(**found)
 
 
-def _plain_value(hint: type, value: Json, where: str) -> Any:
+def _plain_value(hint: type, value: Json, path: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)
-    return _expect(hint, value, where)
+    return _expect(hint, value, path)
 
 
-def _expect(hint: type, value: Json, where: str) -> Any:
+def _expect(hint: type, value: Json, path: str) -> Any:
     # In Python true is an integer, in JSON it is not.
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ValueError(f"{where or 'the value'} must be {_NAMES[hint]}, not {_NAMES[type(value)]}")
+        raise ValueError(f"{path or 'the value'} must be {_NAMES[hint]}, not {_NAMES[type(value)]}")
     return value
 
 
-def _choice(choices: Any, value: Json, where: str) -> Any:
+def _choice(choices: Any, value: Json, path: str) -> Any:
     for choice in choices:
         if choice == value and type(choice) is type(value):
             return choice
-    raise ValueError(f"{where or 'the value'} must be one of {', '.join(map(repr, choices))}")
+    raise ValueError(f"{path or 'the value'} must be one of {', '.join(map(repr, choices))}")
 
 
-def _member(members: tuple[Any, ...], value: Json, where: str) -> Any:
+def _member(members: tuple[Any, ...], value: Json, path: str) -> Any:
     """Return the value as the first member of the union that it fits."""
     faults: list[str] = []
     for member in members:
         try:
-            return value_of(member, value, where)
+            return value_of(member, value, path)
         except ValueError as fault:
             faults.append(str(fault))
     raise ValueError("; or ".join(faults))
 
 
-def _member_path(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+def _member_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _name(hint: Any) -> str:

@@ -26,7 +26,7 @@ from qcode.text.clean import visible, visible_json
 from qcode.text.json import Json, JsonObject
 from qcode.tools.output import bounded_text
 from qcode.tools.tool import Preview, failed
-from qcode.tools.tool import ToolContext as CallContext
+from qcode.tools.tool import ToolRunContext as CallContext
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 

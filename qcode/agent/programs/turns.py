@@ -220,7 +220,7 @@ class AnswerType:
         return None if self.schema.read(answer) is None else self._accepted
 
 
-class Turns:
+class AgentTurns:
     """The turns of one agent, one at a time. `approve` decides their approvals; without it, what asks is denied."""
 
     def __init__(
@@ -262,12 +262,18 @@ class TurnStream:
     """
 
     def __init__(
-        self, turns: Turns, prompt: Prompt, wanted: AnswerType | None, fields: TurnFields, *, append_only: bool
+        self,
+        turns: AgentTurns,
+        prompt: Prompt,
+        answer_type: AnswerType | None,
+        fields: TurnFields,
+        *,
+        append_only: bool,
     ) -> None:
         self._turns = turns
         self._conversation = turns.conversation
         self._prompt = prompt
-        self._wanted = wanted
+        self._wanted = answer_type
         self._fields = fields
         self._append_only = append_only
         self._is_cancelled = False

@@ -89,7 +89,7 @@ def form_of(path: str) -> ExportForm:
     return next((form for form in EXPORT_FORMS if form == ending), "md")
 
 
-def exported(turns: Sequence[SessionTurn], about: ExportHeading, request: ExportRequest) -> str:
+def exported(turns: Sequence[SessionTurn], heading: ExportHeading, request: ExportRequest) -> str:
     """Return the requested turns in the requested format, ending with a newline.
 
     Raise `ValueError` with one line for the user if there are no such turns.
@@ -99,24 +99,24 @@ def exported(turns: Sequence[SessionTurn], about: ExportHeading, request: Export
     has_tools = request.has_tools
     match request.form:
         case "json":
-            return _as_json(turns, about, has_tools=has_tools)
+            return _as_json(turns, heading, has_tools=has_tools)
         case "md":
-            return clean("\n".join(_markdown(turns, about, has_tools=has_tools))) + "\n"
+            return clean("\n".join(_markdown(turns, heading, has_tools=has_tools))) + "\n"
         case "html":
             from qcode.agent.sessions.page import html_page
 
-            return html_page(turns, about.heading, facts(turns, about), has_tools=has_tools)
+            return html_page(turns, heading.heading, facts(turns, heading), has_tools=has_tools)
 
 
-def facts(turns: Sequence[SessionTurn], about: ExportHeading) -> tuple[str, ...]:
+def facts(turns: Sequence[SessionTurn], heading: ExportHeading) -> tuple[str, ...]:
     """Return the date, the models, and what the turns took."""
     models = dict.fromkeys(model for turn in turns for model in turn.models)
     date = turns[0].steps[0].entry.at[:10] if turns else ""
     used = usage_facts(sum((turn.usage for turn in turns), Usage()), total_cost(turns))
-    return (*((date,) if date else ()), *(models or (about.model,)), count_text(len(turns), "turn"), *used)
+    return (*((date,) if date else ()), *(models or (heading.model,)), count_text(len(turns), "turn"), *used)
 
 
-def _as_json(turns: Iterable[SessionTurn], about: ExportHeading, *, has_tools: bool) -> str:
+def _as_json(turns: Iterable[SessionTurn], heading: ExportHeading, *, has_tools: bool) -> str:
     messages: list[Json] = []
     summaries: list[Json] = []
     for turn in turns:
@@ -130,9 +130,9 @@ def _as_json(turns: Iterable[SessionTurn], about: ExportHeading, *, has_tools: b
         summaries.append(summary)
     page: JsonObject = {
         "qcode": __version__,
-        "session_id": about.session_id,
-        "title": about.title,
-        "model": about.model,
+        "session_id": heading.session_id,
+        "title": heading.title,
+        "model": heading.model,
         "turns": summaries,
         "messages": messages,
     }
@@ -157,9 +157,14 @@ def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> Js
     return entry
 
 
-def _shown_json(shown: ShownResult) -> JsonObject:
-    found: JsonObject = {"state": shown.state, "summary": shown.summary, "diff": shown.diff, "seconds": shown.seconds}
-    found["problems"] = shown.problems
+def _shown_json(result: ShownResult) -> JsonObject:
+    found: JsonObject = {
+        "state": result.state,
+        "summary": result.summary,
+        "diff": result.diff,
+        "seconds": result.seconds,
+    }
+    found["problems"] = result.problems
     return {name: value for name, value in found.items() if value or name == "state"}
 
 
@@ -177,17 +182,17 @@ def _is_writable(text: str) -> bool:
     return True
 
 
-def _markdown(turns: Sequence[SessionTurn], about: ExportHeading, *, has_tools: bool) -> Iterator[str]:
-    yield f"# {about.heading}\n"
-    yield f"Session `{about.session_id}` · {' · '.join(facts(turns, about))}\n"
+def _markdown(turns: Sequence[SessionTurn], heading: ExportHeading, *, has_tools: bool) -> Iterator[str]:
+    yield f"# {heading.heading}\n"
+    yield f"Session `{heading.session_id}` · {' · '.join(facts(turns, heading))}\n"
     for turn in turns:
         yield f"## Turn {turn.number}\n"
         speaker = ""
         for step in turn.steps:
             parts = list(_markdown_step(turn, step, has_tools=has_tools))
-            wanted = "You" if step.entry.message.role == "user" else "Assistant"
-            if parts and wanted != speaker:
-                speaker = wanted
+            author = "You" if step.entry.message.role == "user" else "Assistant"
+            if parts and author != speaker:
+                speaker = author
                 yield f"### {speaker}\n"
             yield from parts
         if turn.facts:

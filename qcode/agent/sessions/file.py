@@ -193,15 +193,15 @@ class RecordFile:
     def write(self, line: bytes) -> None:
         assert self._handle is not None
         data = b"\n" + line if self._is_torn else line
-        written = 0
+        count = 0
         try:
-            while written < len(data):
-                written += os.write(self._handle, data[written:])
+            while count < len(data):
+                count += os.write(self._handle, data[count:])
         except OSError:
-            if written:
+            if count:
                 self._take_back()
             raise
-        self._end += written
+        self._end += count
         self._is_torn = False
         self._is_dirty = True
 

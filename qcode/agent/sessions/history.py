@@ -69,7 +69,7 @@ class AgentWork:
     revised: dict[str, str] = field(default_factory=dict)
 
     @property
-    def begun(self) -> tuple[ToolCall, ...]:
+    def started_calls(self) -> tuple[ToolCall, ...]:
         """The calls that it started, in order, with the arguments with which they ran."""
         return tuple(
             self.as_run(call) for item in self.messages for call in item.message.calls if call.call_id in self.intents
@@ -159,15 +159,15 @@ class StoredMessage:
             return found
 
     @property
-    def beside(self) -> tuple[AttemptRecord, ...]:
+    def other_requests(self) -> tuple[AttemptRecord, ...]:
         """The requests of its sub-agents, and those that belong to no message."""
-        inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
+        inner = (attempt for item in self.inner.values() for said in item.messages for attempt in said.attempts)
         return (*inner, *self.requests)
 
     @property
     def paid(self) -> HistoryEntry:
         """The entry, with all requests beside it added so that the cost is complete."""
-        beside = self.beside
+        beside = self.other_requests
         return replace(self.entry, attempts=(*self.entry.attempts, *beside)) if beside else self.entry
 
 
@@ -335,9 +335,9 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.shown += items
 
-    def show_result(self, call_id: str, shown: ShownResult) -> None:
+    def show_result(self, call_id: str, result: ShownResult) -> None:
         if (last := self.stored.get(self._latest)) is not None:
-            last.shown_results[call_id] = shown
+            last.shown_results[call_id] = result
 
     def intend_inner(self, call_id: str, inner_call: str, ran: str) -> bool:
         """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""
@@ -345,7 +345,7 @@ class SessionHistory:
             return False
         inner = last.inner.setdefault(call_id, AgentWork())
         inner.intents.add(inner_call)
-        calls = (call for one in inner.messages for call in one.message.calls if call.call_id == inner_call)
+        calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_call)
         is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)
         if is_revised:
             inner.revised[inner_call] = ran

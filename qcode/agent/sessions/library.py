@@ -168,8 +168,8 @@ class Library:
         from qcode.agent.sessions.export import ExportHeading, exported
 
         session = self._conversation.session
-        about = ExportHeading(session.session_id, session.redact(self.title), self._conversation.model)
-        return exported(self.turns(), about, request)
+        heading = ExportHeading(session.session_id, session.redact(self.title), self._conversation.model)
+        return exported(self.turns(), heading, request)
 
     def _messages(self) -> Iterator[Message]:
         """Return the messages of the open session from its first one on; the session may be long."""

@@ -164,7 +164,7 @@ class _SessionReader:
     def _show(self, record: JsonObject) -> None:
         items = record.get("items")
         found = map(shown_from, items if isinstance(items, list) else ())
-        self.history.show([shown for shown in found if shown is not None])
+        self.history.show([item for item in found if item is not None])
 
     def _agent(self, record: JsonObject) -> None:
         call_id = text(record, "call_id")
@@ -310,15 +310,15 @@ class _Builder:
         if prompt_entry is None or call.call_id not in prompt_entry.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        begun = _begun_calls_text(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
+        inner = _begun_calls_text(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
         ran = prompt_entry.revised.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(ran)}." if ran is not None else ""
-        return ToolResult(call.call_id, call.name, INTERRUPTED + edited + begun, is_error=True)
+        return ToolResult(call.call_id, call.name, INTERRUPTED + edited + inner, is_error=True)
 
 
 def _begun_calls_text(inner: AgentWork) -> str:
     """Return a line about the calls of a sub-agent that had started when it was interrupted."""
-    calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
+    calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.started_calls]
     left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []
     return "\n".join(["\nIts sub-agent had begun:", *left_out, *calls[-_SHOWN_CALLS:]]) if calls else ""
 
@@ -335,5 +335,5 @@ def _is_paused(entry: HistoryEntry) -> bool:
     return bool(entry.attempts) and entry.attempts[-1].stop == StopReason.PAUSED
 
 
-def _count(number: int, what: str) -> str:
-    return f"{count_text(number, what)} {'was' if number == 1 else 'were'}"
+def _count(number: int, noun: str) -> str:
+    return f"{count_text(number, noun)} {'was' if number == 1 else 'were'}"

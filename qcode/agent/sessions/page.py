@@ -106,14 +106,14 @@ def _card(view: CallView, agent: str = "") -> str:
     """Return a folded card: its line, then the change or the arguments, then the result."""
     lines = count_text(len(view.output.splitlines()), "line") if view.output and not view.state else ""
     notes = view.notes or tuple(filter(None, (lines,)))
-    shown = "".join(f" <small>{_text(note)}</small>" for note in notes)
+    labels = "".join(f" <small>{_text(note)}</small>" for note in notes)
     name = f"<b>{_text(verb(view.name))}</b>"
     argument = f" <code>{_text(view.argument)}</code>" if view.argument else ""
     body = (_diff(view.diff) if view.diff else _arguments(view)) + agent
     result = _pre(view.output, "output") if view.output else ""
     state = " failed" if view.state else ""
     images = "".join(map(_image, view.images))
-    head = f"<summary>{name}{argument}{shown}</summary>"
+    head = f"<summary>{name}{argument}{labels}</summary>"
     return f'<details class="call{state}">{head}{body}{result}{images}</details>'
 
 

@@ -157,26 +157,26 @@ class PartialReply:
 
         `is_full`: if a full segment was written, leave the rest for the next flush.
         """
-        shown = "".join(self._segment)
-        cut = self._end_of_segment(shown)
+        text = "".join(self._segment)
+        cut = self._end_of_segment(text)
         if cut:
-            self._write_segment(shown[:cut])
-            shown = shown[cut:]
+            self._write_segment(text[:cut])
+            text = text[cut:]
             self._begin_segment(self._kind, self._block)
-        end = 0 if cut and is_full else len(shown) if is_whole else _end_of_words(shown)
+        end = 0 if cut and is_full else len(text) if is_whole else _end_of_words(text)
         if end > self._written:
-            end = min(end, len(shown) - self._undecided(shown))
+            end = min(end, len(text) - self._undecided(text))
         if end > self._written:
-            self._write_segment(shown[:end])
+            self._write_segment(text[:end])
             self._written = end
             self._due = end + FLUSH_CHARS
-        self._segment, self._size = [shown], len(shown)
-        self._size_at_flush = len(shown)
+        self._segment, self._size = [text], len(text)
+        self._size_at_flush = len(text)
 
-    def _end_of_segment(self, shown: str) -> int:
+    def _end_of_segment(self, text: str) -> int:
         """Return where a full segment ends, 0 while it is not full; no secret is divided."""
-        cut = _end_of_segment(shown)
-        return cut - self._undecided(shown[:cut]) if cut else 0
+        cut = _end_of_segment(text)
+        return cut - self._undecided(text[:cut]) if cut else 0
 
     def _end_segment(self) -> None:
         self.flush(is_whole=True)
@@ -190,10 +190,10 @@ class PartialReply:
         self._size = self._written = self._size_at_flush = 0
         self._due = FLUSH_CHARS
 
-    def _write_segment(self, shown: str) -> None:
+    def _write_segment(self, text: str) -> None:
         if self._block is not None:
             place: JsonObject = {"segment": self._index, "kind": self._kind, "block": self._block}
-            self._write({**place, "text": self._redact(shown)})
+            self._write({**place, "text": self._redact(text)})
 
     def _write(self, record: JsonObject) -> None:
         if self._path is None or self._has_failed:
@@ -212,24 +212,24 @@ class PartialReply:
             self._has_failed = True
 
 
-def _end_of_words(shown: str) -> int:
+def _end_of_words(text: str) -> int:
     """Return the end of the last complete word; the end of the text if the last word is very long."""
-    end = len(shown)
+    end = len(text)
     for at in range(end - 1, max(-1, end - 1 - _MAX_WORD), -1):
-        if shown[at].isspace():
+        if text[at].isspace():
             return at + 1
     return end if end > _MAX_WORD else 0
 
 
-def _end_of_segment(shown: str) -> int:
+def _end_of_segment(text: str) -> int:
     """Return where a full segment ends, at a line end outside a private key if possible; 0 while it is not full."""
-    if len(shown) < FLUSH_CHARS:
+    if len(text) < FLUSH_CHARS:
         return 0
-    cut = shown.rfind("\n") + 1
-    begin = shown.rfind(_KEY_BEGIN)
-    if begin >= 0 and _KEY_END not in shown[begin:]:
+    cut = text.rfind("\n") + 1
+    begin = text.rfind(_KEY_BEGIN)
+    if begin >= 0 and _KEY_END not in text[begin:]:
         cut = begin
-    return cut or (_end_of_words(shown) if len(shown) >= MAX_SEGMENT else 0)
+    return cut or (_end_of_words(text) if len(text) >= MAX_SEGMENT else 0)
 
 
 @dataclass(slots=True)

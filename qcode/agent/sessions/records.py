@@ -107,7 +107,7 @@ def usage_to_json(usage: Usage) -> JsonObject:
 
 
 def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
-    written: JsonObject = {
+    record: JsonObject = {
         "kind": attempt.kind,
         "max_tokens": attempt.max_tokens,
         "stop": attempt.stop,
@@ -115,14 +115,14 @@ def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
         "is_discarded": attempt.is_discarded,
     }
     if attempt.is_retry:
-        written["is_retry"] = True
+        record["is_retry"] = True
     if attempt.is_unanswered:
-        written["is_unanswered"] = True
+        record["is_unanswered"] = True
     if attempt.model:
-        written["model"] = attempt.model
+        record["model"] = attempt.model
     if attempt.damaged_events:
-        written["damaged_events"] = attempt.damaged_events
-    return written
+        record["damaged_events"] = attempt.damaged_events
+    return record
 
 
 def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
@@ -417,17 +417,17 @@ _SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
 _SHOWN_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
 
 
-def result_to_json(shown: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
+def result_to_json(result: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
     """Return the display of a result whose redacted content is `content`."""
-    found: JsonObject = {"state": shown.state}
-    texts = {"summary": shown.summary, "diff": shown.diff, "problems": shown.problems}
+    found: JsonObject = {"state": result.state}
+    texts = {"summary": result.summary, "diff": result.diff, "problems": result.problems}
     found |= {name: redact(text) for name, text in texts.items() if text}
-    if shown.seconds is not None:
-        found["seconds"] = round(shown.seconds, 3)
-    if shown.ran:
-        found["ran"] = redacted_call(ToolCall("", "", shown.ran), redact).arguments
-    if shown.output is not None:
-        output = redact(shown.output)
+    if result.seconds is not None:
+        found["seconds"] = round(result.seconds, 3)
+    if result.ran:
+        found["ran"] = redacted_call(ToolCall("", "", result.ran), redact).arguments
+    if result.output is not None:
+        output = redact(result.output)
         start = output.removesuffix("\n")
         # Mostly the start of the content, and then not written twice.
         found["output"] = len(start) if content.startswith(start) else output
@@ -441,14 +441,14 @@ def result_from(value: Json, content: str) -> ShownResult | None:
     state, seconds, output = value.get("state"), value.get("seconds"), value.get("output")
     if state not in get_args(CallState):
         return None
-    shown = content[:output] if isinstance(output, int) else output if isinstance(output, str) else None
+    display = content[:output] if isinstance(output, int) else output if isinstance(output, str) else None
     took = float(seconds) if isinstance(seconds, (int, float)) else None
     summary, diff, ran, problems = (text_in(value.get(name)) for name in ("summary", "diff", "ran", "problems"))
-    return ShownResult(cast("CallState", state), summary, diff, took, shown, ran, problems)
+    return ShownResult(cast("CallState", state), summary, diff, took, display, ran, problems)
 
 
-def shown_to_json(shown: Shown, redact: Callable[[str], str]) -> JsonObject:
-    event = shown.event
+def shown_to_json(item: Shown, redact: Callable[[str], str]) -> JsonObject:
+    event = item.event
     found: JsonObject
     match event:
         case TurnEnded():
@@ -460,7 +460,7 @@ def shown_to_json(shown: Shown, redact: Callable[[str], str]) -> JsonObject:
             name = _SHOWN_NAMES[type(event)]
             values = {field: getattr(event, field) for field in _SHOWN_FIELDS[name][1]}
             found = {"type": name, **{key: redact(v) if isinstance(v, str) else v for key, v in values.items()}}
-    return {**found, "at": shown.at} if shown.at else found
+    return {**found, "at": item.at} if item.at else found
 
 
 def shown_from(value: Json) -> Shown | None:

@@ -38,10 +38,10 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplayedPrompt:
-    """A message of the user. `shown` is how its text was shown, if not as it was sent."""
+    """A message of the user. `typed` is how its text was shown, if not as it was sent."""
 
     message: Message
-    shown: str = ""
+    typed: str = ""
 
 
 ReplayItem: TypeAlias = TurnEvent | ReplayedPrompt | Thought
@@ -76,11 +76,11 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     """Yield the blocks of a reply, with marks at their places in the text."""
     message = stored.entry.message
     marks = [
-        (shown.at, shown.event)
-        for shown in stored.shown
-        if isinstance(shown.event, (Retry, OutputEscalated, PartialRestored))
+        (item.at, item.event)
+        for item in stored.shown
+        if isinstance(item.event, (Retry, OutputEscalated, PartialRestored))
     ]
-    thoughts = [shown.event for shown in stored.shown if isinstance(shown.event, Thought)][::-1]
+    thoughts = [item.event for item in stored.shown if isinstance(item.event, Thought)][::-1]
     at, is_thinking = 0, False
     for number, block in enumerate(message.blocks):
         if is_thinking and not isinstance(block, Reasoning):
@@ -103,7 +103,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
             case _:
                 pass
     yield from [thoughts.pop()] if is_thinking and thoughts else []
-    yield from (shown.event for shown in stored.shown if isinstance(shown.event, WebSearched))
+    yield from (item.event for item in stored.shown if isinstance(item.event, WebSearched))
     yield ReplyFinished(None, "", 1, message, tuple(stored.entry.attempts), stored.entry.note)
 
 
@@ -122,27 +122,36 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
     }
     for call in stored.entry.message.calls:
         result = results.get(call.call_id) or stored.results.get(call.call_id)
-        shown = stored.shown_results.get(call.call_id)
-        if ran := shown.ran if shown is not None else stored.revised.get(call.call_id):
+        stored_result = stored.shown_results.get(call.call_id)
+        if ran := stored_result.ran if stored_result is not None else stored.revised.get(call.call_id):
             call = replace(call, arguments=ran)
-        if shown is None or shown.state not in ("denied", "rejected"):
+        if stored_result is None or stored_result.state not in ("denied", "rejected"):
             yield ToolStarted(call)
         yield from _agent_events(call.call_id, stored)
-        yield _finished(call, result, shown, has_begun=call.call_id in stored.intents)
+        yield _finished(call, result, stored_result, has_begun=call.call_id in stored.intents)
 
 
-def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | None, *, has_begun: bool) -> ToolFinished:
+def _finished(
+    call: ToolCall, result: ToolResult | None, stored_result: ShownResult | None, *, has_begun: bool
+) -> ToolFinished:
     # The result that a resumed session gives to a call without an outcome is written for the model.
     is_unknown = result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
-    if is_unknown and shown is None:
+    if is_unknown and stored_result is None:
         if not has_begun:
             return ToolFinished(call, ToolOutcome("", is_error=True, shown=""), "rejected")
         return ToolFinished(call, ToolOutcome("", is_error=True, summary=INTERRUPTED_TEXT, shown=""), "failed")
     content, is_error = (result.content, result.is_error) if result is not None else ("", False)
-    if shown is None:
+    if stored_result is None:
         return ToolFinished(call, ToolOutcome(content, is_error), "failed" if is_error else "done")
-    outcome = ToolOutcome(content, is_error, shown.summary, shown.diff, shown=shown.output, problems=shown.problems)
-    return ToolFinished(call, outcome, shown.state, shown.seconds, is_revised=bool(shown.ran))
+    outcome = ToolOutcome(
+        content,
+        is_error,
+        stored_result.summary,
+        stored_result.diff,
+        shown=stored_result.output,
+        problems=stored_result.problems,
+    )
+    return ToolFinished(call, outcome, stored_result.state, stored_result.seconds, is_revised=bool(stored_result.ran))
 
 
 def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
@@ -180,16 +189,16 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
     plans: list[StoredPlan] = []
     for stored in messages:
         for call in stored.entry.message.calls:
-            shown = stored.shown_results.get(call.call_id)
+            result = stored.shown_results.get(call.call_id)
             if plan := plan_of(call).strip():
-                is_settled = shown is not None and shown.state == "done"
-                plans.append(StoredPlan(plan, is_settled, shown.summary if shown is not None else ""))
+                is_settled = result is not None and result.state == "done"
+                plans.append(StoredPlan(plan, is_settled, result.summary if result is not None else ""))
     return plans
 
 
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
     """Whether the last turn broke off: no end of it is recorded, and it lacks a reply or a result."""
     last = messages[-1] if messages else None
-    if last is None or any(isinstance(shown.event, TurnEnded) for shown in last.shown):
+    if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown):
         return False
     return last.entry.message.role == "user" or bool(last.entry.message.calls)

@@ -192,8 +192,8 @@ class Session:
                 else:
                     numbers.append(part)
             runs = runs_of(number for part in numbers for number in part)
-            written: list[Json] = [stored_to_json(number, self._clean_stored(message)) for number, message in new]
-            record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": written}
+            records: list[Json] = [stored_to_json(number, self._clean_stored(message)) for number, message in new]
+            record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": records}
             self._write(record)
             self.history.compact(runs, new)
             self.partial.renumber()
@@ -244,26 +244,26 @@ class Session:
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
         self._write({**record, "name": clean.name, "arguments": clean.arguments})
 
-    def record_result(self, result: ToolResult, shown: ShownResult | None = None) -> None:
+    def record_result(self, result: ToolResult, display: ShownResult | None = None) -> None:
         """Record the result of a call while other calls of the step still run, so that a crash does not lose it.
 
         The message with all results of the step is appended later, and replaces this record when the file is loaded.
-        `shown` is how the user saw it.
+        `display` is how the user saw it.
         """
         with self._lock:
             clean = redacted_block(result, self.redact)
             record: JsonObject = {"kind": "result", "at": self._now(), **block_to_json(clean)}
-            if shown is not None:
-                if len(shown.diff) > MAX_DIFF_CHARS:
-                    shown = replace(shown, diff=shown.diff[: shown.diff.rindex("\n", 0, MAX_DIFF_CHARS) + 1])
-                record["shown"] = result_to_json(shown, self.redact(result.content), self.redact)
-                self.history.show_result(result.call_id, shown)
+            if display is not None:
+                if len(display.diff) > MAX_DIFF_CHARS:
+                    display = replace(display, diff=display.diff[: display.diff.rindex("\n", 0, MAX_DIFF_CHARS) + 1])
+                record["shown"] = result_to_json(display, self.redact(result.content), self.redact)
+                self.history.show_result(result.call_id, display)
             self._write(record)
 
     def record_shown(self, items: Sequence[Shown]) -> None:
         """Record items that were shown with the last message, beside its text."""
         with self._lock:
-            found: list[Json] = [shown_to_json(shown, self.redact) for shown in items]
+            found: list[Json] = [shown_to_json(item, self.redact) for item in items]
             self._write({"kind": "shown", "at": self._now(), "items": found})
             self.history.show(items)
 
@@ -285,8 +285,8 @@ class Session:
         """Record requests that belong to no message: of a reply that was not committed, a summary, a title."""
         with self._lock:
             if named := self._without_session_model(attempts):
-                written: list[Json] = [attempt_to_json(one) for one in named]
-                self._write({"kind": "requests", "at": self._now(), "attempts": written})
+                records: list[Json] = [attempt_to_json(item) for item in named]
+                self._write({"kind": "requests", "at": self._now(), "attempts": records})
                 self.history.add_requests(named)
 
     def switch_model(self, model: str) -> None:
@@ -395,10 +395,10 @@ class SessionTranscript:
             call.call_id, call.name, outcome.content, outcome.is_error, outcome.images, outcome.is_signal
         )
         ran = call.arguments if finished.is_revised else ""
-        shown = ShownResult(
+        display = ShownResult(
             finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown, ran, outcome.problems
         )
-        self.session.record_result(result, shown)
+        self.session.record_result(result, display)
 
 
 class ShownRecorder:

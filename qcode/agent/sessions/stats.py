@@ -26,7 +26,7 @@ _KINDS = tuple(
 
 
 @dataclass(slots=True)
-class Totals:
+class UsageTotals:
     """Sums over some sessions. `cost` leaves out requests of unknown price, which are counted in `unpriced`."""
 
     turns: int = 0
@@ -82,7 +82,7 @@ class Stats:
         self.sessions = 0
         self.imported_turns = 0
         self._read_before: set[int] = set()
-        self.by: dict[tuple[str, str], Totals] = {}
+        self.by: dict[tuple[str, str], UsageTotals] = {}
         self._price_of = price_of
         self._prices: dict[str, Price | None] = {}
 
@@ -135,11 +135,11 @@ class Stats:
                 self._prices[name] = self._price_of(name)
             self._totals(day, name).add(attempt, self._prices[name])
 
-    def _totals(self, day: str, model: str) -> Totals:
-        return self.by.setdefault((day, model), Totals())
+    def _totals(self, day: str, model: str) -> UsageTotals:
+        return self.by.setdefault((day, model), UsageTotals())
 
     @property
-    def whole(self) -> Totals:
+    def whole(self) -> UsageTotals:
         return _sum(self.by.values())
 
     def as_json(self) -> JsonObject:
@@ -171,15 +171,15 @@ _TEXT_COLUMNS = 2
 _HEADER = ("day", "model", "turns", "requests", "input", "cached", "output", "recovered", "cost")
 
 
-def _row(day: str, model: str, found: Totals) -> tuple[str, ...]:
+def _row(day: str, model: str, found: UsageTotals) -> tuple[str, ...]:
     recovered = found.escalations + found.continuations
     tokens = (tokens_text(count) for count in (found.input, found.cache_read, found.output))
     cost = "-" if found.unpriced == found.requests and found.requests else cost_text(found.cost)
     return (day or "-", model or "-", f"{found.turns:,}", f"{found.requests:,}", *tokens, f"{recovered:,}", cost)
 
 
-def _sum(parts: Iterable[Totals]) -> Totals:
-    whole = Totals()
+def _sum(parts: Iterable[UsageTotals]) -> UsageTotals:
+    whole = UsageTotals()
     for part in parts:
         whole.turns += part.turns
         whole.requests += part.requests

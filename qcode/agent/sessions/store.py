@@ -208,8 +208,8 @@ class SessionStore:
         count = 0
         for session_id in self.ids():
             with suppress(OSError, SessionError):
-                written = datetime.fromtimestamp(self._path(session_id).stat().st_mtime, UTC)
-                if written < older_than and session_id not in keep:
+                modified = datetime.fromtimestamp(self._path(session_id).stat().st_mtime, UTC)
+                if modified < older_than and session_id not in keep:
                     self.delete(session_id)
                     count += 1
         return count
@@ -298,8 +298,8 @@ def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
     from qcode.text.match import similar
 
     near = similar(text, known, _SHOWN)
-    what = "the nearest" if near else "the latest"
-    return f'no session "{text}" in this folder; {what}: {", ".join(near or known[:_SHOWN])}'
+    label = "the nearest" if near else "the latest"
+    return f'no session "{text}" in this folder; {label}: {", ".join(near or known[:_SHOWN])}'
 
 
 _FIRST_WORDS = 80

@@ -116,8 +116,8 @@ class SessionTurn:
         return {block.call_id: block for block in blocks if isinstance(block, ToolResult)}
 
     def view(self, call: ToolCall) -> CallView:
-        shown = next((step.shown[call.call_id] for step in self.steps if call.call_id in step.shown), None)
-        return view_of(call, self.results.get(call.call_id), shown)
+        result = next((step.shown[call.call_id] for step in self.steps if call.call_id in step.shown), None)
+        return view_of(call, self.results.get(call.call_id), result)
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def _step(
     used = recorded_usage("", entry.attempts, model, price_of)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
     agents = stored.inner if stored is not None else {}
-    beside = stored.beside if stored is not None else ()
+    beside = stored.other_requests if stored is not None else ()
     step = SessionStep(
         replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),
         model,
@@ -203,15 +203,15 @@ def prompt_of(message: Message) -> PromptParts:
     return PromptParts("\n\n".join(typed), tuple(attached), images)
 
 
-def _redacted_shown(shown: ShownResult, redact: Callable[[str], str]) -> ShownResult:
-    output = redact(shown.output) if shown.output is not None else None
-    return replace(shown, summary=redact(shown.summary), diff=redact(shown.diff), output=output)
+def _redacted_shown(result: ShownResult, redact: Callable[[str], str]) -> ShownResult:
+    output = redact(result.output) if result.output is not None else None
+    return replace(result, summary=redact(result.summary), diff=redact(result.diff), output=output)
 
 
 _STATES = {"done": "", "failed": "failed", "denied": "denied", "rejected": "not run", "cancelled": "cancelled"}
 
 
-def view_of(call: ToolCall, result: ToolResult | None, shown: ShownResult | None = None) -> CallView:
+def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | None = None) -> CallView:
     """Return a call as the user saw it; a session of an earlier version has only its result."""
     arguments = parse_object(call.arguments) or {}
     argument = main_argument(call, _MAX_ARGUMENT)
@@ -219,30 +219,30 @@ def view_of(call: ToolCall, result: ToolResult | None, shown: ShownResult | None
         arguments, argument = {}, "truncated arguments"
     if result is None:
         return CallView(call.name, argument, arguments, "no result")
-    if shown is None:
+    if display is None:
         state = "failed" if result.is_error else ""
         return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)
-    output = result.content if shown.output is None else shown.output
-    state, diff = _STATES[shown.state], shown.diff
-    return CallView(call.name, argument, arguments, state, shown.summary, diff, "" if diff else output, result.images)
+    output = result.content if display.output is None else display.output
+    state, diff = _STATES[display.state], display.diff
+    return CallView(call.name, argument, arguments, state, display.summary, diff, "" if diff else output, result.images)
 
 
 _RANGE = re.compile(r"(\d+)(?:(-)(\d*))?|-(\d+)")
 
 
-def select_turns(turns: Sequence[SessionTurn], wanted: str) -> tuple[SessionTurn, ...]:
+def select_turns(turns: Sequence[SessionTurn], selection: str) -> tuple[SessionTurn, ...]:
     """Return the turns of a range such as `3-7`, `3`, `3-` or `-7`.
 
     Raise `ValueError` with one line for the user.
     """
-    match = _RANGE.fullmatch(wanted.strip())
+    match = _RANGE.fullmatch(selection.strip())
     if match is None:
-        raise ValueError(f'"{single_spaced(wanted, 40)}" is not a range of turns. Use 3, 3-7, 3- or -7.')
+        raise ValueError(f'"{single_spaced(selection, 40)}" is not a range of turns. Use 3, 3-7, 3- or -7.')
     first = int(match[1] or 1)
     last = int(match[3] or match[4] or (len(turns) if match[2] else first))
     found = tuple(turn for turn in turns if first <= turn.number <= last)
     if not found:
-        raise ValueError(f"No turn in {wanted.strip()}: this session has {count_text(len(turns), 'turn')}.")
+        raise ValueError(f"No turn in {selection.strip()}: this session has {count_text(len(turns), 'turn')}.")
     return found
 
 

@@ -27,7 +27,7 @@ project: follow them for the task at hand, and never against what the user wants
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class SkillCatalog:
     """The section, its size in tokens, and the skills whose descriptions were shortened or left out to make it fit."""
 
     text: str = ""
@@ -50,7 +50,7 @@ def budget(window: int | None) -> int:
     return min(MAX_TOKENS, max(MIN_TOKENS, int((window or DEFAULT_CONTEXT_WINDOW) * _WINDOW_SHARE)))
 
 
-def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, int]) -> Catalog:
+def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, int]) -> SkillCatalog:
     """Return the catalog of these skills in the order of their names; `uses` counts how often each was used.
 
     Over the budget, the longest descriptions are shortened first. Then those of the skills least used are left out;
@@ -58,7 +58,7 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
     """
     listed = sorted((skill for skill in skills if skill.is_for_model), key=lambda skill: skill.handle)
     if not listed:
-        return Catalog()
+        return SkillCatalog()
     texts = {skill.handle: cut(skill.description, MAX_DESCRIPTION) for skill in listed}
     is_project = {skill.handle: skill.is_from_project for skill in listed}
 
@@ -84,8 +84,8 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
         left_out.append(handle)
     rows = [_row(handle, text, is_project=is_project[handle]) for handle, text in texts.items()]
     text = "\n".join([_INTRODUCTION, *rows])
-    kept = tuple(sorted(set(shortened) - set(left_out)))
-    return Catalog(text, estimate_text(text), kept, tuple(sorted(left_out)))
+    shorter = tuple(sorted(set(shortened) - set(left_out)))
+    return SkillCatalog(text, estimate_text(text), shorter, tuple(sorted(left_out)))
 
 
 def _row(handle: str, description: str, *, is_project: bool) -> str:

@@ -37,13 +37,13 @@ _FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
 
 @dataclass(frozen=True, slots=True)
 class SkillFolder:
-    """A folder of skills. `shown` is its path for the user, `inside` the project that its links must not leave.
+    """A folder of skills. `label` is its path for the user, `inside` the project that its links must not leave.
 
     `is_named`: the user named it in the settings, so it may itself be a skill.
     """
 
     path: Path
-    shown: str
+    label: str
     inside: Path | None = None
     is_named: bool = False
 
@@ -121,17 +121,17 @@ class SkillCache:
         self._before = files if isinstance(files, dict) else {}
         self._now: dict[str, Json] = {}
 
-    def read(self, file: Path, shown: str, folder: SkillFolder) -> Skill:
+    def read(self, file: Path, label: str, folder: SkillFolder) -> Skill:
         """Return the skill of a file; raise `FrontMatterError`."""
         is_from_project = folder.inside is not None
-        identity = _identity(file, shown)
+        identity = _identity(file, label)
         row = self._before.get(str(file))
         if isinstance(row, dict) and identity and row.get("identity") == identity:
             skill = _skill_of(row)
-            if skill is not None and skill.place == folder.shown and skill.is_from_project == is_from_project:
+            if skill is not None and skill.place == folder.label and skill.is_from_project == is_from_project:
                 self._now[str(file)] = row
                 return skill
-        skill = read_skill(file, shown, folder.shown, is_from_project=is_from_project)
+        skill = read_skill(file, label, folder.label, is_from_project=is_from_project)
         if identity:
             self._now[str(file)] = {"identity": identity, **_row_of(skill)}
         return skill
@@ -143,7 +143,7 @@ class SkillCache:
                 state_file.save_json(self._path, {"version": __version__, "files": self._now})
 
 
-def _identity(file: Path, shown: str) -> list[Json]:
+def _identity(file: Path, label: str) -> list[Json]:
     """Return what changes with the content of a file; empty if it may change again without a trace."""
     try:
         state = file.stat()
@@ -151,7 +151,7 @@ def _identity(file: Path, shown: str) -> list[Json]:
         return []
     if not has_settled(state, time.time_ns()):
         return []
-    return [shown, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+    return [label, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
 
 
 def _row_of(skill: Skill) -> JsonObject:
@@ -197,11 +197,11 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
                 continue
             seen.add(real)
             if len(seen) > MAX_SKILLS:
-                problems.append(f"{folder.shown}: there are more than {MAX_SKILLS} skills; the rest are not read")
+                problems.append(f"{folder.label}: there are more than {MAX_SKILLS} skills; the rest are not read")
                 return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
             try:
-                shown = f"{folder.shown}/{str(file)[len(str(folder.path)) :].lstrip('/')}"
-                skill = cache.read(file, shown, folder)
+                label = f"{folder.label}/{str(file)[len(str(folder.path)) :].lstrip('/')}"
+                skill = cache.read(file, label, folder)
             except FrontMatterError as problem:
                 problems.append(str(problem))
                 continue
@@ -260,7 +260,7 @@ class _SkillWalk:
                 if self._folders > MAX_FOLDERS:
                     if self._folders == MAX_FOLDERS + 1:
                         self._problems.append(
-                            f"{folder.shown}: more than {MAX_FOLDERS:,} folders; the rest are not read"
+                            f"{folder.label}: more than {MAX_FOLDERS:,} folders; the rest are not read"
                         )
                     break
                 real = _real(entries[name], real_folder)
@@ -286,7 +286,7 @@ def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
 
 
 def _real(entry: os.DirEntry[str], folder: str) -> str:
-    """Return the real path of an entry, given that of its folder: only a link needs to be resolved."""
+    """Return the real path of an entry, given the real path of its folder: only a link needs to be resolved."""
     return os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(folder, entry.name)  # noqa: PTH118
 
 

@@ -1,4 +1,4 @@
-"""The skills of a session: which there are and apply, their catalog, and the text of one that is loaded.
+"""The skills of a session: those that apply, their catalog, and the text of a loaded skill.
 
 A skill of a project is checked against its pins each time: after a change it is not used until the user has seen the
 difference. Loading makes its folder readable, never writable.
@@ -16,7 +16,7 @@ from pathlib import Path
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import PromptPart, expand, has_commands
 from qcode.agent.options import RunContext
-from qcode.agent.skills.catalog import Catalog, catalog_of
+from qcode.agent.skills.catalog import SkillCatalog, catalog_of
 from qcode.agent.skills.discovery import CACHE_NAME, FoundSkills, SkillCache, find_skills, skill_folders
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
@@ -76,7 +76,7 @@ class Skills:
         only = context.program_skills
         self._only = None if only is None else frozenset(name.lower() for name in only)
         self._uses = _read_uses(context.paths.state_dir)
-        self.catalog = Catalog()
+        self.catalog = SkillCatalog()
 
     def _find_commands(self) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
         found = self._context.definition_folders(COMMANDS_FOLDER)
@@ -89,20 +89,20 @@ class Skills:
         return find_commands(markdown_folders(folders), {skill.handle.lower() for skill in self.found.skills})
 
     @property
-    def used(self) -> tuple[Skill, ...]:
+    def enabled(self) -> tuple[Skill, ...]:
         """The skills that are not switched off."""
         return tuple(skill for skill in self.found.skills if skill.handle not in self._off)
 
     @property
     def for_model(self) -> tuple[Skill, ...]:
         """The skills that the model may load, in the order of the catalog."""
-        found = (used for used in self.used if used.is_for_model and not self._is_left_out(used))
+        found = (used for used in self.enabled if used.is_for_model and not self._is_left_out(used))
         return tuple(sorted(found, key=lambda skill: skill.handle))
 
     @property
     def for_user(self) -> tuple[Skill, ...]:
         """The skills and commands in Markdown that `/name` runs."""
-        return (*(used for used in self.used if used.is_for_user), *self.commands)
+        return (*(used for used in self.enabled if used.is_for_user), *self.commands)
 
     def without_hidden(self, found: CustomCommands) -> CustomCommands:
         """Return the commands without those of the project that have the name of a skill, and a line for each."""
@@ -119,7 +119,7 @@ class Skills:
         return skill.handle in self._off
 
     def _is_left_out(self, skill: Skill) -> bool:
-        """Return whether the program that opened the agent keeps a skill from the model."""
+        """Return whether the program that opened the agent hides a skill from the model."""
         return self._only is not None and skill.handle.lower() not in self._only
 
     def make_catalog(self, window: int | None) -> str:
@@ -132,14 +132,14 @@ class Skills:
         hidden = self.found.hidden
         names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
-        what = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
-        return (*self.found.problems, *self._problems, *((what,) if hidden else ()))
+        line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
+        return (*self.found.problems, *self._problems, *((line,) if hidden else ()))
 
     def find(self, name: str) -> Skill:
         """Return the skill of this name; raise `Refused` if there is none or it is switched off."""
         skill = next((candidate for candidate in self.found.skills if candidate.handle.lower() == name.lower()), None)
         if skill is None:
-            names = [used.handle for used in self.used]
+            names = [used.handle for used in self.enabled]
             near = f"; {nearest_hint(name, names)}" if names else ""
             raise Refused(f"skill: unknown skill {visible(cut(name, 80))}{near}")
         if self.is_off(skill):
@@ -148,8 +148,8 @@ class Skills:
 
     def kind_of(self, skill: Skill) -> str:
         """Return the kind of sub-agent that a skill asks for: one of those there are, by default the general one."""
-        wanted = _KINDS.get(skill.agent.lower(), skill.agent)
-        return next((kind for kind in self._kinds if kind.lower() == wanted.lower()), GENERAL)
+        name = _KINDS.get(skill.agent.lower(), skill.agent)
+        return next((kind for kind in self._kinds if kind.lower() == name.lower()), GENERAL)
 
     def forks(self, skill: Skill) -> bool:
         """Return whether a skill runs as a sub-agent here."""
@@ -182,8 +182,8 @@ class Skills:
         """Return the instruction before a skill that runs in a sub-agent."""
         if not self.forks(skill):
             return ()
-        how = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
-        text = f"Let a sub-agent carry out this skill: call the `agent` tool with {how}. Then tell me its answer."
+        arguments = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
+        text = f"Let a sub-agent carry out this skill: call the `agent` tool with {arguments}. Then tell me its answer."
         return (PromptPart(f"{text}\n\n", "typed"),)
 
     def _parts(self, skill: Skill, arguments: str, *, runs_commands: bool) -> list[PromptPart]:

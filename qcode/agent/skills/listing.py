@@ -47,9 +47,9 @@ def _rows(skills: Skills) -> Iterator[str]:
     width = max((len(skill.handle) for skill in found.skills), default=0)
     for skill in sorted(found.skills, key=lambda listed: listed.handle):
         state = _state(skills, skill)
-        about = cut(one_line(skill.description), _DESCRIPTION)
+        description = cut(one_line(skill.description), _DESCRIPTION)
         yield f"{skill.handle:<{width}}  {visible(skill.place)}, {skill.tokens:,} tokens{state}"
-        yield f"    {about}"
+        yield f"    {description}"
     for lost, used in found.hidden:
         yield f"not used: {lost.handle} of {visible(lost.place)}, because {visible(used.place)} has one of that name"
     warnings = [warning for skill in found.skills for warning in skill.warnings]

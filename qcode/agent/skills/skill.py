@@ -87,24 +87,24 @@ def skill_file(folder: Path) -> Path | None:
     return next((folder / name for name in FILE_NAMES if os.path.lexists(folder / name)), None)
 
 
-def read_skill_file(file: Path, shown: str) -> FrontMatter:
+def read_skill_file(file: Path, label: str) -> FrontMatter:
     """Read a `SKILL.md`; raise `FrontMatterError`. Never blocks on a special file."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise FrontMatterError(one_line(f"{shown}:1: not a regular file"))
+                raise FrontMatterError(one_line(f"{label}:1: not a regular file"))
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise FrontMatterError(one_line(f"{shown}:1: cannot read the file: {error.strerror}")) from None
+        raise FrontMatterError(one_line(f"{label}:1: cannot read the file: {error.strerror}")) from None
     if len(data) > MAX_FILE_BYTES:
-        raise FrontMatterError(one_line(f"{shown}:1: the file is larger than {MAX_FILE_BYTES // 1024} KiB"))
-    return read_front_matter(data, shown)
+        raise FrontMatterError(one_line(f"{label}:1: the file is larger than {MAX_FILE_BYTES // 1024} KiB"))
+    return read_front_matter(data, label)
 
 
-def read_skill(file: Path, shown: str, place: str, *, is_from_project: bool) -> Skill:
+def read_skill(file: Path, label: str, place: str, *, is_from_project: bool) -> Skill:
     """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read."""
-    matter = read_skill_file(file, shown)
+    matter = read_skill_file(file, label)
     description = _description(matter)
     warnings: list[str] = []
 
@@ -172,11 +172,13 @@ def _handle(name: str | None, folder: str) -> str:
 def _name_warnings(matter: FrontMatter, name: str | None, handle: str, folder: str) -> list[str]:
     """Return what the format says about a name, in at most one line."""
     if name is None:
-        what = "" if "name" in matter.fields and matter.fields["name"].source else f"`name` is missing; used: {handle}"
+        warning = (
+            "" if "name" in matter.fields and matter.fields["name"].source else f"`name` is missing; used: {handle}"
+        )
     elif _STRICT_NAME.fullmatch(name) is None or len(name) > MAX_NAME:
         allowed = f"at most {MAX_NAME} lower-case letters, digits and single hyphens"
         used = "" if handle == name else f"; used: {handle}"
-        what = f'`name` "{name}" should be {allowed}{used}'
+        warning = f'`name` "{name}" should be {allowed}{used}'
     else:
-        what = "" if name == folder else f'`name` "{name}" differs from the folder "{folder}"'
-    return [str(matter.error("name", what))] if what else []
+        warning = "" if name == folder else f'`name` "{name}" differs from the folder "{folder}"'
+    return [str(matter.error("name", warning))] if warning else []

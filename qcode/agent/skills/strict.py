@@ -73,8 +73,8 @@ def _name(matter: FrontMatter, folder: Path) -> list[str]:
     if "--" in name:
         problems.append("Skill name cannot contain consecutive hyphens")
     if not all(char.isalnum() or char == "-" for char in name):
-        what = "contains invalid characters. Only letters, digits, and hyphens are allowed."
-        problems.append(f"Skill name '{name}' {what}")
+        problem = "contains invalid characters. Only letters, digits, and hyphens are allowed."
+        problems.append(f"Skill name '{name}' {problem}")
     if unicodedata.normalize("NFKC", folder.name) != name:
         problems.append(f"Directory name '{folder.name}' must match skill name '{name}'")
     return problems

@@ -15,7 +15,7 @@ from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import check
 from qcode.tools.subagent import NAME as AGENT
-from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SkillTool:
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         return Preview("Load a skill?", visible(str(arguments.get("name", ""))))
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
             checked = check(self.spec, arguments)
             skill = self._skills.find(checked.text("name"))

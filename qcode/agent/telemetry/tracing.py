@@ -2,7 +2,7 @@
 
 A span for each turn and sub-agent (`invoke_agent`), each model request (`chat`) and each call (`execute_tool`);
 histograms of tokens and durations. Texts only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` asks for them.
-Exporting is in threads of the SDK: a collector that does not answer delays nothing but, for a moment, the exit.
+Threads of the SDK export them: a collector that does not answer delays only the exit, by `FLUSH_S` at most.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Tracing:
         self._is_closed = False
 
     def event(self, event: TurnEvent) -> None:
-        """Observe an event. Most are deltas, which are of no interest here."""
+        """Observe an event. Deltas, the most frequent events, are skipped."""
         if isinstance(event, AgentEvent):
             self._observe(event.event, event.call_id)
         elif not isinstance(event, TextDelta | ReasoningDelta):
@@ -146,9 +146,9 @@ class Tracing:
             case ToolStarted(call=call):
                 facts = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.call_id}
                 facts["gen_ai.tool.type"] = "function"
-                begun = self._begin_span(f"execute_tool {call.name}", "execute_tool", self._turns.get(agent), facts)
-                self._tools[call.call_id] = begun
-                self._capture(begun[0], "gen_ai.tool.call.arguments", lambda: call.arguments)
+                span = self._begin_span(f"execute_tool {call.name}", "execute_tool", self._turns.get(agent), facts)
+                self._tools[call.call_id] = span
+                self._capture(span[0], "gen_ai.tool.call.arguments", lambda: call.arguments)
             case ToolFinished(call=call, outcome=outcome, state=state):
                 if (begun_tool := self._tools.pop(call.call_id, None)) is not None:
                     self._capture(begun_tool[0], "gen_ai.tool.call.result", lambda: outcome.content)
@@ -160,11 +160,11 @@ class Tracing:
                 pass
 
     def _end_turn(self, event: TurnEvent, agent: str) -> None:
-        begun = self._turns.pop(agent, None)
-        if begun is None or not isinstance(event, TurnEnded):
+        span = self._turns.pop(agent, None)
+        if span is None or not isinstance(event, TurnEnded):
             return
         calls = event.api_calls
-        begun[0].set_attributes(
+        span[0].set_attributes(
             {
                 "qcode.outcome": event.outcome.value,
                 "qcode.requests": calls.total,
@@ -175,7 +175,7 @@ class Tracing:
         )
         self._prompts = {prompt: owner for prompt, owner in self._prompts.items() if owner != agent}
         error = event.error.kind if event.error is not None else ""
-        self._end(begun, "invoke_agent", {}, error)
+        self._end(span, "invoke_agent", {}, error)
 
     def begin_request(self, provider: Provider, request: ModelRequest) -> tuple[tuple[Span, float], Attributes, str]:
         """Start the span of a model request; return it with the attributes of its measurements, and its turn."""
@@ -196,25 +196,25 @@ class Tracing:
         more: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
         if retry is not None:
             more |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
-        begun = self._begin_span(f"chat {request.model}", "chat", self._turns.get(agent), facts | more, is_client=True)
-        self._capture(begun[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
-        return begun, facts, agent
+        span = self._begin_span(f"chat {request.model}", "chat", self._turns.get(agent), facts | more, is_client=True)
+        self._capture(span[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
+        return span, facts, agent
 
     def end_request(
-        self, begun: tuple[Span, float], facts: Attributes, agent: str, seen: ReplyFacts, error: str
+        self, started: tuple[Span, float], facts: Attributes, agent: str, seen: ReplyFacts, error: str
     ) -> None:
         """End the span of a model request of the turn `agent` with what was `seen` of the reply."""
         if error:
             self._failed.add(agent)
         if seen.usage is not None:
-            begun[0].set_attributes(_usage(seen.usage))
+            started[0].set_attributes(_usage(seen.usage))
             for kind, count in (("input", seen.usage.input), ("output", seen.usage.output)):
                 if count is not None:
                     owner = {"gen_ai.operation.name": "chat", "gen_ai.token.type": kind}
                     self._tokens.record(count, facts | owner)
-        begun[0].set_attributes(seen.facts)
-        self._capture(begun[0], "gen_ai.output.messages", lambda: [_part("assistant", "".join(seen.texts))])
-        self._end(begun, "chat", facts, error)
+        started[0].set_attributes(seen.facts)
+        self._capture(started[0], "gen_ai.output.messages", lambda: [_part("assistant", "".join(seen.texts))])
+        self._end(started, "chat", facts, error)
 
     def _begin_span(
         self,
@@ -232,10 +232,10 @@ class Tracing:
         attributes = {"gen_ai.operation.name": operation, **facts}
         return self._tracer.start_span(name, context=context, kind=kind, attributes=attributes), time.monotonic()
 
-    def _end(self, begun: tuple[Span, float], operation: str, facts: Attributes, error: str) -> None:
+    def _end(self, started: tuple[Span, float], operation: str, facts: Attributes, error: str) -> None:
         from opentelemetry.trace import StatusCode
 
-        span, since = begun
+        span, since = started
         failed = {"error.type": error} if error else {}
         if error:
             span.set_attributes(failed)
@@ -288,7 +288,7 @@ class TracedProvider:
         self._tracing = tracing
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        begun, facts, agent = self._tracing.begin_request(self._provider, request)
+        span, facts, agent = self._tracing.begin_request(self._provider, request)
         seen, error = ReplyFacts(), "cancelled"
         stream = self._provider.stream(request)
         try:
@@ -303,7 +303,7 @@ class TracedProvider:
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()  # a cancelled reply closes its connection at once
-            self._tracing.end_request(begun, facts, agent, seen, error)
+            self._tracing.end_request(span, facts, agent, seen, error)
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._provider.model_names()

@@ -16,7 +16,7 @@ from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import InputEnded, ask, ask_unseen, put, say
+from qcode.cli.terminal import InputEnded, ask, ask_unseen, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeError, UsageError
 from qcode.providers import registry
@@ -61,7 +61,7 @@ def run_auth(rest: Sequence[str]) -> int:
     is_attended = os.isatty(0) and os.isatty(1)
     folder, problem = folder_context(options)
     if problem is not None:
-        say(str(problem))
+        write_stderr(str(problem))
     context = AuthContext(folder.settings, _keys(folder, is_attended=is_attended), is_attended)
     name = words[0] if words else None
     try:
@@ -80,7 +80,7 @@ def run_auth(rest: Sequence[str]) -> int:
 
 def _keys(folder: RunContext, *, is_attended: bool) -> Keys:
     def on_wait() -> None:
-        say("waiting for the keyring; it may need to be unlocked")
+        write_stderr("waiting for the keyring; it may need to be unlocked")
 
     patience_s = ATTENDED_S if is_attended else UNATTENDED_S
     paths = folder.paths
@@ -95,9 +95,9 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
     if name in specs:
         return specs[name]
     # An unknown name may be a key in the wrong place.
-    shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
-    hint = suggestion(name if shown else "", specs, f"known are {', '.join(sorted(specs))}")
-    raise UsageError(f"unknown provider{shown}; {hint}")
+    quoted = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
+    hint = suggestion(name if quoted else "", specs, f"known are {', '.join(sorted(specs))}")
+    raise UsageError(f"unknown provider{quoted}; {hint}")
 
 
 def _ask_provider(context: AuthContext, command: str) -> str:
@@ -121,7 +121,7 @@ def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int
     is_needed = needs_key(spec, context.settings, context.keys.env)
     key = _read_key(spec, address, is_needed=is_needed)
     if not key:
-        put(f"{spec.name} needs no key; nothing was stored\n")
+        write_stdout(f"{spec.name} needs no key; nothing was stored\n")
         return 0
     keep_out(key)
     checked = asyncio.run(check(context.settings, context.keys, spec, key)) if is_checked else KeyCheck("unknown")
@@ -131,17 +131,17 @@ def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int
         )
     stored = store(context.keys, spec, key)
     is_accepted = checked.verdict == "accepted"
-    put("\n".join((*login_lines(context.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
+    write_stdout("\n".join((*login_lines(context.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
     return 0
 
 
 def _refuse_without_key(spec: ProviderSpec) -> None:
     if spec.protocol == "bedrock":
-        how = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
-        raise UsageError(f"{spec.name} uses credentials from the AWS chain ({how}); qcode stores no key for it")
+        hint = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
+        raise UsageError(f"{spec.name} uses credentials from the AWS chain ({hint}); qcode stores no key for it")
     if spec.is_vertex:
-        how = "gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS, or api_key_command"
-        raise UsageError(f"{spec.name} uses credentials of Google Cloud ({how}); qcode stores no key for it")
+        hint = "gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS, or api_key_command"
+        raise UsageError(f"{spec.name} uses credentials of Google Cloud ({hint}); qcode stores no key for it")
     if not registry.takes_key(spec):
         raise UsageError(f"{spec.name} needs no key")
 
@@ -159,7 +159,7 @@ def _read_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
         except ValueError as error:
             if not tries:
                 raise QcodeError(f"{error}; nothing was stored", ExitCode.NO_CREDENTIAL) from None
-            say(str(error))
+            write_stderr(str(error))
 
 
 def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
@@ -191,12 +191,12 @@ def _logout(context: AuthContext, spec: ProviderSpec) -> int:
         places = context.keys.store.remove(name)
     except KeyringError as error:
         raise QcodeError(f"cannot remove the key for {name}: the keyring {error}") from None
-    where = " and ".join("the keyring" if place == "keyring" else "the key file" for place in places)
-    lines = [f"removed the key for {name} from {where}" if places else f"no key for {name} was stored"]
+    stores = " and ".join("the keyring" if place == "keyring" else "the key file" for place in places)
+    lines = [f"removed the key for {name} from {stores}" if places else f"no key for {name} was stored"]
     left = registry.credential_of(spec, context.keys.env)
     if left:
         lines.append(f"{left} is still set and provides a credential")
-    put("\n".join((*lines, "")))
+    write_stdout("\n".join((*lines, "")))
     return 0
 
 
@@ -205,8 +205,8 @@ def _status(context: AuthContext, spec: ProviderSpec | None, *, is_json: bool) -
         [row_of(spec, context.settings, context.keys)] if spec is not None else rows_of(context.settings, context.keys)
     )
     for complaint in context.keys.complaints:
-        say(complaint)
-    put(_as_json(rows) if is_json else _as_text(rows))
+        write_stderr(complaint)
+    write_stdout(_as_json(rows) if is_json else _as_text(rows))
     return 41 if spec is not None and not rows[0].is_ready else 0
 
 

@@ -18,7 +18,7 @@ from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import check_theme, folder_context
 from qcode.cli.subcommands.reports import FOLDER_FLAGS
-from qcode.cli.terminal import put, say
+from qcode.cli.terminal import write_stderr, write_stdout
 from qcode.config.load import KeyPath, Scope, file_layer
 from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import dotted, find_key
@@ -39,12 +39,12 @@ def run_config(rest: Sequence[str]) -> int:
     match words:
         case ["path"]:
             file = str(ConfigPaths.from_env(os.environ).config_file)
-            put(json.dumps({"path": file}) + "\n" if "json" in flags else f"{file}\n")
+            write_stdout(json.dumps({"path": file}) + "\n" if "json" in flags else f"{file}\n")
             return ExitCode.OK
         case ["schema"]:
             from qcode.config.json_schema import schema_text
 
-            put(schema_text())
+            write_stdout(schema_text())
             return ExitCode.OK
         case ["show"]:
             return _show(options, is_json="json" in flags)
@@ -61,13 +61,13 @@ def _show(options: Options, *, is_json: bool) -> int:
     rows = show(context.settings)
     if is_json:
         listed: Json = [{"key": row.key, "value": row.value, "origin": str(row.origin)} for row in rows]
-        put(json.dumps({"error": str(problem) if problem else None, "settings": listed}) + "\n")
+        write_stdout(json.dumps({"error": str(problem) if problem else None, "settings": listed}) + "\n")
     else:
         for warning in context.settings.warnings:
-            say(warning)
-        put("".join(f"{row.key} = {row.value}  ({row.origin})\n" for row in rows))
+            write_stderr(warning)
+        write_stdout("".join(f"{row.key} = {row.value}  ({row.origin})\n" for row in rows))
         if problem is not None:
-            say(str(problem))
+            write_stderr(str(problem))
     return ExitCode.OK if problem is None else problem.exit_code
 
 
@@ -88,14 +88,14 @@ def _change(options: Options, name: str, typed: str | None, *, is_project: bool,
     after = _values(file, scope)
     if is_json:
         value = after.get(path)
-        put(json.dumps({"key": dotted(path), "value": value, "file": str(file)}) + "\n")
+        write_stdout(json.dumps({"key": dotted(path), "value": value, "file": str(file)}) + "\n")
     else:
-        put(f"{_change_text(path, before.get(path), after, file)}\n")
+        write_stdout(f"{_change_text(path, before.get(path), after, file)}\n")
     if before != after:
         if note := _safety_note(path, typed):
-            say(note)
+            write_stderr(note)
         if note := _precedence_note(options, context, path, file, is_project=is_project):
-            say(note)
+            write_stderr(note)
     return ExitCode.OK
 
 

@@ -11,7 +11,7 @@ from textwrap import wrap
 
 from qcode.cli.arguments import CommandLineError, invalid_arguments
 from qcode.cli.flags import FLAGS, REST, SECTIONS, SUBCOMMANDS, TOPICS, USAGE, Flag, help_text
-from qcode.cli.terminal import put
+from qcode.cli.terminal import write_stdout
 from qcode.text.clean import one_line
 
 _USE = "use: qcode help [TOPIC]"
@@ -30,12 +30,12 @@ def run_help(rest: Sequence[str]) -> int:
             break_on_hyphens=False,
         )
         joined = "\n  ".join(listed)
-        put(f"{help_text()}\nTopics of qcode help TOPIC:\n  {joined}\n")
+        write_stdout(f"{help_text()}\nTopics of qcode help TOPIC:\n  {joined}\n")
         return 0
     found = "".join(f"{line}\n" for line in topic_lines(rest[0]))
     if not found:
         raise _unknown(rest[0])
-    put(found)
+    write_stdout(found)
     return 0
 
 
@@ -103,15 +103,15 @@ def _key_lines(topic: str, *, is_table_wanted: bool) -> Iterator[str]:
     """Yield the meaning of a config key, or of each key of a table if wanted."""
     from qcode.config.schema import KEYS
 
-    wanted = topic.strip("[]")
+    name = topic.strip("[]")
     for key in KEYS:
-        if key.name == wanted or (is_table_wanted and key.name.startswith(f"{wanted}.")):
-            default = "" if key.default in (None, ()) else f" (default: {_shown(key.default)})"
+        if key.name == name or (is_table_wanted and key.name.startswith(f"{name}.")):
+            default = "" if key.default in (None, ()) else f" (default: {_display(key.default)})"
             yield f"{key.name}: {key.kind.words}{default}"
             yield f"    {key.meta.meaning}"
 
 
-def _shown(value: object) -> str:
+def _display(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qcode.agent.hooks.answers import Answer
+from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import EVENTS, HookInput
 from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.session import MODES
@@ -18,7 +18,7 @@ from qcode.agent.hooks.sources import ConfiguredHooks, configured_hooks
 from qcode.agent.options import Options, RunContext
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import put, say
+from qcode.cli.terminal import write_stderr, write_stdout
 from qcode.headless.run import read_standard_input, standard_input
 from qcode.protocol.errors import ExitCode, InputError
 from qcode.protocol.events import HookEnded, HookStarted
@@ -59,7 +59,7 @@ def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
     """Return the hooks of the folder and the exit code, which reports an invalid configuration."""
     context, problem = folder_context(options)
     if problem is not None:
-        say(str(problem))
+        write_stderr(str(problem))
     return context, configured_hooks(context), ExitCode.OK if problem is None else problem.exit_code
 
 
@@ -68,12 +68,12 @@ def _list(options: Options, *, is_json: bool) -> int:
 
     context, found, code = _find_hooks(options)
     if is_json:
-        put(json.dumps(hook_rows(found.handlers, found.unused)) + "\n")
+        write_stdout(json.dumps(hook_rows(found.handlers, found.unused)) + "\n")
         return code
     lines = hook_lines(found.handlers, found.unused)
-    put("".join(f"{clean(line)}\n" for line in lines) or f"{NO_HOOKS}\n")
+    write_stdout("".join(f"{clean(line)}\n" for line in lines) or f"{NO_HOOKS}\n")
     if not context.is_trusted:
-        put("this folder is not trusted: its own hooks are not read\n")
+        write_stdout("this folder is not trusted: its own hooks are not read\n")
     return code
 
 
@@ -82,7 +82,7 @@ def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
     read = _read_object()
     context, found, code = _find_hooks(options)
     for line in found.problems:
-        say(line)
+        write_stderr(line)
     fields, names = _input(event, read, flags.get("tool", ""), context)
     runner = HookRunner(found.handlers, folder=context.folder, root=context.root, environment=context.env)
     ended: list[HookEnded] = []
@@ -93,14 +93,14 @@ def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
 
     answer = asyncio.run(runner.run(event, [HookInput(fields, names, "test")], keep))
     if "json" in flags:
-        put(json.dumps(_as_json(answer, ended)) + "\n")
+        write_stdout(json.dumps(_as_json(answer, ended)) + "\n")
     else:
-        put("".join(f"{clean(line)}\n" for line in _answer_lines(answer, ended)))
+        write_stdout("".join(f"{clean(line)}\n" for line in _answer_lines(answer, ended)))
     return code
 
 
 def _read_object() -> JsonObject:
-    text = read_standard_input(standard_input(), note=say)
+    text = read_standard_input(standard_input(), note=write_stderr)
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
@@ -136,7 +136,7 @@ def _input(event: str, read: JsonObject, tool: str, context: RunContext) -> tupl
     return fields, claude_names(name) if name else ()
 
 
-def _answer_lines(answer: Answer, ended: Sequence[HookEnded]) -> list[str]:
+def _answer_lines(answer: HookAnswer, ended: Sequence[HookEnded]) -> list[str]:
     lines = []
     for hook_ended in ended:
         code = "" if hook_ended.exit_code is None else f", exit {hook_ended.exit_code}"
@@ -151,7 +151,7 @@ def _answer_lines(answer: Answer, ended: Sequence[HookEnded]) -> list[str]:
     return [*lines, *(f"message: {text}" for text in answer.messages)]
 
 
-def _as_json(answer: Answer, ended: Sequence[HookEnded]) -> JsonObject:
+def _as_json(answer: HookAnswer, ended: Sequence[HookEnded]) -> JsonObject:
     return {
         "decision": "stop" if answer.stops else answer.decision or "none",
         "reason": (answer.stop_reason if answer.stops else answer.reason) or None,

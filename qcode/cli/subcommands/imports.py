@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, SetMode
-from qcode.agent.imports.configuration.programs import PROGRAMS, Places, find
+from qcode.agent.imports.configuration.programs import PROGRAMS, ImportFolders, find
 from qcode.agent.imports.configuration.target import Row, Target
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import put, say
+from qcode.cli.terminal import write_stderr, write_stdout
 from qcode.config.paths import CONFIG_NAME, PROJECT_FOLDER
 from qcode.protocol.errors import ExitCode
 from qcode.text.clean import clean, single_spaced, visible
@@ -41,20 +41,20 @@ def run_import(rest: Sequence[str]) -> int:
     is_read = context.reads_project
     folder = context.root / PROJECT_FOLDER
     project = Target(folder / CONFIG_NAME, folder, home, context.root) if is_read else None
-    places = Places(context.env, context.root, is_read)
+    places = ImportFolders(context.env, context.root, is_read)
     plans = {name: _plan(name, places, own, project) for name in words or PROGRAMS}
-    written = [] if "write" not in flags else [*own.write(), *(project.write() if project is not None else ())]
+    files = [] if "write" not in flags else [*own.write(), *(project.write() if project is not None else ())]
     if "json" in flags:
-        put(json.dumps(_as_json(plans, written), ensure_ascii=False, indent=2) + "\n")
+        write_stdout(json.dumps(_as_json(plans, files), ensure_ascii=False, indent=2) + "\n")
     else:
-        put("".join(f"{clean(line)}\n" for line in _lines(plans, context, written, is_written="write" in flags)))
+        write_stdout("".join(f"{clean(line)}\n" for line in _lines(plans, context, files, is_written="write" in flags)))
     denials = [row for rows in plans.values() for row in rows if row.found.is_unenforced]
     for row in denials:
-        say(f"{row.found.where}: a denial is lost: {visible(row.found.name)}")
+        write_stderr(f"{row.found.location}: a denial is lost: {visible(row.found.name)}")
     return ExitCode.FAILED if denials else ExitCode.OK
 
 
-def _plan(program: str, places: Places, own: Target, project: Target | None) -> list[Row]:
+def _plan(program: str, places: ImportFolders, own: Target, project: Target | None) -> list[Row]:
     found = list(find(program, places))
     return [
         (project if is_project and project is not None else own).plan(item, is_project=is_project)
@@ -63,7 +63,7 @@ def _plan(program: str, places: Places, own: Target, project: Target | None) -> 
 
 
 def _lines(
-    plans: Mapping[str, Sequence[Row]], context: RunContext, written: Sequence[str], *, is_written: bool
+    plans: Mapping[str, Sequence[Row]], context: RunContext, files: Sequence[str], *, is_written: bool
 ) -> Iterator[str]:
     rows = [row for found in plans.values() for row in found]
     for program, found in plans.items():
@@ -84,26 +84,26 @@ def _lines(
         f"qcode has them (!), {lost} with lost parts (-)"
     )
     home = context.env.get("HOME", "")
-    for path in written:
+    for path in files:
         yield f"{'kept a copy:' if '.bak' in path else 'wrote'} {path.replace(f'{home}/', '~/', 1) if home else path}"
     if counts["new"] and not is_written:
         yield f"nothing was written; add --write to write {count_text(counts['new'], 'item')}"
-    if written and any(row.is_project and row.status == "new" for row in rows):
+    if files and any(row.is_project and row.status == "new" for row in rows):
         yield "files in .qcode have changed: qcode asks whether you trust them at the next start"
 
 
 def _row_lines(row: Row) -> Iterator[str]:
     found = row.found
     name = visible(single_spaced(found.name, _MAX_SHOWN))
-    results = [_shown(change) for change in found.changes] if row.status in ("new", "same") else []
+    results = [_change_text(change) for change in found.changes] if row.status in ("new", "same") else []
     result = f" -> {', '.join(results)}" if results else ""
     why = f": {visible(single_spaced(row.why, 400))}" if row.why else ""
-    yield f"  {_MARKS[row.status]} {found.kind} {name}{result}{why}  ({visible(found.where)})"
+    yield f"  {_MARKS[row.status]} {found.kind} {name}{result}{why}  ({visible(found.location)})"
     if row.status in ("new", "same"):
         yield from (f"    - {visible(single_spaced(line, 400))}" for line in found.lost)
 
 
-def _shown(change: Change) -> str:
+def _change_text(change: Change) -> str:
     match change:
         case AddServer(name=name, values=values):
             words = [str(values.get("command") or values.get("url")), *values.get("args", ())]
@@ -115,9 +115,9 @@ def _shown(change: Change) -> str:
     return f"{change.folder}/{change.name.replace(':', '/')}.md"
 
 
-def _as_json(plans: Mapping[str, Sequence[Row]], written: Sequence[str]) -> JsonObject:
+def _as_json(plans: Mapping[str, Sequence[Row]], files: Sequence[str]) -> JsonObject:
     rows: list[Any] = [_row(program, row) for program, found in plans.items() for row in found]
-    return {"items": rows, "written": list(written)}
+    return {"items": rows, "written": list(files)}
 
 
 def _row(program: str, row: Row) -> JsonObject:
@@ -126,10 +126,10 @@ def _row(program: str, row: Row) -> JsonObject:
         "program": program,
         "kind": found.kind,
         "name": found.name,
-        "where": found.where,
+        "where": found.location,
         "status": row.status,
         "is_project": row.is_project,
-        "becomes": [_shown(change) for change in found.changes],
+        "becomes": [_change_text(change) for change in found.changes],
         "why": row.why or None,
         "lost": list(found.lost),
         "is_lost_denial": found.is_unenforced,

@@ -20,13 +20,21 @@ from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, Keys, key_store
 from qcode.agent.mcp.credentials import Credentials
 from qcode.agent.mcp.identity import ServerContext
-from qcode.agent.mcp.login import Client, Paste, browser_problem, open_browser, sign_in, sign_out, takes_login
+from qcode.agent.mcp.login import (
+    ClientRegistration,
+    Paste,
+    browser_problem,
+    open_browser,
+    sign_in,
+    sign_out,
+    takes_login,
+)
 from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import OWN, ServerError, ServerSpec, key_of_server, may_be_secret, named_servers
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.terminal import InputEnded, ask_unseen, put, say, working_folder
+from qcode.cli.terminal import InputEnded, ask_unseen, working_folder, write_stderr, write_stdout
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.load import checked, load
@@ -64,23 +72,23 @@ def run_mcp(rest: Sequence[str]) -> int:
         case ["remove", name]:
             return _remove(name)
         case [] | ["list"]:
-            wanted = ""
-        case ["show" | "approve" | "login" | "logout", wanted]:
+            server_name = ""
+        case ["show" | "approve" | "login" | "logout", server_name]:
             pass
         case _:
             raise invalid_arguments(words, _USE)
     specs, pins, context = _servers(options)
-    if not wanted and "json" in flags:
-        put(json.dumps([_row_json(spec, pins, context) for spec in specs]) + "\n")
+    if not server_name and "json" in flags:
+        write_stdout(json.dumps([_row_json(spec, pins, context) for spec in specs]) + "\n")
         return 0
-    if not wanted:
-        put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
+    if not server_name:
+        write_stdout("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
         return 0
-    spec = _find_spec(specs, wanted)
+    spec = _find_spec(specs, server_name)
     if words[0] in ("login", "logout"):
         return _change_login(words[0], spec, pins, context, flags)
     files = _files(spec, context)
-    put(f"{_detail(spec, pins, files, _login(spec, context))}\n")
+    write_stdout(f"{_detail(spec, pins, files, _login(spec, context))}\n")
     return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
@@ -128,8 +136,8 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
     plain = [inner for inner, value in (*env.items(), *headers.items()) if may_be_secret(inner) and "${" not in value]
     for inner in plain:
         hint = f"to keep it out, write '${{{_variable(inner)}}}' instead"
-        say(f"{inner} is stored as it is in {paths.config_file}; {hint}")
-    put(f"added {name} to {paths.config_file}; qcode starts it in the next session\n")
+        write_stderr(f"{inner} is stored as it is in {paths.config_file}; {hint}")
+    write_stdout(f"added {name} to {paths.config_file}; qcode starts it in the next session\n")
     return 0
 
 
@@ -163,7 +171,7 @@ def _remove(name: str) -> int:
     _forget_login(name, settings, paths)
     change_table(paths.config_file, ("mcp_servers", name), None)
     Pins(paths.state_dir).forget(key_of_server(OWN, name))
-    put(f"removed {name} from {paths.config_file}\n")
+    write_stdout(f"removed {name} from {paths.config_file}\n")
     return 0
 
 
@@ -175,7 +183,7 @@ def _forget_login(name: str, settings: Settings, paths: ConfigPaths) -> None:
         credentials = context.credentials_of(spec, spec.expanded(os.environ))
         if credentials is not None and credentials.is_stored:
             credentials.remove()
-            put(f"the login of {name} is deleted\n")
+            write_stdout(f"the login of {name} is deleted\n")
 
 
 def _keys(paths: ConfigPaths) -> Keys:
@@ -190,9 +198,9 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerCont
     settings = load(paths, os.environ, {}, root, trusts)
     named = named_servers(settings, options.mcp_config, root, is_trusted=trusts)
     for complaint in named.complaints:
-        say(complaint)
+        write_stderr(complaint)
     if not trusts:
-        say(
+        write_stderr(
             "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
             "to trust it)"
         )
@@ -213,7 +221,7 @@ def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> li
     width = max((len(spec.name) for spec in specs), default=0)
     states = {spec.name: f"{_state(spec, pins, _files(spec, context))}{_login(spec, context)}" for spec in specs}
     return [
-        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.what)}  ({visible(spec.origin)})" for spec in specs
+        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.target)}  ({visible(spec.origin)})" for spec in specs
     ]
 
 
@@ -221,7 +229,7 @@ def _row_json(spec: ServerSpec, pins: Pins, context: ServerContext) -> JsonObjec
     return {
         "name": spec.name,
         "state": _state(spec, pins, _files(spec, context)),
-        "what": spec.what,
+        "what": spec.target,
         "origin": spec.origin,
         "is_from_project": spec.is_from_project,
     }
@@ -247,12 +255,12 @@ def _login(spec: ServerSpec, context: ServerContext) -> str:
         return ""
 
 
-def _find_spec(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
+def _find_spec(specs: Sequence[ServerSpec], name: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
-    if wanted not in names:
-        hint = suggestion(wanted, names, "run qcode mcp list to see them")
-        raise UsageError(f'unknown tool server "{single_spaced(wanted)}"; {hint}')
-    return names[wanted]
+    if name not in names:
+        hint = suggestion(name, names, "run qcode mcp list to see them")
+        raise UsageError(f'unknown tool server "{single_spaced(name)}"; {hint}')
+    return names[name]
 
 
 def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], login: str) -> str:
@@ -261,7 +269,7 @@ def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], logi
     tools = pins.tools(spec)
     if tools:
         parts.append("approved tools:\n" + "\n".join(f"  {visible(name)}" for name in tools))
-    parts += [change.shown() for change in pins.pending(spec)]
+    parts += [change.diff() for change in pins.pending(spec)]
     return "\n\n".join(parts)
 
 
@@ -269,14 +277,14 @@ def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> 
     try:
         if not pins.is_approved(spec, files):
             pins.approve(spec, files)
-            put(f"\napproved: {spec.name} may be started as shown above\n")
+            write_stdout(f"\napproved: {spec.name} may be started as shown above\n")
             return 0
         changes = pins.pending(spec)
         if changes:
             pins.accept(spec, changes)
-            put(f"\napproved: these tools of {spec.name} are available as shown above\n")
+            write_stdout(f"\napproved: these tools of {spec.name} are available as shown above\n")
         else:
-            put(f"\nnothing in {spec.name} needs approval\n")
+            write_stdout(f"\nnothing in {spec.name} needs approval\n")
     except OSError as error:
         raise QcodeError(f"cannot save the approval: {pins.path}: {error.strerror}") from None
     return 0
@@ -308,20 +316,20 @@ def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerCont
 
 async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials, flags: Mapping[str, Any]) -> int:
     client_id = flags.get("client_id") or config.client_id or ""
-    client = Client(client_id, _client_secret() if client_id else "", flags.get("callback_port") or 0)
+    client = ClientRegistration(client_id, _client_secret() if client_id else "", flags.get("callback_port") or 0)
     problem = "--no-browser" if flags.get("no_browser") else browser_problem(os.environ)
 
     async def show(address: str) -> None:
-        put(f"Sign in to {spec.name} at this address:\n\n  {visible(address)}\n\n")
+        write_stdout(f"Sign in to {spec.name} at this address:\n\n  {visible(address)}\n\n")
         if problem:
-            put("Then paste the address that the browser shows in the end (http://localhost:...):\n")
+            write_stdout("Then paste the address that the browser shows in the end (http://localhost:...):\n")
             return
-        put("It opens in your browser. Waiting for the answer, Ctrl+C cancels.\n")
+        write_stdout("It opens in your browser. Waiting for the answer, Ctrl+C cancels.\n")
         await asyncio.to_thread(open_browser, address)
 
     paste: Paste | None = _pasted if problem else None
     login, stored = await sign_in(config, credentials, show, paste, client)
-    put(f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {stored.where}.\n")
+    write_stdout(f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {stored.where}.\n")
     return 0
 
 
@@ -354,9 +362,9 @@ def _client_secret() -> str:
 
 def _sign_out(spec: ServerSpec, credentials: Credentials) -> int:
     if credentials.load() is None:
-        put(f"no login of {spec.name} is stored\n")
+        write_stdout(f"no login of {spec.name} is stored\n")
         return 0
     problem = asyncio.run(sign_out(credentials))
     revoked = "and its tokens are revoked" if not problem else f"but its tokens were not revoked: {visible(problem)}"
-    put(f"the login of {spec.name} is deleted, {revoked}\n")
+    write_stdout(f"the login of {spec.name} is deleted, {revoked}\n")
     return 0

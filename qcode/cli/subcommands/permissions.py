@@ -19,7 +19,7 @@ from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import run_context
-from qcode.cli.terminal import put, working_folder
+from qcode.cli.terminal import working_folder, write_stdout
 from qcode.protocol.errors import QcodeError
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import SandboxSupport, Verdict
@@ -48,7 +48,7 @@ def run_permissions(rest: Sequence[str]) -> int:
         if has_lines:
             raise CommandLineError(f"--jsonl only works with check; {_USE}")
         permissions = permissions_of(_context(options))
-        put(json.dumps(_listed_json(permissions)) + "\n" if "json" in flags else _lines(listed(permissions)))
+        write_stdout(json.dumps(_listed_json(permissions)) + "\n" if "json" in flags else _lines(listed(permissions)))
         return 0
     if "json" in flags:
         raise CommandLineError(f"--json only works with list; {_USE}")
@@ -61,23 +61,23 @@ def run_permissions(rest: Sequence[str]) -> int:
     judge = judge_of(_context(options))
     for line in sys.stdin.buffer:
         if line.strip():
-            put(json.dumps(_answer(judge, line)) + "\n")
+            write_stdout(json.dumps(_answer(judge, line)) + "\n")
     return 0
 
 
 def _check(options: Options, words: Sequence[str]) -> int:
     kind = next((known for known in TRIED_KINDS if [known] == list(words[:1])), None)
     if kind is None or len(words) != 2:
-        what = f"unknown kind {words[0]!r}" if words and kind is None else "a kind and one value are needed"
+        problem = f"unknown kind {words[0]!r}" if words and kind is None else "a kind and one value are needed"
         quoting = "; put a command with spaces in quotes" if len(words) > 2 else ""
-        raise CommandLineError(f"{what}{quoting}; {_USE}")
+        raise CommandLineError(f"{problem}{quoting}; {_USE}")
     judge = judge_of(_context(options))
     verdict = judge(kind, _as_text(words[1]))
-    put(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
+    write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
     if kind == "write" and verdict.is_allowed and not judge.has_mode:
-        put("this applies in every mode; default mode still asks before each change\n")
+        write_stdout("this applies in every mode; default mode still asks before each change\n")
     if verdict.verdict == "ask" and verdict.proposed_rule:
-        put(f"a rule that would allow it: {visible(verdict.proposed_rule)}\n")
+        write_stdout(f"a rule that would allow it: {visible(verdict.proposed_rule)}\n")
     return 0
 
 
@@ -98,12 +98,12 @@ def _hook(options: Options, user: HookUser, *, only_prints: bool) -> int:
     if only_prints:
         place, settings = settings_of(user, _command_line(user))
         sys.stderr.write(f"Add this to {place}, beside what is there:\n")
-        put(f"{settings}\n")
+        write_stdout(f"{settings}\n")
         return 0
     try:
         event = read_event(user, sys.stdin.buffer.read(MAX_EVENT + 1))
         if event is None:
-            put("{}\n")
+            write_stdout("{}\n")
             return 0
         policy = permissions_of(_context(replace(options, cwd=event.folder))).policy
         # No sandbox of qcode surrounds the command, so only the core of the table may run.
@@ -111,7 +111,7 @@ def _hook(options: Options, user: HookUser, *, only_prints: bool) -> int:
         decision, reason = judge_event(policy, event)
     except (UnreadableEventError, QcodeError) as problem:
         decision, reason = "ask", str(problem)
-    put(f"{answer(user, decision, reason)}\n")
+    write_stdout(f"{answer(user, decision, reason)}\n")
     return 0
 
 
@@ -133,11 +133,11 @@ def judge_of(context: RunContext) -> PermissionCheck:
 
     policy = permissions_of(context).policy
     has_mode = context.settings.origin("permissions.mode").kind != "default"
-    wanted = context.settings.tools.sandbox
+    setting = context.settings.tools.sandbox
     index = WorkspaceIndex(tuple(os.path.realpath(folder) for folder in (policy.root, *policy.added)))
 
     def support() -> SandboxSupport:
-        sandbox = find_sandbox() if wanted != "off" else None
+        sandbox = find_sandbox() if setting != "off" else None
         return SandboxSupport() if sandbox is None else sandbox.support
 
     return PermissionCheck(
@@ -154,7 +154,7 @@ def _listed_json(permissions: Permissions) -> JsonObject:
         "mode": permissions.mode,
         "mode_origin": permissions.mode_origin,
         "is_trusted": permissions.is_trusted,
-        "rules": [{"effect": one.effect, "rule": one.text, "origin": one.origin} for one in permissions.rules()],
+        "rules": [{"effect": rule.effect, "rule": rule.text, "origin": rule.origin} for rule in permissions.rules()],
     }
 
 

@@ -19,7 +19,7 @@ from qcode.agent.outcomes import decision_without_user, exit_code
 from qcode.agent.sessions.records import block_from_json
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import run_context
-from qcode.cli.terminal import put, say, working_folder
+from qcode.cli.terminal import working_folder, write_stderr, write_stdout
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.errors import ExitCode
 from qcode.protocol.events import ApprovalRequested, TurnEnded
@@ -52,16 +52,18 @@ async def _play(agent: Agent, recorded: Recorded, *, shows_departures: bool) -> 
             ended = await _turn(agent, prompt, _attached_blocks(recorded, prompt))
             code = exit_code(ended)
             if not shows_departures:
-                put(f"{clean(ended.text).rstrip()}\n")
+                write_stdout(f"{clean(ended.text).rstrip()}\n")
             if ended.error is not None:
-                say(ended.error.message)
+                write_stderr(ended.error.message)
     finally:
         await agent.close()
     if not shows_departures:
         return code
     playback = agent.selection.provider
     lines = departures(recorded, playback, agent.redact)
-    put("".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(playback.requests)} requests"]))
+    write_stdout(
+        "".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(playback.requests)} requests"])
+    )
     return ExitCode.FAILED if lines else ExitCode.OK
 
 

@@ -1,7 +1,7 @@
 """`qcode doctor`, `models`, `stats` and `themes`: they print facts about this folder and machine.
 
-All take `-C`, `--trust`, `--settings` and `--json`. With an invalid configuration they print what they can without it,
-and the error, and the exit code is that of the error.
+All take `-C`, `--trust`, `--settings` and `--json`. With an invalid configuration they print the
+facts that do not depend on it and the error, and exit with its code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.models.offered import ModelsService, OfferedProvider
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import put, say
+from qcode.cli.terminal import write_stderr, write_stdout
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.protocol.model import ModelFacts
@@ -32,16 +32,16 @@ _THEMES = "use: qcode themes [--json]"
 
 
 def _print(*lines: str) -> int:
-    put("".join(f"{line}\n" for line in lines))
+    write_stdout("".join(f"{line}\n" for line in lines))
     return 0
 
 
-def _end(problem: ConfigError | None, *, is_said: bool = True) -> int:
-    """Report an invalid configuration, unless that `is_said`, and return the exit code."""
+def _end(problem: ConfigError | None, *, is_reported: bool = True) -> int:
+    """Report an invalid configuration, unless it was reported (`is_reported`), and return the exit code."""
     if problem is None:
         return ExitCode.OK
-    if not is_said:
-        say(str(problem))
+    if not is_reported:
+        write_stderr(str(problem))
     return problem.exit_code
 
 
@@ -65,15 +65,15 @@ def run_models(rest: Sequence[str]) -> int:
         case ["forget"]:
             return _print(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
         case [] | [_]:
-            wanted = words[0] if words else ""
+            query = words[0] if words else ""
             service = ModelsService(context)
-            rows = [row for row in _models(service.providers(with_unready=True)) if wanted in row[0]]
-            shown = rows if wanted or "all" in flags else [row for row in rows if row[2]]
+            rows = [row for row in _models(service.providers(with_unready=True)) if query in row[0]]
+            listed = rows if query or "all" in flags else [row for row in rows if row[2]]
             if "json" in flags:
-                put(json.dumps([_model_json(*row) for row in shown]) + "\n")
-                return _end(problem, is_said=False)
-            _print_models(shown, len(rows) - len(shown), wanted, learned_lines(limits, wanted))
-            return _end(problem, is_said=False)
+                write_stdout(json.dumps([_model_json(*row) for row in listed]) + "\n")
+                return _end(problem, is_reported=False)
+            _print_models(listed, len(rows) - len(listed), query, learned_lines(limits, query))
+            return _end(problem, is_reported=False)
         case _:
             raise invalid_arguments(words, _MODELS)
 
@@ -85,13 +85,11 @@ def _models(providers: Sequence[OfferedProvider]) -> Iterator[tuple[str, ModelFa
             yield f"{provider.name}/{model.name}", model.facts, (provider.state or "ready") if provider.is_ready else ""
 
 
-def _print_models(
-    rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, wanted: str, learned: Sequence[str]
-) -> None:
+def _print_models(rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, query: str, learned: Sequence[str]) -> None:
     from qcode.providers.catalog import catalog_source
 
-    if wanted and not rows and not learned:
-        say(f'no model in the catalog matches "{wanted}"')
+    if query and not rows and not learned:
+        write_stderr(f'no model in the catalog matches "{query}"')
     table = [
         (name, state or "no key", _tokens(facts.context_window), _tokens(facts.max_output_tokens), *_dollars(facts))
         for name, facts, state in rows
@@ -141,7 +139,7 @@ def run_stats(rest: Sequence[str]) -> int:
     own = SessionStore(context.paths.state_dir, context.root).folder
     stats.read(sorted(own.parent.glob("*/*.jsonl") if "all" in flags else own.glob("*.jsonl")))
     _print(json.dumps(stats.as_json())) if "json" in flags else _print(*map(clean, stats.lines()))
-    return _end(problem, is_said=False)
+    return _end(problem, is_reported=False)
 
 
 def run_themes(rest: Sequence[str]) -> int:
@@ -152,5 +150,5 @@ def run_themes(rest: Sequence[str]) -> int:
 
     themes, problems = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
     for problem in problems:
-        say(problem)
+        write_stderr(problem)
     return _print(json.dumps(sorted(themes))) if "json" in flags else _print(*sorted(themes))

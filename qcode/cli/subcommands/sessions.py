@@ -17,7 +17,7 @@ from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import InputEnded, ask, put, say, short
+from qcode.cli.terminal import InputEnded, ask, short, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
 from qcode.safety.redaction import Redactor, named_secrets
@@ -49,7 +49,7 @@ def run_sessions(rest: Sequence[str]) -> int:
     options, words, flags = parse_subcommand("sessions", rest, _USE[action])
     context, problem = folder_context(options)
     if problem is not None:
-        say(str(problem))
+        write_stderr(str(problem))
     state_dir, root, settings = context.paths.state_dir, context.root, context.settings
     store = SessionStore(state_dir, root)
     match words or ["list"]:
@@ -62,7 +62,7 @@ def run_sessions(rest: Sequence[str]) -> int:
         case ["show", wanted] if flags.keys() <= _OF_A_FOLDER:
             code = _show(store, wanted)
         case ["delete", wanted] if flags.keys() <= _OF_A_FOLDER:
-            put(f"deleted {store.delete(wanted)}\n")
+            write_stdout(f"deleted {store.delete(wanted)}\n")
             code = ExitCode.OK
         case _:
             raise invalid_arguments(rest, _USE[action])
@@ -71,22 +71,22 @@ def run_sessions(rest: Sequence[str]) -> int:
 
 def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool) -> int:
     """Print all sessions, or those that contain all words."""
-    wanted = store.search(words) if words else None
-    found = [summary for summary in store.summaries() if wanted is None or summary.session_id in wanted]
+    matching = store.search(words) if words else None
+    found = [summary for summary in store.summaries() if matching is None or summary.session_id in matching]
     expiries = [summary.updated + timedelta(days=retention_days) if retention_days else None for summary in found]
     if is_json:
         rows = [_as_json(summary, expiry) for summary, expiry in zip(found, expiries, strict=True)]
-        put(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        write_stdout(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
     elif not found:
         none = (
             f'no session of this folder mentions "{single_spaced(words)}"'
             if words
             else "no sessions of this folder yet"
         )
-        put(f"{none}\n")
+        write_stdout(f"{none}\n")
     else:
         now = datetime.now(UTC)
-        put(_table([_row(summary, expiry, now) for summary, expiry in zip(found, expiries, strict=True)]))
+        write_stdout(_table([_row(summary, expiry, now) for summary, expiry in zip(found, expiries, strict=True)]))
     return 0
 
 
@@ -106,8 +106,8 @@ def _as_json(summary: SessionSummary, expiry: datetime | None) -> JsonObject:
 def _row(summary: SessionSummary, expiry: datetime | None, now: datetime) -> tuple[str, ...]:
     updated = f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
     size = (count_text(summary.messages, "message"), bytes_text(summary.size))
-    kept = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
-    return (summary.session_id, updated, *size, *kept, single_spaced(summary.title))
+    time_left = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
+    return (summary.session_id, updated, *size, *time_left, single_spaced(summary.title))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -117,20 +117,22 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _show(store: SessionStore, wanted: str) -> int:
-    loaded = store.load(wanted)
+def _show(store: SessionStore, selection: str) -> int:
+    loaded = store.load(selection)
     for notice in loaded.notices:
-        say(notice)
-    put("".join(f"{message.role}: {_shown(message.text)}\n" for message in loaded.messages if message.text))
+        write_stderr(notice)
+    write_stdout(
+        "".join(f"{message.role}: {_printable(message.text)}\n" for message in loaded.messages if message.text)
+    )
     return 0
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Return foreign text unchanged for a file or a program, and without control sequences for a terminal."""
     return clean(text) if os.isatty(1) else text
 
 
-def _export(store: SessionStore, wanted: str, flags: Mapping[str, Any], settings: Settings) -> int:
+def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], settings: Settings) -> int:
     """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
     from qcode.agent.models.client import price_of
     from qcode.agent.sessions.export import ExportHeading, ExportRequest, exported, form_of, save_export
@@ -138,9 +140,9 @@ def _export(store: SessionStore, wanted: str, flags: Mapping[str, Any], settings
 
     path: Path | None = flags.get("output")
     form = flags.get("format") or form_of(str(path or ""))
-    loaded = store.load(wanted)
+    loaded = store.load(selection)
     for notice in loaded.notices:
-        say(notice)
+        write_stderr(notice)
     title = loaded.title or first_words(entry.message for entry in loaded.all_entries())
     redact = Redactor(named_secrets(os.environ)).redact
     turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
@@ -148,9 +150,9 @@ def _export(store: SessionStore, wanted: str, flags: Mapping[str, Any], settings
     try:
         text = exported(turns, ExportHeading(loaded.session_id, redact(title), loaded.model), request)
         if path is None:
-            put(text)
+            write_stdout(text)
         else:
-            say(f"exported to {save_export(Path.cwd(), str(path), text)}")
+            write_stderr(f"exported to {save_export(Path.cwd(), str(path), text)}")
     except ValueError as refusal:
         raise InputError(str(refusal)) from None
     return 0
@@ -166,10 +168,10 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
     else:
         found = find(os.environ, None if is_everywhere else root)
     if not found:
-        where = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
-        where = f" in {', '.join(map(str, places))}" if places else where
-        say(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{where}")
-        put("[]\n" if is_json else "")
+        scope = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
+        scope = f" in {', '.join(map(str, places))}" if places else scope
+        write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
+        write_stdout("[]\n" if is_json else "")
         return 0
     is_chosen = "yes" in flags or (bool(places) and not any(place.is_dir() for place in places))
     chosen = found if is_chosen else _choose_sessions(found, is_json=is_json)
@@ -179,7 +181,7 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
         for session in reversed(chosen)
     ]
     if is_json and chosen:
-        put(json.dumps([row for row, _ in done], ensure_ascii=False, indent=2) + "\n")
+        write_stdout(json.dumps([row for row, _ in done], ensure_ascii=False, indent=2) + "\n")
     return max((code for _, code in done), default=0)
 
 
@@ -194,26 +196,26 @@ def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[Fo
                 "program": session.head.program,
                 "cwd": session.head.cwd,
                 "title": _title(session.head),
-                "updated": datetime.fromtimestamp(session.written, UTC).isoformat(timespec="seconds"),
+                "updated": datetime.fromtimestamp(session.modified, UTC).isoformat(timespec="seconds"),
                 "size_bytes": session.size,
             }
             for session in found
         ]
-        put(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        write_stdout(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
         return []
     rows_shown = [
         (
             str(number),
             PROGRAMS[session.head.program],
-            f"{datetime.fromtimestamp(session.written, UTC).astimezone():%Y-%m-%d %H:%M}",
+            f"{datetime.fromtimestamp(session.modified, UTC).astimezone():%Y-%m-%d %H:%M}",
             bytes_text(session.size),
             single_spaced(_title(session.head)) or str(session.path),
         )
         for number, session in enumerate(found, start=1)
     ]
-    put(_table(rows_shown))
+    write_stdout(_table(rows_shown))
     if not (os.isatty(0) and os.isatty(1)):
-        say("nothing was imported: name a file, or add --yes to import all of these")
+        write_stderr("nothing was imported: name a file, or add --yes to import all of these")
         return []
     try:
         answer = ask("Which sessions? (1, 2-4 or all; Enter for none) ")
@@ -251,11 +253,11 @@ def _imported(
             target = find_project_root(own)
         done = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(foreign)
     except (QcodeError, OSError) as error:
-        say(f"{found.path}: {error}")
+        write_stderr(f"{found.path}: {error}")
         code = error.exit_code if isinstance(error, QcodeError) else ExitCode.FAILED
         return {"path": str(found.path), "status": "failed", "error": str(error)}, code
     if not is_json:
-        put(_report(foreign, done, "" if target == root else f" in {short(target)}"))
+        write_stdout(_report(foreign, done, "" if target == root else f" in {short(target)}"))
     return {
         "path": str(found.path),
         "program": foreign.program,
@@ -270,14 +272,14 @@ def _imported(
     }, 0
 
 
-def _report(foreign: ForeignSession, done: ImportResult, where: str) -> str:
+def _report(foreign: ForeignSession, done: ImportResult, target: str) -> str:
     """Return lines about what was imported, and what was left out of it."""
     title = single_spaced(_title(foreign))
     facts = {
-        "imported": f"{done.session_id}  imported {count_text(done.added, 'message')}{where}  {title}",
-        "updated": f"{done.session_id}  added {count_text(done.added, 'new message')}{where}  {title}",
-        "unchanged": f"{done.session_id}  already imported{where}  {title}",
-        "changed": f"{done.session_id}  not imported again: both programs continued it{where}; "
+        "imported": f"{done.session_id}  imported {count_text(done.added, 'message')}{target}  {title}",
+        "updated": f"{done.session_id}  added {count_text(done.added, 'new message')}{target}  {title}",
+        "unchanged": f"{done.session_id}  already imported{target}  {title}",
+        "changed": f"{done.session_id}  not imported again: both programs continued it{target}; "
         f"qcode sessions delete {done.session_id} makes room for the other one",
     }[done.status]
     left_out = [f"{single_spaced(name)} ({count:,})" for name, count in sorted(foreign.left_out.items()) if count]

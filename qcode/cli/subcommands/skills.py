@@ -12,7 +12,7 @@ from pathlib import Path
 from qcode.agent.options import Options
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import run_context
-from qcode.cli.terminal import put, working_folder
+from qcode.cli.terminal import working_folder, write_stdout
 from qcode.protocol.errors import ExitCode, InputError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import visible
@@ -42,11 +42,11 @@ def _list(options: Options, *, is_json: bool) -> int:
 
     context = run_context(options, working_folder(options.cwd), is_attended=False)
     if is_json:
-        put(json.dumps(list_rows(Skills(context))) + "\n")
+        write_stdout(json.dumps(list_rows(Skills(context))) + "\n")
         return ExitCode.OK
-    put(f"{list_text(Skills(context))}\n")
+    write_stdout(f"{list_text(Skills(context))}\n")
     if not context.is_trusted:
-        put("this folder is not trusted: its own skills are not read\n")
+        write_stdout("this folder is not trusted: its own skills are not read\n")
     return ExitCode.OK
 
 
@@ -57,7 +57,7 @@ def _show(options: Options, name: str) -> int:
     skills = Skills(run_context(options, working_folder(options.cwd), is_attended=False))
     skill = next((candidate for candidate in skills.found.skills if candidate.handle.lower() == name.lower()), None)
     try:
-        put(f"{detail_text(skills, skill or skills.find(name))}\n")
+        write_stdout(f"{detail_text(skills, skill or skills.find(name))}\n")
     except Refused as refused:
         raise InputError(str(refused)) from None
     return ExitCode.OK
@@ -69,18 +69,18 @@ def _check(folder: Path, operands: Sequence[str]) -> int:
     from qcode.agent.skills.skill import skill_file
     from qcode.agent.skills.strict import check_folder
 
-    wanted = folder / operands[0] if operands else folder
-    if wanted.is_file() and wanted.name.lower() == "skill.md":
-        wanted = wanted.parent
-    folders = [wanted]
-    if wanted.is_dir() and skill_file(wanted) is None:
-        folders = [file.parent for file in skill_files(SkillFolder(wanted, str(wanted)))] or [wanted]
+    target = folder / operands[0] if operands else folder
+    if target.is_file() and target.name.lower() == "skill.md":
+        target = target.parent
+    folders = [target]
+    if target.is_dir() and skill_file(target) is None:
+        folders = [file.parent for file in skill_files(SkillFolder(target, str(target)))] or [target]
     is_valid = True
     for path in folders:
         problems = check_folder(path)
         is_valid = is_valid and not problems
-        put(
+        write_stdout(
             f"{'Validation failed for' if problems else 'Valid skill:'} {visible(str(path))}{':' if problems else ''}\n"
         )
-        put("".join(f"  - {visible(problem)}\n" for problem in problems))
+        write_stdout("".join(f"  - {visible(problem)}\n" for problem in problems))
     return ExitCode.OK if is_valid else ExitCode.FAILED

@@ -22,7 +22,7 @@ from qcode.agent.skills import discovery, library
 from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.subcommands.update import installation
-from qcode.cli.terminal import InputEnded, ask, put, say, short
+from qcode.cli.terminal import InputEnded, ask, short, write_stderr, write_stdout
 from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, PROJECT_FOLDER, ConfigPaths
 from qcode.protocol.errors import QcodeError
 from qcode.text.clean import visible
@@ -80,20 +80,20 @@ def run_uninstall(rest: Sequence[str]) -> int:
     items, keys = kept_items(paths), Keys(os.environ, partial(key_store, paths.state_dir, os.environ))
     names = sorted(keys.stored_names())
     for complaint in keys.complaints:
-        say(complaint)
-    put("".join(f"{visible(line)}\n" for line in _listing(paths, items, names)))
+        write_stderr(complaint)
+    write_stdout("".join(f"{visible(line)}\n" for line in _listing(paths, items, names)))
     if not items:
         return 0
     if "yes" not in flags:
         if not (os.isatty(0) and os.isatty(1)):
-            put("Nothing was removed; qcode uninstall --yes removes the files and keys.\n")
+            write_stdout("Nothing was removed; qcode uninstall --yes removes the files and keys.\n")
             return 0
         try:
             is_confirmed = ask('Remove these files and keys? Type "yes": ').casefold() == "yes"
         except InputEnded:
             is_confirmed = False
         if not is_confirmed:
-            put("Nothing was removed.\n")
+            write_stdout("Nothing was removed.\n")
             return 0
     return _remove(paths, items, keys, names)
 
@@ -145,13 +145,13 @@ def _remove(paths: ConfigPaths, items: Sequence[KeptItem], keys: Keys, names: Se
             if not others:
                 folder.rmdir()
             elif folder != paths.config_dir or others != [paths.state_dir.name]:
-                say(f"kept in {short(folder)}: {', '.join(others[:9])}; qcode did not create them")
+                write_stderr(f"kept in {short(folder)}: {', '.join(others[:9])}; qcode did not create them")
         except OSError:
             continue  # it does not exist, or may not be removed: it is empty of qcode's files all the same
     if failed:
         raise QcodeError(f"could not remove {'; '.join(failed)}")
     of_keys = f" and {count_text(len(names), 'key')}" if names else ""
-    put(f"Removed {count_text(len(items), 'item')}{of_keys}.\n")
+    write_stdout(f"Removed {count_text(len(items), 'item')}{of_keys}.\n")
     return 0
 
 

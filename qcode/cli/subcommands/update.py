@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from qcode import __version__
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.terminal import put
+from qcode.cli.terminal import write_stdout
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.text.clean import one_line, visible
 from qcode.values import dataclass
@@ -126,12 +126,12 @@ def run_update(rest: Sequence[str]) -> int:
         step = "install it again from a newer clone" if found.is_released else step
     elif _numbers(newest) <= _numbers(__version__):
         lines.append(f"The newest published version is {newest}: this one is current.")
-        put("".join(f"{line}\n" for line in lines))
+        write_stdout("".join(f"{line}\n" for line in lines))
         return 0
     else:
         lines.append(f"Version {newest} is available.")
         step = Installation(found.installer, pip=found.pip).update_command if found.archive else step
-    put("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
+    write_stdout("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
     return 0
 
 

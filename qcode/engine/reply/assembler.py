@@ -40,7 +40,7 @@ _CUT_NUMBER = lazy_pattern(r"-|\.|(?:\.\d+)?[eE][+-]?")
 
 
 @dataclass(slots=True)
-class Draft:
+class BlockDraft:
     """A block that is being received. The `text` of a call is its raw argument JSON.
 
     `has_gap`: the stream lost a piece, which may have been one of this call.
@@ -100,16 +100,16 @@ class Assembler:
     """Collects one attempt. `tools` are the offered tools by name; they define the required arguments of a call."""
 
     def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
-        self.drafts: list[Draft] = []
+        self.drafts: list[BlockDraft] = []
         self.usage = Usage()
         self.model = ""
         self.response_id = ""
         self.ended: ReplyEnded | None = None
         self.damaged_events = 0
         self._tools = tools
-        self._by_block: dict[int, Draft] = {}
+        self._by_block: dict[int, BlockDraft] = {}
 
-    def feed(self, event: ReplyEvent) -> Draft | None:
+    def feed(self, event: ReplyEvent) -> BlockDraft | None:
         """Process one event; return its draft, None for events that belong to no block."""
         match event:
             case TextDelta():
@@ -169,19 +169,19 @@ class Assembler:
         for draft in self.drafts:
             draft.has_gap = draft.has_gap or (draft.kind == "call" and parse_object(draft.text) is None)
 
-    def _append(self, block: int, kind: DraftKind, text: str) -> Draft:
+    def _append(self, block: int, kind: DraftKind, text: str) -> BlockDraft:
         draft = self._by_block.get(block) or self._draft(block, kind)
         draft.append(text)
         return draft
 
-    def _draft(self, block: int, kind: DraftKind) -> Draft:
+    def _draft(self, block: int, kind: DraftKind) -> BlockDraft:
         draft = self._by_block.get(block)
         if draft is None:
-            draft = self._by_block[block] = Draft(kind)
+            draft = self._by_block[block] = BlockDraft(kind)
             self.drafts.append(draft)
         return draft
 
-    def _judge(self, draft: Draft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> CallState:
+    def _judge(self, draft: BlockDraft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> CallState:
         """Judge one call by its raw argument text. Only the last can be truncated, because decoding is sequential.
 
         Arguments with a gap may still be valid JSON, and mean something else. A call that came as text began with its

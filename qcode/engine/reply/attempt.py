@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from qcode.engine.effects import Emit
-from qcode.engine.reply.assembler import Assembler, Draft
+from qcode.engine.reply.assembler import Assembler, BlockDraft
 from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.events import AttemptKind, ToolCallProgress
@@ -47,7 +47,7 @@ class Attempt:
         request: ModelRequest,
         tools: Mapping[str, ToolSpec],
         *,
-        base: list[Draft],
+        base: list[BlockDraft],
         seam: Seam | None = None,
         is_silent: bool = False,
         is_broken: bool = False,
@@ -94,21 +94,21 @@ class Attempt:
         if isinstance(event, WebSearched):
             self.searches.append(event)
             return []
-        held = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
+        pending = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
         if isinstance(event, ReplyEnded):
             self._watch_end()
         draft = self.assembler.feed(event)
         if isinstance(event, ReasoningDelta) and event.text:
             return self._show_reasoning(event)
         if draft is None or self._is_silent:
-            return held
+            return pending
         if isinstance(event, (ToolCallStarted, ToolArgsDelta)):
             self.has_shown_anything = True
             if isinstance(event, ToolArgsDelta):
                 self._watch_arguments(event)
             number = self._number(event.block, joins=False)
-            return [*held, Emit(ToolCallProgress(number, draft.call_id, draft.name, draft.size))]
-        return held
+            return [*pending, Emit(ToolCallProgress(number, draft.call_id, draft.name, draft.size))]
+        return pending
 
     def flush(self) -> Emits:
         """Release the text that the filters still hold, at the end of the text."""
@@ -134,7 +134,7 @@ class Attempt:
         )
 
     @property
-    def drafts(self) -> list[Draft]:
+    def drafts(self) -> list[BlockDraft]:
         return self.assembler.drafts
 
     @property
@@ -216,7 +216,7 @@ class Attempt:
         return number
 
 
-def _open_fence(base: list[Draft]) -> str | None:
+def _open_fence(base: list[BlockDraft]) -> str | None:
     fence = fences.open_fence(base[-1].text) if base and base[-1].kind == "text" else None
     return fence.marker if fence is not None else None
 
@@ -246,34 +246,34 @@ class InlineThinking:
             self._blanks.append(text)  # joined only once, so that many blank deltas stay cheap
             return []
         pieces: list[Piece] = []
-        held, self._held = self._taken_blanks() + self._held + text, ""
+        pending, self._held = self._taken_blanks() + self._held + text, ""
         if self._state == "start":
-            rest = held.lstrip()
+            rest = pending.lstrip()
             if not rest.startswith(_OPEN):
                 if _OPEN.startswith(rest):
-                    self._held = held
+                    self._held = pending
                     return []
                 self._state = "text"
-                return _piece("text", held)
-            self._state, held = "thinking", rest[len(_OPEN) :]
+                return _piece("text", pending)
+            self._state, pending = "thinking", rest[len(_OPEN) :]
         if self._state == "thinking":
-            thought, tag, rest = held.partition(_CLOSE)
+            thought, tag, rest = pending.partition(_CLOSE)
             if not tag:
-                kept = _tag_begun(held)
-                self._held = held[len(held) - kept :]
-                return _piece("reasoning", held[: len(held) - kept])
+                undecided = _tag_begun(pending)
+                self._held = pending[len(pending) - undecided :]
+                return _piece("reasoning", pending[: len(pending) - undecided])
             pieces += _piece("reasoning", thought)
-            self._state, held = "behind", rest
+            self._state, pending = "behind", rest
         if self._state == "behind":
-            held = held.lstrip()
-            if held:
+            pending = pending.lstrip()
+            if pending:
                 self._state = "text"
-        return pieces + _piece("text", held)
+        return pieces + _piece("text", pending)
 
     def flush(self) -> list[Piece]:
         """Return the held text: an unfinished closing tag is part of the reasoning."""
-        held, self._held = self._taken_blanks() + self._held, ""
-        return _piece("reasoning" if held.strip() else "text", held)
+        pending, self._held = self._taken_blanks() + self._held, ""
+        return _piece("reasoning" if pending.strip() else "text", pending)
 
     def _taken_blanks(self) -> str:
         blanks = "".join(self._blanks)

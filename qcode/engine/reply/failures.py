@@ -17,7 +17,7 @@ from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
 from qcode.engine.effects import Effect, Emit, Fallback, ReplyFailed, StopRequest, SwitchModel, Wait
 from qcode.engine.model_facts import Learn, LearnedLimit, learn_limit
 from qcode.engine.reply import requests
-from qcode.engine.reply.assembler import Draft, ReplyShape, ends_early
+from qcode.engine.reply.assembler import BlockDraft, ReplyShape, ends_early
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
     AbortAfter,
@@ -235,7 +235,7 @@ def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt 
 
 
 def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
-    note = describe_no_room(state.counter.size_of(request, enough=0).tokens, state.model.window)
+    note = describe_no_room(state.counter.size_of(request, threshold=0).tokens, state.model.window)
     effects = state.salvage(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
@@ -314,14 +314,14 @@ def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) 
         return limit.prompt
     if limit.total is not None and limit.total > request.max_tokens:
         return limit.total - request.max_tokens
-    return max(state.counter.size_of(request, enough=0).tokens, limit.tokens - request.max_tokens + 1)
+    return max(state.counter.size_of(request, threshold=0).tokens, limit.tokens - request.max_tokens + 1)
 
 
 def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, part: RefusedPart) -> list[Effect]:
     """Send the request once more without the refused part, and leave that part out from now on."""
     effects: list[Effect] = []
-    if part == "marks":
-        effects.append(state.learn(Learn("refuses_marks")))
+    if part == "signatures":
+        effects.append(state.learn(Learn("refuses_signatures")))
     else:
         if is_lasting(error):
             effects.append(state.learn(Learn("refuses_images")))
@@ -340,9 +340,9 @@ def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: Provider
     if not attempt.request.is_prefill or error.kind is not ErrorKind.BAD_REQUEST:
         return []
     learned = state.learn(Learn("refuses_prefill"))
-    wanted, is_broken = attempt.request.max_tokens, attempt.is_broken
-    request = continuing_request(state.plan, state.model, state.base, wanted, is_broken=is_broken)
-    cap = state.fitted(request, wanted)
+    max_tokens, is_broken = attempt.request.max_tokens, attempt.is_broken
+    request = continuing_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
+    cap = state.fitted(request, max_tokens)
     if cap is None:
         return [learned, *end_without_room(state, request, attempt)]
     return [learned, *state.send_continuation(cap, "retries", is_broken=is_broken)]
@@ -382,11 +382,11 @@ def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: R
     return ask_for_room(state, KeepTruncated(shape.stop, shape.raw_stop, decision.why, note))
 
 
-def _keep_truncated(state: ReplyState, kept: KeepTruncated) -> list[Effect]:
+def _keep_truncated(state: ReplyState, decision: KeepTruncated) -> list[Effect]:
     if state.text.strip():
-        return state.finish("cut", kept.stop, kept.raw_stop, why=kept.why, note=kept.note)
-    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, kept.note)
-    return state.finish("failed", kept.stop, kept.raw_stop, why="error", error=error)
+        return state.finish("cut", decision.stop, decision.raw_stop, why=decision.why, note=decision.note)
+    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, decision.note)
+    return state.finish("failed", decision.stop, decision.raw_stop, why="error", error=error)
 
 
 def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> list[Effect]:
@@ -464,7 +464,7 @@ def reject_truncated_call(state: ReplyState, cap: int, raw_stop: str) -> list[Ef
     return [failed, *state.finish("calls", StopReason.MAX_TOKENS, raw_stop, why="retry_limit", cap=cap)]
 
 
-def _cut_call(state: ReplyState) -> Draft:
+def _cut_call(state: ReplyState) -> BlockDraft:
     return next(draft for draft in reversed(state.base) if draft.kind == "call")
 
 

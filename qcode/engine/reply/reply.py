@@ -283,8 +283,8 @@ class Reply:
 
     def _continuation_cap(self, attempt: Attempt) -> int | None:
         state = self._state
-        wanted = state.caps.continuation
-        cap = state.fitted(self._continuing(attempt), wanted)
+        requested = state.caps.continuation
+        cap = state.fitted(self._continuing(attempt), requested)
         if cap is None or state.plan.output.max_total_completion_tokens is None:
             return cap
         left = state.caps.total_tokens - state.kept_tokens - state.tokens_of(attempt)
@@ -416,7 +416,7 @@ class Reply:
                     "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
                 )
             if not has_room:
-                note = describe_no_room(state.counter.size_of(continuing, enough=0).tokens, state.model.window)
+                note = describe_no_room(state.counter.size_of(continuing, threshold=0).tokens, state.model.window)
             truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
             if not has_room:
                 return failures.ask_for_room(state, truncated)

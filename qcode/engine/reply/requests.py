@@ -13,7 +13,7 @@ from qcode.engine import synthetic
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import Fallback
 from qcode.engine.model_facts import KnownModel
-from qcode.engine.reply.assembler import Draft
+from qcode.engine.reply.assembler import BlockDraft
 from qcode.engine.transcript import sendable_blocks
 from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.model import Effort, ModelRequest, RetrySettings
@@ -61,7 +61,7 @@ def _plain_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest
 
 
 def continuing_request(
-    plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int, *, is_broken: bool
+    plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], cap: int, *, is_broken: bool
 ) -> ModelRequest:
     """Ask for the continuation of `base`, whose last draft is text. `is_broken`: the connection broke.
 
@@ -84,14 +84,14 @@ def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelReques
     return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
 
 
-def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int) -> ModelRequest:
+def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], cap: int) -> ModelRequest:
     """Ask for one well-formed call after one that the provider could not parse; `base` is the text before it."""
     messages = _with_added_text(_with_partial(plan.messages, base), synthetic.ONE_WELL_FORMED_CALL)
     return replace(_plain_request(plan, model, cap), messages=messages)
 
 
 def resumed_call_request(
-    plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], call: Draft, raw: str, cap: int
+    plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], call: BlockDraft, raw: str, cap: int
 ) -> ModelRequest:
     """Ask for the rest of a truncated call's arguments. The history contains the text before the call, not the call."""
     ask = synthetic.resumed_call_text(call.name, raw)
@@ -101,11 +101,11 @@ def resumed_call_request(
     return replace(request, messages=messages, tools=request.tools if has_calls else (), allows_calls=False)
 
 
-def text_of(drafts: Sequence[Draft]) -> str:
+def text_of(drafts: Sequence[BlockDraft]) -> str:
     return "".join(draft.text for draft in drafts if draft.kind == "text")
 
 
-def stored_blocks(drafts: Sequence[Draft]) -> tuple[Block, ...]:
+def stored_blocks(drafts: Sequence[BlockDraft]) -> tuple[Block, ...]:
     """Return drafts as blocks of a message: text exactly as shown, calls with valid JSON.
 
     Unsigned reasoning is dropped at the end of the message, and between a text and a call.
@@ -125,13 +125,13 @@ def stored_blocks(drafts: Sequence[Draft]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def stored_call(draft: Draft) -> ToolCall:
+def stored_call(draft: BlockDraft) -> ToolCall:
     raw = draft.text
     arguments = (raw if raw.strip() else "{}") if draft.state == "complete" else synthetic.marker_arguments(raw)
     return ToolCall(draft.call_id, draft.name, arguments, draft.opaque, draft.is_from_text)
 
 
-def _with_partial(messages: tuple[Message, ...], base: Sequence[Draft]) -> tuple[Message, ...]:
+def _with_partial(messages: tuple[Message, ...], base: Sequence[BlockDraft]) -> tuple[Message, ...]:
     """Add the text so far, without calls, as an assistant message; return `messages` unchanged if there is no text."""
     blocks = sendable_blocks(stored_blocks([draft for draft in base if draft.kind != "call"]))
     if not any(isinstance(block, Text) for block in blocks):

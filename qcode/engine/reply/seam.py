@@ -53,7 +53,7 @@ class Seam:
         self._breaks = ""
         self._is_open = not before
 
-    def renewed(self) -> Seam:
+    def for_next_continuation(self) -> Seam:
         """Return a new filter for another continuation of the same text."""
         return Seam(self._before, is_json=self._is_json)
 
@@ -82,16 +82,16 @@ class Seam:
         self._restarted += len(text)
         return self._restarted < len(self._before)
 
-    def _settle(self, held: str, *, is_last: bool) -> str:
+    def _settle(self, pending: str, *, is_last: bool) -> str:
         """Remove openings, then decide on the rest, or keep holding it."""
         if self._owned_breaks is not None:
-            if not held.strip() and not is_last:
+            if not pending.strip() and not is_last:
                 return ""
-            held = self._without_blank(held, self._owned_breaks)
-        if not is_last and self._is_undecided(held):
+            pending = self._without_blank(pending, self._owned_breaks)
+        if not is_last and self._is_undecided(pending):
             return ""
-        rest = self._without_opening(held)
-        if len(rest) < len(held):
+        rest = self._without_opening(pending)
+        if len(rest) < len(pending):
             self._restart_with(rest)
             return self._settle(rest, is_last=is_last)
         cleaned = self._without_replay(rest)
@@ -106,9 +106,9 @@ class Seam:
         self._held = []
         return self._blank + cleaned
 
-    def _without_blank(self, held: str, owned: int) -> str:
+    def _without_blank(self, pending: str, owned: int) -> str:
         """Remove the blanks after an opening, and remember those that may belong to the text."""
-        found = _BLANK_LINES.match(held)
+        found = _BLANK_LINES.match(pending)
         blank = found.group() if found else ""
         ends = [index + 1 for index, char in enumerate(blank) if char == "\n"]
         self._blank = blank[ends[owned - 1] :] if owned and len(ends) > owned else blank if not owned else ""
@@ -117,7 +117,7 @@ class Seam:
         if self._is_json:
             self._blank = ""
         is_indented = self._is_indented or (owned == _LEAD_IN_BREAKS and not blank)
-        rest = held[len(blank) :].lstrip(" \t") if is_indented else held[len(blank) :]
+        rest = pending[len(blank) :].lstrip(" \t") if is_indented else pending[len(blank) :]
         self._owned_breaks = None
         self._restart_with(rest)
         return rest
@@ -128,53 +128,53 @@ class Seam:
         self._restarted = _common(self._before, rest)
         self._may_restart = self._restarted == len(rest)
 
-    def _is_undecided(self, held: str) -> bool:
-        if not held.strip():
-            return len(held) < SEARCHED_TAIL
-        if len(held) < len(self._tail) and held in self._tail:
+    def _is_undecided(self, pending: str) -> bool:
+        if not pending.strip():
+            return len(pending) < SEARCHED_TAIL
+        if len(pending) < len(self._tail) and pending in self._tail:
             return True
-        if self._may_lead_in and may_become_lead_in(held):
+        if self._may_lead_in and may_become_lead_in(pending):
             return True
-        stripped = held.lstrip()
-        if stripped != held and len(stripped) < len(self._tail) and stripped in self._tail:
+        stripped = pending.lstrip()
+        if stripped != pending and len(stripped) < len(self._tail) and stripped in self._tail:
             return True
-        if any(_may_recur(self._tail, text, repeated_tail(self._tail, text)) for text in {held, stripped}):
+        if any(_may_recur(self._tail, text, repeated_tail(self._tail, text)) for text in {pending, stripped}):
             return True
         if self._fence is not None:
-            return fences.may_become_fence(held) or self._replays_after_bare_fence(held, is_whole=True)
+            return fences.may_become_fence(pending) or self._replays_after_bare_fence(pending, is_whole=True)
         start = _without_indents(stripped)
         return any(header.startswith(start) or _may_be_continued(header, start) for header in self._headers)
 
-    def _replays_after_bare_fence(self, held: str, *, is_whole: bool) -> bool:
+    def _replays_after_bare_fence(self, pending: str, *, is_whole: bool) -> bool:
         """Return whether a bare fence is followed by a replay: then it reopens the code block and does not close it.
 
         `is_whole`: the replay may still be incomplete, because more text can follow.
         """
-        length = fences.bare_fence(held, self._fence) if self._fence is not None else 0
+        length = fences.bare_fence(pending, self._fence) if self._fence is not None else 0
         if not length:
             return False
-        behind = held[length:]
+        behind = pending[length:]
         if is_whole:
             return len(behind) < len(self._tail) and behind in self._tail
         return repeated_tail(self._tail, behind) > 0
 
-    def _without_opening(self, held: str) -> str:
-        """Return `held` without its first opening: a lead-in, a reopened fence, or a replayed header."""
+    def _without_opening(self, pending: str) -> str:
+        """Return `pending` without its first opening: a lead-in, a reopened fence, or a replayed header."""
         if self._may_lead_in:
             self._may_lead_in = False
-            length = lead_in(held)
+            length = lead_in(pending)
             if length:
                 self._owned_breaks = _LEAD_IN_BREAKS
-                return held[length:]
+                return pending[length:]
         if self._fence is not None:
-            length = fences.reopened_fence(held, self._fence, is_inside_line=self._is_inside_line)
-            if not length and self._replays_after_bare_fence(held, is_whole=False):
-                length = fences.bare_fence(held, self._fence)
+            length = fences.reopened_fence(pending, self._fence, is_inside_line=self._is_inside_line)
+            if not length and self._replays_after_bare_fence(pending, is_whole=False):
+                length = fences.bare_fence(pending, self._fence)
             if length:
                 self._fence = None
                 self._blank = self._breaks = ""
-                return held[length:]
-        text = held.lstrip("\r\n")
+                return pending[length:]
+        text = pending.lstrip("\r\n")
         for header in self._headers:
             length = _header_length(header, text)
             if length and not self._restarts_beyond(header, text):
@@ -182,7 +182,7 @@ class Seam:
                 self._owned_breaks = 0 if header.startswith("|") else _HEADING_BREAKS
                 self._is_indented = text[:1] in " \t"
                 return text[length:]
-        return held
+        return pending
 
     def _restarts_beyond(self, header: str, text: str) -> bool:
         """Return whether `text` replays the reply from its start, and beyond `header`."""

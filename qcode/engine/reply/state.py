@@ -17,7 +17,7 @@ from qcode.engine.effects import Append, Effect, Emit, RecordRequests, SendReque
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply import requests
-from qcode.engine.reply.assembler import Draft, ReplyShape
+from qcode.engine.reply.assembler import BlockDraft, ReplyShape
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
     Closed,
@@ -58,7 +58,7 @@ class SupersededAttempt:
 
     attempt: Attempt
     shape: ReplyShape | None
-    drafts: list[Draft]
+    drafts: list[BlockDraft]
     text: str
     output_tokens: int
 
@@ -73,7 +73,7 @@ class ReplyState:
         self.ledger = ledger
         self.tools = plan.tools_by_name
         self.phase: ReplyPhase = Unsent()
-        self.base: list[Draft] = []
+        self.base: list[BlockDraft] = []
         self.superseded: SupersededAttempt | None = None
         self.has_made_room = False
         self.has_taken_back = False
@@ -135,7 +135,7 @@ class ReplyState:
     def fitted(self, request: ModelRequest, cap: int) -> int | None:
         """Return `cap` clamped to the room that the window leaves for `request`, None if that is too little."""
         window = self.model.window
-        size = self.counter.size_of(request, enough=caps.room_for_prompt(cap, window))
+        size = self.counter.size_of(request, threshold=caps.room_for_prompt(cap, window))
         return caps.fit(cap, prompt_tokens=size.tokens, window=window, is_counted=size.is_counted)
 
     def send(
@@ -173,7 +173,7 @@ class ReplyState:
 
     def send_again(self, attempt: Attempt, cap: int, request: ModelRequest | None = None) -> list[Effect]:
         """Send the request of a failed attempt again, or `request` instead."""
-        seam = None if attempt.seam is None else attempt.seam.renewed()
+        seam = None if attempt.seam is None else attempt.seam.for_next_continuation()
         request = replace(request or attempt.request, max_tokens=cap)
         return self.send(attempt.kind, request, "retries", seam=seam, is_broken=attempt.is_broken)
 
@@ -196,7 +196,7 @@ class ReplyState:
         if record.is_discarded is is_discarded:
             return
         self.records[attempt.record_index] = replace(record, is_discarded=is_discarded)
-        move = self.ledger.discard if is_discarded else self.ledger.keep
+        move = self.ledger.discard if is_discarded else self.ledger.undo_discard
         move(attempt.assembler.usage)
 
     def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
@@ -249,8 +249,8 @@ class ReplyState:
 
     def salvage(self, attempt: Attempt | None) -> list[Effect]:
         """Keep the longest text of a reply that is about to end; `attempt` is closed already."""
-        shown = attempt.shown_text if attempt else 0
-        if self.superseded is not None and len(self.superseded.text) >= shown:
+        shown_length = attempt.shown_text if attempt else 0
+        if self.superseded is not None and len(self.superseded.text) >= shown_length:
             if attempt is not None:
                 self.discard(attempt)
             return self.restore_superseded()
@@ -296,8 +296,8 @@ class ReplyState:
         calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next) for draft in drafts)
         self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next))
         # The searches of a discarded attempt disappear with its text.
-        kept = [found for index, found in self.searches if not self.records[index].is_discarded]
-        effects: list[Effect] = [Emit(found) for found in kept]
+        searches = [found for index, found in self.searches if not self.records[index].is_discarded]
+        effects: list[Effect] = [Emit(found) for found in searches]
         if self.was_cut:
             effects.append(Emit(ContinuationTerminated(why)))
         records = tuple(self.records)
@@ -315,11 +315,11 @@ def is_solid(block: Block) -> bool:
     return isinstance(block, ToolCall) or (isinstance(block, Text) and bool(block.text.strip()))
 
 
-def without_calls(drafts: Sequence[Draft]) -> list[Draft]:
+def without_calls(drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
     return [draft for draft in drafts if draft.kind != "call"]
 
 
-def without_trailing_reasoning(drafts: Sequence[Draft]) -> list[Draft]:
+def without_trailing_reasoning(drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
     """Return `drafts` up to their last text; white space after the dropped reasoning is appended to that text."""
     end = len(drafts)
     while end and (drafts[end - 1].kind == "reasoning" or not drafts[end - 1].text.strip()):
@@ -328,16 +328,16 @@ def without_trailing_reasoning(drafts: Sequence[Draft]) -> list[Draft]:
     return joined(list(drafts[:end]), space)
 
 
-def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
+def joined(base: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
     """Return `base` and `drafts` as one list, in which the first text of `drafts` joins the last text of `base`.
 
     Unsigned reasoning between the two is dropped, so that they form one block. Neither list is changed.
     """
     if not base:
         return list(drafts)
-    kept = [draft for draft in drafts if draft.kind != "reasoning" or draft.opaque is not None]
+    blocks = [draft for draft in drafts if draft.kind != "reasoning" or draft.opaque is not None]
     result = list(base)
-    for draft in kept:
+    for draft in blocks:
         if draft.kind == "text" and result[-1].kind == "text":
             result[-1] = _one_text(result[-1], draft)
         else:
@@ -345,8 +345,8 @@ def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
     return result
 
 
-def _one_text(first: Draft, second: Draft) -> Draft:
-    text = Draft("text", [*first.pieces, *second.pieces], first.size + second.size)
+def _one_text(first: BlockDraft, second: BlockDraft) -> BlockDraft:
+    text = BlockDraft("text", [*first.pieces, *second.pieces], first.size + second.size)
     text.opaque = second.opaque or first.opaque
     return text
 
@@ -361,8 +361,8 @@ def describe_damaged(model: str, events: int) -> str:
 
 def describe_repetition(*, has_text: bool) -> str:
     """Return the message for a reply that was stopped because the model repeated itself endlessly."""
-    where = "; the text so far is kept" if has_text else " before it answered"
-    return f"The model kept repeating itself, so qcode stopped it{where}. Rephrase the request, or try another model."
+    ending = "; the text so far is kept" if has_text else " before it answered"
+    return f"The model kept repeating itself, so qcode stopped it{ending}. Rephrase the request, or try another model."
 
 
 def describe_no_room(prompt_tokens: int, window: int | None) -> str:

@@ -117,19 +117,19 @@ class HostApprovals:
 
     def _allow(self, approval: CallApproval, answer: JsonObject) -> Decision:
         updates = answer.get("updatedPermissions")
-        wanted = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
+        accepted = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
         value = answer.get("updatedInput")
         values = value if isinstance(value, dict) else None
         match approval:
             case Question():
                 return _answer(approval, values or {})
             case PlanApproval():
-                mode = self._plan_mode(wanted)
+                mode = self._plan_mode(accepted)
                 return AcceptPlan(mode)
             case RepeatedCall():
                 return Allow()
             case ToolApproval():
-                allow = Allow(self._scope(approval, wanted))
+                allow = Allow(self._scope(approval, accepted))
                 revised = self._revision(approval.call, values) if values is not None else None
                 if isinstance(revised, Revise):
                     self._changed[approval.id] = allow
@@ -189,7 +189,7 @@ class HostApprovals:
                         for rule in convert(text, effect).rules:
                             added = self._permissions.add(effect, rule)
                             if is_kept:
-                                self._permissions.keep(added.number)
+                                self._permissions.save_rule(added.number)
                 case {"type": "removeRules", "behavior": "allow", "rules": list(rules)}:
                     self._remove({_rule_text(rule) for rule in rules})
                 case _:

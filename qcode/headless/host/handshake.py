@@ -118,19 +118,19 @@ class Handshake:
 
 def _without_own(configs: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
     """Return the values of `--mcp-config` without the servers inside the host, and the names of those."""
-    kept: list[PathText] = []
+    paths: list[PathText] = []
     names: list[str] = []
     for path in configs:
         values = parse_object(str(path)) if str(path).startswith("{") else None
         servers = values.get("mcpServers") if values is not None else None
         if not isinstance(servers, dict):
-            kept.append(path)
+            paths.append(path)
             continue
         own = [name for name, config in servers.items() if isinstance(config, dict) and config.get("type") == "sdk"]
         names += own
         left = {name: config for name, config in servers.items() if name not in own}
-        kept += [json.dumps({"mcpServers": left})] if left else []
-    return tuple(kept), tuple(names)
+        paths += [json.dumps({"mcpServers": left})] if left else []
+    return tuple(paths), tuple(names)
 
 
 def _object(request: JsonObject, name: str, ignored: list[str]) -> JsonObject | None:

@@ -41,11 +41,11 @@ class HostLink:
 
     # Hooks
 
-    def hooks(self, wanted: JsonObject) -> tuple[dict[str, list[Hook]], tuple[str, ...]]:
+    def hooks(self, registered: JsonObject) -> tuple[dict[str, list[Hook]], tuple[str, ...]]:
         """Return the hooks of the handshake by event, and a line for each that cannot run."""
         found: dict[str, list[Hook]] = {}
         complaints: list[str] = []
-        for event, matchers in wanted.items():
+        for event, matchers in registered.items():
             if event not in EVENTS:
                 complaints.append(f"hooks for {event} never run: qcode has no such event")
                 continue
@@ -128,7 +128,7 @@ class HostLink:
             whole = response if isinstance(response, dict) else missing
             await self._deliver({**whole, "jsonrpc": "2.0", "id": body["id"]}, out)
 
-    async def take(self, request: JsonObject) -> JsonObject:
+    async def receive(self, request: JsonObject) -> JsonObject:
         """Take a message that a server sends by itself: notifications are used, requests are refused."""
         name, message = request.get("server_name"), request.get("message")
         out = self._servers.get(str(name))

@@ -138,7 +138,7 @@ def prompt_names(agent: Agent) -> tuple[str, ...]:
         return ()
     from qcode.agent.mcp.typed import prompts_of
 
-    return tuple(f"mcp__{one.handle.replace(':', '__', 1)}" for one in prompts_of(agent.servers))
+    return tuple(f"mcp__{prompt.handle.replace(':', '__', 1)}" for prompt in prompts_of(agent.servers))
 
 
 def context_usage(agent: Agent) -> JsonObject:
@@ -213,8 +213,8 @@ async def set_servers(
     more, problems_inside = specs_of_program({name: {"command": name} for name in inside}, "the host")
     connect = connections(inside)
     specs = (*specs, *(replace(spec, connect=connect[spec.name]) for spec in more))
-    added, removed, taken = agent.replace_servers(specs)
-    errors: JsonObject = {**problems, **problems_inside, **dict.fromkeys(taken, _NAME_TAKEN)}
+    added, removed, refused = agent.replace_servers(specs)
+    errors: JsonObject = {**problems, **problems_inside, **dict.fromkeys(refused, _NAME_TAKEN)}
     await agent.toolbox.wait_for_servers()
     for status in agent.servers.statuses() if agent.servers is not None else ():
         if status.name in added and status.problem:

@@ -48,16 +48,16 @@ async def run_host(
     *,
     stdout: BinaryIO,
     stderr: BinaryIO,
-    begun: bytes = b"",
+    first_bytes: bytes = b"",
     notices: tuple[str, ...] = (),
 ) -> int:
     """Serve a host whose handshake is answered until the end of its input; return the exit code of the last turn.
 
-    `link` is bound to the connection. `begun` is the input that was read so far, handshake included; `notices` are
-    lines for the user.
+    `link` is bound to the connection. `first_bytes` is the input that was read so far, handshake included; `notices`
+    are lines for the user.
     """
     output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, has_live_line=False))
-    return await HostSession(output, handshake, link, notices).serve(descriptor, begun)
+    return await HostSession(output, handshake, link, notices).serve(descriptor, first_bytes)
 
 
 class _SilentWriter(StderrWriter):
@@ -74,7 +74,7 @@ class HostSession(Exchange):
         super().__init__(output)
         self.agent = output.agent
         self._link = link
-        link.wire = self.wire = HostWire(output.put)
+        link.wire = self.wire = HostWire(output.write)
         self.handshake = handshake
         self.controls = requests.RunControls(output.agent, self.wire, self._end_turn)
         self._conversation = output.agent.conversation
@@ -111,7 +111,7 @@ class HostSession(Exchange):
         line = host_init(replace(facts, mcp_servers=servers, commands=names), self.controls.names, self.controls.mode)
         if {**line, "uuid": ""} != self._said_init:
             self._said_init = {**line, "uuid": ""}
-            await self._output.put(encode(line))
+            await self._output.write(encode(line))
         self._is_introduced = True
         while self._notices:
             self.controls.notice(Notice("warning", self._notices.pop(0)))
@@ -125,7 +125,7 @@ class HostSession(Exchange):
         value = parse_object(line.decode("utf-8-sig", "replace")) or {}
         match value:
             case {"type": "control_response"}:
-                self.wire.settle(value.get("response"))
+                self.wire.resolve(value.get("response"))
                 return None
             case {"type": "control_cancel_request"}:
                 self._withdraw(value.get("request_id"))
@@ -150,7 +150,7 @@ class HostSession(Exchange):
 
     def _withdraw(self, request_id: Json) -> None:
         if isinstance(request_id, str):
-            self.wire.withdraw(request_id)
+            self.wire.cancel(request_id)
             if (task := self._answering.get(request_id)) is not None:
                 task.cancel()
 
@@ -205,7 +205,7 @@ class HostSession(Exchange):
             case "rewind_files":
                 return await self._rewind(request)
             case "mcp_message":
-                return await self._link.take(request)
+                return await self._link.receive(request)
             case "mcp_set_servers":
                 return await requests.set_servers(self.agent, request, self._link.connections)
             case "mcp_status" | "mcp_reconnect" | "mcp_toggle":
@@ -277,7 +277,7 @@ class HostSession(Exchange):
         if self._replays:
             ids = {**self.controls.ids(), **({"uuid": uuid} if uuid else {})}
             echoed: JsonObject = {"type": "user", "message": message.line.get("message"), "parent_tool_use_id": None}
-            await self._output.put(encode_bounded({**echoed, **ids, "isReplay": True}))
+            await self._output.write(encode_bounded({**echoed, **ids, "isReplay": True}))
         if message.line.get("shouldQuery") is False:
             self._conversation.attach((*message.attached, *((Text(message.prompt),) if message.prompt else ())))
             return ExitCode.OK
@@ -297,7 +297,7 @@ class HostSession(Exchange):
         if self._connecting:
             await asyncio.wait(self._connecting)
         uuids, self._uuids = tuple(self._uuids), []
-        before = len(self._conversation.rewinds.own_messages())
+        before = len(self._conversation.rewinds.user_prompts())
         self._run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
         try:
             return await run.run_turn(prompt, self._interrupts)
@@ -305,7 +305,7 @@ class HostSession(Exchange):
             run.stop_asking()
             self._run = None
             self._has_result = True
-            for message in self._conversation.rewinds.own_messages()[before:]:
+            for message in self._conversation.rewinds.user_prompts()[before:]:
                 self._prompts.update(dict.fromkeys(uuids, message.number))
 
     def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
@@ -313,9 +313,9 @@ class HostSession(Exchange):
         foreign: tuple[tuple[int, int], ...] = ()
         if prompt.startswith("/") and (found := self.agent.custom_commands().typed(prompt)) is not None:
             command, arguments = found
-            foreign, shown = command.foreign(arguments), prompt
+            foreign, display = command.foreign(arguments), prompt
             prompt = command.expand(arguments)
-            options = replace(options, model=command.model, output=command.output, foreign=foreign, shown=shown)
+            options = replace(options, model=command.model, output=command.output, foreign=foreign, shown=display)
         if "@" in prompt:
             from qcode.agent.context.attachments import mentions
 

@@ -52,7 +52,7 @@ class HostWire:
         finally:
             self._open.pop(request_id, None)
 
-    def settle(self, response: Json) -> None:
+    def resolve(self, response: Json) -> None:
         """Take the answer to a request; one with an unknown id is ignored."""
         if not isinstance(response, dict):
             return
@@ -66,9 +66,9 @@ class HostWire:
         reason = response.get("error")
         waiting.set_exception(HostError(reason if isinstance(reason, str) and reason else "the answer was not valid"))
 
-    def withdraw(self, request_id: str) -> None:
+    def cancel(self, request_id: str) -> None:
         """The host withdraws its answer to a request, which fails."""
-        self.settle({"request_id": request_id, "subtype": "error", "error": "the host withdrew the request"})
+        self.resolve({"request_id": request_id, "subtype": "error", "error": "the host withdrew the request"})
 
     def close(self) -> None:
         """Fail every open request, because the host sends no more answers."""
@@ -84,9 +84,9 @@ class HostWire:
         """Write a line without waiting for it."""
         task = asyncio.get_running_loop().create_task(self.send(line))
         self._writing.add(task)
-        task.add_done_callback(self._written)
+        task.add_done_callback(self._after_write)
 
-    def _written(self, task: asyncio.Task[None]) -> None:
+    def _after_write(self, task: asyncio.Task[None]) -> None:
         self._writing.discard(task)
         if not task.cancelled():
             task.exception()  # a lost reader is reported by the next write of the turn

@@ -67,11 +67,11 @@ _EMPTY = "(empty message)"
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body. With `encoded` the history lacks the part that `encoded.body` adds."""
     rest: Sequence[Message] = request.messages
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, taken = encoded.settle(rest, "", partial(_encode_settled, encoded))
-    sent = _messages(alternate(rest, _call_id, taken), encoded or EncodedMessages())
+        rest, used_ids = encoded.encode_settled(rest, "", partial(_encode_settled, encoded))
+    sent = _messages(alternate(rest, _call_id, used_ids), encoded or EncodedMessages())
     if request.is_prefill and sent and sent[-1]["role"] == "assistant":
         _strip_end(sent[-1])
     _mark_cache(sent)
@@ -90,8 +90,8 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     return body
 
 
-def _encode_settled(encoded: EncodedMessages, messages: Sequence[Message], taken: set[str]) -> Sequence[Json]:
-    return _messages(alternate(messages, _call_id, taken), encoded, has_end=False)
+def _encode_settled(encoded: EncodedMessages, messages: Sequence[Message], used_ids: set[str]) -> Sequence[Json]:
+    return _messages(alternate(messages, _call_id, used_ids), encoded, has_end=False)
 
 
 def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: bool = True) -> list[JsonObject]:

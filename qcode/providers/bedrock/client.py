@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _BedrockClient:
     signer: Signer
-    control: Callable[[], Control]
+    control: Callable[[], BedrockControl]
     http: httpx2.AsyncClient
 
 
@@ -91,7 +91,7 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
         return of_sdk(self._connection.origin, error, now=datetime.now(UTC)) or super()._failure(error)
 
 
-def _model_names(control: Control) -> list[str]:
+def _model_names(control: BedrockControl) -> list[str]:
     """Return the models that stream text on demand, and the inference profiles that give access to the others."""
     listed = control.list_foundation_models(byOutputModality="TEXT", byInferenceType="ON_DEMAND")
     models = [model for model in objects_in(listed.get("modelSummaries")) if model.get("responseStreamingSupported")]
@@ -137,7 +137,7 @@ class Paginator(Protocol):
     def paginate(self) -> Iterable[JsonObject]: ...
 
 
-class Control(Protocol):
+class BedrockControl(Protocol):
     meta: ResponseMetadata
 
     def list_foundation_models(self, **fields: object) -> JsonObject: ...
@@ -152,7 +152,7 @@ class Amazon:
     """
 
     runtime: Runtime
-    control: Callable[[], Control]
+    control: Callable[[], BedrockControl]
     ca_file: str
 
 
@@ -195,8 +195,8 @@ def connect(connection: Connection) -> Amazon:
         # Handlers of the most specific event run first, so this needs the name under which the request is captured.
         runtime.meta.events.register_first(f"before-send.{_OPERATION}", show_key)
 
-    def control() -> Control:
-        client: Control = session.create_client("bedrock", region, endpoint_url=address, config=config)
+    def control() -> BedrockControl:
+        client: BedrockControl = session.create_client("bedrock", region, endpoint_url=address, config=config)
         if key:
             client.meta.events.register_first("before-send", show_key)
         return client

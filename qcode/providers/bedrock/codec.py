@@ -55,11 +55,11 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     name = request.model.lower()
     is_caching, is_rich = _CACHING.search(name) is not None, _RICH_RESULTS.search(name) is not None
     rest: Sequence[Message] = request.messages
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, taken = encoded.settle(rest, f"{is_rich}", partial(_messages, is_rich))
-    sent = _messages(is_rich, rest, taken)
+        rest, used_ids = encoded.encode_settled(rest, f"{is_rich}", partial(_messages, is_rich))
+    sent = _messages(is_rich, rest, used_ids)
     if request.is_prefill and sent and sent[-1]["role"] == "assistant":
         _strip_end(sent[-1])
     if is_caching:
@@ -75,9 +75,9 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     return body
 
 
-def _messages(is_rich: bool, messages: Sequence[Message], taken: set[str]) -> list[JsonObject]:
+def _messages(is_rich: bool, messages: Sequence[Message], used_ids: set[str]) -> list[JsonObject]:
     sent: list[JsonObject] = []
-    for message in alternate(messages, _call_id, taken):
+    for message in alternate(messages, _call_id, used_ids):
         content = _user(message, is_rich=is_rich) if message.role == "user" else _assistant(message)
         if not content:
             if message.role == "assistant":
@@ -360,13 +360,13 @@ def _usage_in(usage: JsonObject) -> list[ReplyEvent]:
     if not usage:
         return []
     sent, made = count_in(usage.get("inputTokens")), count_in(usage.get("outputTokens"))
-    read, written = count_in(usage.get("cacheReadInputTokens")), count_in(usage.get("cacheWriteInputTokens"))
+    read, write = count_in(usage.get("cacheReadInputTokens")), count_in(usage.get("cacheWriteInputTokens"))
     total = count_in(usage.get("totalTokens"))
     if sent is not None:
-        cached = (read or 0) + (written or 0)
+        cached = (read or 0) + (write or 0)
         is_beside = cached > sent or (total is not None and made is not None and total >= sent + cached + made)
         sent = sent + cached if is_beside else sent
-    return [UsageReported(Usage(sent, made, read, written))]
+    return [UsageReported(Usage(sent, made, read, write))]
 
 
 def _index(body: JsonObject) -> int:

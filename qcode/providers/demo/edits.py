@@ -120,17 +120,17 @@ def _has_room(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines
 
 def _first_line(node: ast.stmt) -> int:
     decorators = node.decorator_list if isinstance(node, _NAMED) else []
-    return min([node.lineno, *(each.lineno for each in decorators)])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
-def _insertion(text: str, number: int, line: str, what: str) -> DemoEdit:
+def _insertion(text: str, number: int, line: str, noun: str) -> DemoEdit:
     lines = text.split("\n")
     below = lines[number - 1]
     indent = below[: len(below) - len(below.lstrip())]
     start, end = _unique(lines, number - 1)
     before, after = lines[start : number - 1], lines[number - 1 : end]
     gap = [] if indent else [""]
-    return DemoEdit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {what}")
+    return DemoEdit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {noun}")
 
 
 def _last_line(path: str, text: str) -> DemoEdit | None:

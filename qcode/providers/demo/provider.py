@@ -85,30 +85,30 @@ class DemoProvider:
         """Yield one reply; raise `ProviderError` for an unknown model and for the simulated rate limit."""
         self._refuse_by_model(request)
         script = self._script(request)
-        kept = cut_at(script, request.max_tokens)
-        is_cut = size_of(kept) < size_of(script)
+        cut = cut_at(script, request.max_tokens)
+        is_cut = size_of(cut) < size_of(script)
         usage = Usage(
             input=_input_tokens(request),
-            output=tokens_of(size_of(kept)),
-            reasoning=tokens_of(sum(len(block.text) for block in kept if isinstance(block, Reasoning))),
+            output=tokens_of(size_of(cut)),
+            reasoning=tokens_of(sum(len(block.text) for block in cut if isinstance(block, Reasoning))),
         )
         yield ReplyStarted(DEMO_MODEL, f"demo-{zlib.crc32(repr(request.messages[-1:]).encode()):08x}")
         yield UsageReported(Usage(input=usage.input))
-        chunk = max(_MIN_CHUNK, size_of(kept) // _CHUNKS)
-        for number, block in enumerate(kept):
+        chunk = max(_MIN_CHUNK, size_of(cut) // _CHUNKS)
+        for number, block in enumerate(cut):
             if isinstance(block, ToolCall):
                 yield ToolCallStarted(number, block.call_id, block.name)
             for text in slices(body_of(block), chunk):
                 await self._sleep(self._pace)
                 yield _delta(number, block, text)
-            if not (is_cut and number == len(kept) - 1 and body_of(block) != body_of(script[number])):
+            if not (is_cut and number == len(cut) - 1 and body_of(block) != body_of(script[number])):
                 yield BlockEnded(number)
         yield UsageReported(usage)
-        stop = _stop(kept, is_cut=is_cut)
+        stop = _stop(cut, is_cut=is_cut)
         yield ReplyEnded(stop, stop.value)
 
     def _refuse_by_model(self, request: ModelRequest) -> None:
-        """Raise the error that a model simulates, or that of a model that does not exist."""
+        """Raise the error that a model simulates, or the error for an unknown model."""
         if request.model == OVERLOADED_MODEL:
             raise ProviderError(ErrorKind.OVERLOADED, "Overloaded (simulated by the demo model).", status=529)
         if request.model == LIMIT_MODEL:
@@ -196,10 +196,10 @@ def _delta(number: int, block: ScriptBlock, text: str) -> ReplyEvent:
     return ReasoningDelta(number, text) if isinstance(block, Reasoning) else TextDelta(number, text)
 
 
-def _stop(kept: Script, *, is_cut: bool) -> StopReason:
+def _stop(cut: Script, *, is_cut: bool) -> StopReason:
     if is_cut:
         return StopReason.MAX_TOKENS
-    has_calls = any(isinstance(block, ToolCall) for block in kept)
+    has_calls = any(isinstance(block, ToolCall) for block in cut)
     return StopReason.TOOL_USE if has_calls else StopReason.END_TURN
 
 

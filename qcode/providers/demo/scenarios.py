@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
-from qcode.providers.demo.scene import Scene, Script, call, failed, file_in, last_match, paragraphs, say, shortened
+from qcode.providers.demo.scene import Scene, Script, call, failed, file_in, last_match, paragraphs, reply, shortened
 from qcode.text.json import Json, parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -166,11 +166,11 @@ def missing_part(current: str, names: Sequence[str]) -> str:
 
 
 def _layout(names: Sequence[str]) -> Iterator[str]:
-    shown = [name for name in names if name not in ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")]
-    yield from (f"- `{name}`" for name in shown[:_MAX_SHOWN])
-    if len(shown) > _MAX_SHOWN:
-        yield f"- and {len(shown) - _MAX_SHOWN} more"
-    if not shown:
+    listed = [name for name in names if name not in ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")]
+    yield from (f"- `{name}`" for name in listed[:_MAX_SHOWN])
+    if len(listed) > _MAX_SHOWN:
+        yield f"- and {len(listed) - _MAX_SHOWN} more"
+    if not listed:
         yield "- The folder is empty."
 
 
@@ -219,15 +219,15 @@ def play_init(scene: Scene) -> Script:
         return call(scene, "I will list the folder first.", "ls")
     if scene.last.call.name in ("write", "edit"):
         done = f"Done: `{path}` describes the build and the layout of the project.\n"
-        return failed(scene.last) or say(done)
+        return failed(scene.last) or reply(done)
     if scene.steps[0].result.is_error:
         return failed(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
-    wanted = [name for name in (path, manifest_in(names)) if name in names]
+    to_read = [name for name in (path, manifest_in(names)) if name in names]
     read = [step for step in scene.steps if step.call.name == "read"]
-    if len(read) < len(wanted):
-        return call(scene, f"I will read `{wanted[len(read)]}`.", "read", path=wanted[len(read)])
-    texts = {name: text_read(step.result.content) for name, step in zip(wanted, read, strict=False)}
+    if len(read) < len(to_read):
+        return call(scene, f"I will read `{to_read[len(read)]}`.", "read", path=to_read[len(read)])
+    texts = {name: text_read(step.result.content) for name, step in zip(to_read, read, strict=False)}
     current = texts.get(path, "")
     if not current.strip():
         manifest = manifest_in(names)
@@ -235,7 +235,7 @@ def play_init(scene: Scene) -> Script:
         return call(scene, f"This is my proposal for `{path}`.", "write", path=path, content=content)
     missing = missing_part(current, names)
     if not missing:
-        return say(f"`{path}` already has everything a script can find. A real model would read the code as well.\n")
+        return reply(f"`{path}` already has everything a script can find. A real model would read the code as well.\n")
     content = f"{current.rstrip()}\n\n{missing}\n"
     return call(scene, f"`{path}` does not describe the layout; I would add that.", "write", path=path, content=content)
 
@@ -248,9 +248,9 @@ def play_plan(scene: Scene) -> Script:
         plan = _PLAN.format(path=path)
         return call(scene, "My plan is ready.", "exit_plan_mode", plan=plan)
     if step.call.name == "write":
-        return failed(step) or say(f"Done, as planned: `{path}`.\n")
+        return failed(step) or reply(f"Done, as planned: `{path}`.\n")
     if step.result.is_error:
-        return say("You want another plan, but my script has only this one. Plan mode stays on.\n")
+        return reply("You want another plan, but my script has only this one. Plan mode stays on.\n")
     return call(scene, f"You approved it, so I write `{path}`.", "write", path=path, content=new_file(path))
 
 
@@ -287,8 +287,8 @@ def find_scenario(wish: str) -> Scenario | None:
 
 def play_help(scene: Scene) -> Script:
     """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario."""
-    tries = "\n".join(f"- **{each.request}**: {each.shows}" for each in SCENARIOS)
-    return say(
+    tries = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
+    return reply(
         "I am the **built-in demo model** of qcode. I run a script on your machine, without a network or an API key, "
         "to show how qcode works. I do not understand your message.\n\n"
         f"Prompts to try:\n\n{tries}\n\n"
@@ -300,7 +300,7 @@ def play_help(scene: Scene) -> Script:
 def _play_list(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look at the folder with the `glob` tool.", "glob", pattern="*")
-    return failed(scene.last) or say(f"Files in this folder:\n\n{shortened(scene.last.result.content)}\n")
+    return failed(scene.last) or reply(f"Files in this folder:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_read(scene: Scene) -> Script:
@@ -313,7 +313,7 @@ def _play_read(scene: Scene) -> Script:
     text = text_read(scene.last.result.content)
     lines = text.split("\n") if text else []
     first = next((line.strip() for line in lines if line.strip()), "only white space")
-    return say(f"I read {len(lines)} lines of `{path}`. The first line:\n\n{shortened(first)}\n")
+    return reply(f"I read {len(lines)} lines of `{path}`. The first line:\n\n{shortened(first)}\n")
 
 
 def _play_edit(scene: Scene) -> Script:
@@ -329,11 +329,11 @@ def _play_edit(scene: Scene) -> Script:
     if step.call.name == "read" and not text.strip():
         return call(scene, f"`{path}` is empty, so I will write it.", "write", path=path, content=new_file(path))
     if step.call.name == "write":
-        return say(f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n")
+        return reply(f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n")
     edit = plan_edit(scene.wish, path, text_read(scene.steps[0].result.content))
     if step.call.name == "read":
-        return _edit(scene, path, edit) if edit else say(f"There is nothing to change in `{path}`.\n")
-    return say(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
+        return _edit(scene, path, edit) if edit else reply(f"There is nothing to change in `{path}`.\n")
+    return reply(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
 
 
 def _play_agents(scene: Scene) -> Script:
@@ -349,14 +349,14 @@ def _play_agents(scene: Scene) -> Script:
         )
         return (Text("I will give one task each to two sub-agents, which work in parallel.\n"), *calls)
     answers = "\n\n".join(shortened(step.result.content) for step in scene.steps)
-    return say(f"The sub-agents answered; the files they read are not part of my context:\n\n{answers}\n")
+    return reply(f"The sub-agents answered; the files they read are not part of my context:\n\n{answers}\n")
 
 
 def _play_shell(scene: Scene) -> Script:
     command = _command_in(scene.wish)
     if scene.last is None:
         return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
-    return failed(scene.last) or say(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
+    return failed(scene.last) or reply(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_tests(scene: Scene) -> Script:
@@ -364,7 +364,7 @@ def _play_tests(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look for the tests first.", "ls")
     if scene.last.call.name == "shell":
-        return failed(scene.last) or say(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
+        return failed(scene.last) or reply(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
     if scene.steps[0].result.is_error:
         return failed(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
@@ -373,7 +373,9 @@ def _play_tests(scene: Scene) -> Script:
     makefile = text_read(scene.last.result.content) if scene.last.call.name == "read" else ""
     command = test_command(names, makefile)
     if not command:
-        return say("I found no tests here. I look for a manifest, such as pyproject.toml, or files named test_*.py.\n")
+        return reply(
+            "I found no tests here. I look for a manifest, such as pyproject.toml, or files named test_*.py.\n"
+        )
     return call(scene, f"I will run them with `{command}`.", "shell", command=command)
 
 
@@ -382,8 +384,8 @@ def _play_failure(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, f"I will read `{path}`, which should fail.", "read", path=path)
     if not scene.last.result.is_error:
-        return say(f"That worked: `{path}` exists.\n")
-    return say(
+        return reply(f"That worked: `{path}` exists.\n")
+    return reply(
         f"As expected, the tool failed with this error:\n\n{shortened(scene.last.result.content)}\n\nA failed call "
         "does not end the turn: the model gets the error and can try something else.\n"
     )
@@ -405,11 +407,11 @@ def _play_overthinking(scene: Scene) -> Script:
 
 
 def _play_long(scene: Scene) -> Script:
-    return say(guide(LONG_CHARS))
+    return reply(guide(LONG_CHARS))
 
 
 def _play_very_long(scene: Scene) -> Script:
-    return say(guide(VERY_LONG_CHARS))
+    return reply(guide(VERY_LONG_CHARS))
 
 
 def _play_huge_write(scene: Scene) -> Script:
@@ -418,7 +420,7 @@ def _play_huge_write(scene: Scene) -> Script:
     if step is None:
         text = f"I will write all of `{path}` in one call, which is more than one reply can hold."
         return call(scene, text, "write", path=path, content=guide(HUGE_CHARS))
-    was_rejected = any(each.result.is_error for each in scene.steps)
+    was_rejected = any(item.result.is_error for item in scene.steps)
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:
             return failed(step)
@@ -431,24 +433,24 @@ def _play_huge_write(scene: Scene) -> Script:
             path=path,
             content=content,
         )
-    done = sum(each.call.name == "edit" for each in scene.steps)
+    done = sum(item.call.name == "edit" for item in scene.steps)
     if not was_rejected or done == _HUGE_PARTS:
-        how = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
-        return say(f"Done: `{path}` is written, in {how}. Nothing was lost to the output limit.\n")
+        steps = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
+        return reply(f"Done: `{path}` is written, in {steps}. Nothing was lost to the output limit.\n")
     mark = _part_mark(path, done + 1)
     lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
     return _edit(scene, path, DemoEdit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))
 
 
 def _play_rate_limit(scene: Scene) -> Script:
-    return say(
+    return reply(
         "The first request failed with a rate limit and a wait of three seconds. qcode retried it automatically, and "
         "this is the answer. Esc would have interrupted the wait.\n"
     )
 
 
 def _thinking(scene: Scene, thought: str, answer: str) -> Script:
-    return say(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
+    return reply(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
 
 
 def _edit(scene: Scene, path: str, edit: DemoEdit) -> Script:

@@ -136,12 +136,12 @@ def _request_text(message: Message) -> str:
 
 def _typed_text(text: str) -> str:
     """Return the paragraphs of `text` before the first one that qcode itself must have written."""
-    kept: list[str] = []
+    result: list[str] = []
     for paragraph in paragraphs(text):
         if _MACHINE.search(paragraph) or _HURRY.search(paragraph):
             break
-        kept.append(paragraph)
-    return "\n\n".join(kept)
+        result.append(paragraph)
+    return "\n\n".join(result)
 
 
 def _quoted(text: str) -> tuple[str, ...]:
@@ -175,14 +175,14 @@ def size_of(script: Script) -> int:
 def cut_at(script: Script, cap: int) -> Script:
     """Return the part of `script` that fits in `cap` tokens, exact to the character; empty blocks are dropped."""
     left = cap * CHARS_PER_TOKEN
-    kept: list[ScriptBlock] = []
+    result: list[ScriptBlock] = []
     for block in script:
         body = body_of(block)
         if left == 0 and body:
             break
-        kept.append(_cut_block(block, left) if len(body) > left else block)
+        result.append(_cut_block(block, left) if len(body) > left else block)
         left -= min(left, len(body))
-    return tuple(kept)
+    return tuple(result)
 
 
 def rest_of_text(script: Script, partial: str) -> Script | None:
@@ -234,7 +234,7 @@ _FILE = lazy_pattern(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\
 _SHOWN_LINES = 12
 
 
-def say(text: str) -> Script:
+def reply(text: str) -> Script:
     return (Text(text),)
 
 
@@ -247,7 +247,7 @@ def failed(step: DemoStep) -> Script:
     """Return a reply about a call that failed or was denied, empty if it did neither."""
     if not step.result.is_error:
         return ()
-    return say(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
+    return reply(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
 
 
 def shortened(text: str) -> str:

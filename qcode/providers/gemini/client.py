@@ -64,9 +64,9 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
             request.extensions["timeout"] = limits
 
         async def keep_response(response: httpx2.Response) -> None:
-            kept = _responses.get()
-            if kept is not None:
-                kept.append(response)
+            responses = _responses.get()
+            if responses is not None:
+                responses.append(response)
 
         http.event_hooks = {"request": [limit_connecting], "response": [keep_response]}
         options = HttpOptions(
@@ -107,23 +107,23 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         # A private name: see the docstring of the module.
         api = client.sdk._api_client
         body: dict[str, Any] = dict(encode(request))
-        kept: list[httpx2.Response] = []
-        token = _responses.set(kept)
+        responses: list[httpx2.Response] = []
+        token = _responses.set(responses)
         try:
             await api.async_request_streamed("post", self._path(request.model), body)
         except ValueError as error:
             # The SDK fails on an error page that is neither JSON nor UTF-8.
-            for response in kept:
+            for response in responses:
                 response.raise_for_status()
             raise ProviderError(ErrorKind.INTERNAL, "the SDK refused the request") from error
         finally:
             _responses.reset(token)
-        if not kept:
+        if not responses:
             raise ProviderError(ErrorKind.INTERNAL, "the SDK sent the request past its HTTP client")
         try:
-            yield kept[-1]
+            yield responses[-1]
         finally:
-            await kept[-1].aclose()
+            await responses[-1].aclose()
 
     async def _list_models(self, client: _GeminiClient) -> list[str]:
         names: list[str] = []

@@ -75,14 +75,14 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     """
     wants_signatures = _generation(request.model) >= (3, 0)
     rest: Sequence[Message] = noted(request)
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, taken = encoded.settle(rest, f"{wants_signatures}", partial(_contents, wants_signatures))
+        rest, used_ids = encoded.encode_settled(rest, f"{wants_signatures}", partial(_contents, wants_signatures))
     config: JsonObject = {"maxOutputTokens": request.max_tokens}
     if (thinking := _thinking(request)) is not None:
         config["thinkingConfig"] = thinking
-    body: JsonObject = {"contents": _contents(wants_signatures, rest, taken), "generationConfig": config}
+    body: JsonObject = {"contents": _contents(wants_signatures, rest, used_ids), "generationConfig": config}
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": sendable(request.system)}]}
     if request.tools and (request.allows_calls or has_calls(request)):
@@ -104,10 +104,10 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     return body
 
 
-def _contents(wants_signatures: bool, messages: Sequence[Message], taken: set[str]) -> list[Json]:
+def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set[str]) -> list[Json]:
     sent: list[JsonObject] = []
     names: dict[str, str] = {}
-    for message in alternate(messages, taken=taken):
+    for message in alternate(messages, used_ids=used_ids):
         if message.role == "user":
             role, parts = "user", _user(message, names, in_results=wants_signatures) or [{"text": _EMPTY}]
         else:

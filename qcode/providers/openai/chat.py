@@ -68,17 +68,17 @@ def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages |
 
 def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None) -> list[Json]:
     rest: Sequence[Message] = noted(request)
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     sent: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
     if encoded is not None:
         # Reasoning is sent back only inside the running tool loop, so the messages in it change once more.
         limit = start_of_tool_loop(rest) if quirks.echoes_reasoning else None
         encoded.begin(sent)
-        rest, taken = encoded.settle(
+        rest, used_ids = encoded.encode_settled(
             rest, request.model, partial(_encode_settled, quirks, encoded, request.model), limit
         )
         sent = []
-    messages = _sendable_messages(rest, quirks, taken)
+    messages = _sendable_messages(rest, quirks, used_ids)
     loop = start_of_tool_loop(messages)
     variant, known = request.model, encoded or EncodedMessages()
     for index, message in enumerate(messages):
@@ -92,15 +92,15 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
 
 
 def _encode_settled(
-    quirks: ChatQuirks, encoded: EncodedMessages, variant: str, messages: Sequence[Message], taken: set[str]
+    quirks: ChatQuirks, encoded: EncodedMessages, variant: str, messages: Sequence[Message], used_ids: set[str]
 ) -> list[Json]:
-    spoken = _sendable_messages(messages, quirks, taken)
+    spoken = _sendable_messages(messages, quirks, used_ids)
     return [item for message in spoken for item in _encoded(message, quirks, encoded, variant, echoes=False)]
 
 
-def _sendable_messages(messages: Sequence[Message], quirks: ChatQuirks, taken: set[str]) -> list[Message]:
+def _sendable_messages(messages: Sequence[Message], quirks: ChatQuirks, used_ids: set[str]) -> list[Message]:
     spoken = [message for message in messages if message.role == "user" or _says(message)]
-    return alternate(spoken, partial(_call_id, quirks=quirks), taken)
+    return alternate(spoken, partial(_call_id, quirks=quirks), used_ids)
 
 
 def _encoded(

@@ -62,13 +62,13 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     With `encoded` the history lacks the part that `encoded.body` adds.
     """
     rest: Sequence[Message] = noted(request)
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, taken = encoded.settle(rest, "", _input)
+        rest, used_ids = encoded.encode_settled(rest, "", _input)
     body: JsonObject = {
         "model": request.model,
-        "input": _input(rest, taken) or [_user_message([_text(_EMPTY)])],
+        "input": _input(rest, used_ids) or [_user_message([_text(_EMPTY)])],
         "max_output_tokens": max(request.max_tokens, MIN_OUTPUT_TOKENS),
         "store": False,
         "stream": True,
@@ -98,9 +98,9 @@ def _reasoning(request: ModelRequest) -> JsonObject:
     return reasoning
 
 
-def _input(messages: Sequence[Message], taken: set[str]) -> list[Json]:
+def _input(messages: Sequence[Message], used_ids: set[str]) -> list[Json]:
     items: list[Json] = []
-    for message in alternate(messages, _call_id, taken):
+    for message in alternate(messages, _call_id, used_ids):
         items += _user(message) if message.role == "user" else _assistant(message)
     return items
 

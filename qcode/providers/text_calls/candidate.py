@@ -28,8 +28,8 @@ from qcode.providers.text_calls.forms import (
 )
 from qcode.values import dataclass
 
-State: TypeAlias = Literal["open", "closed", "broken", "strange"]
-_Place: TypeAlias = Literal["json", "value", "behind value", "end of function", "tail", "else"]
+State: TypeAlias = Literal["open", "closed", "broken", "unrelated"]
+_Place: TypeAlias = Literal["json", "value", "after value", "end of function", "tail", "else"]
 """The kind of the current position in the text, as far as the end of a reply depends on it."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -55,7 +55,7 @@ class Candidate:
     """Text that may become a call, from its mark `opener` on.
 
     `state`: `open` until decided; `closed`: a call that ends at `end`; `broken`: it started like a call and is not one;
-    `strange`: it did not even start like one. The grammar is in the generator methods: each yields when it needs more
+    `unrelated`: it did not even start like one. The grammar is in the generator methods: each yields when it needs more
     text.
     """
 
@@ -92,7 +92,7 @@ class Candidate:
         except StopIteration:
             self.state = "closed"
         except _NoCallError:
-            self.state = "broken" if self._has_begun else "strange"
+            self.state = "broken" if self._has_begun else "unrelated"
 
     def finish(self) -> None:
         """End the reply: a candidate that lacks nothing but its end mark is closed."""
@@ -121,7 +121,7 @@ class Candidate:
             return [*calls, WrittenCall(function.name, body[self._item_start :], is_complete=False)]
         parameters = [(name, body[start:end]) for name, start, end in function.parameters]
         name, start, end = self._parameter
-        if self._place == "behind value":
+        if self._place == "after value":
             parameters.append((name, body[start:end]))
         open_name = name if self._place == "value" else ""
         return [*calls, forms.cut_parameters(function.name, parameters, open_name, body[start:], tools)]
@@ -146,7 +146,7 @@ class Candidate:
 
     # The next token
 
-    def _take(self, count: int) -> None:
+    def _consume(self, count: int) -> None:
         self._held.append(self._rest[:count])
         self._rest = self._rest[count:]
         self.size += count
@@ -155,7 +155,7 @@ class Candidate:
         """Skip white space up to the next character."""
         while True:
             space = _SPACE.match(self._rest)
-            self._take(space.end() if space else 0)
+            self._consume(space.end() if space else 0)
             if self._rest:
                 return
             yield
@@ -205,7 +205,7 @@ class Candidate:
         self._has_begun, self._place = True, "json"
         self._scanner, self._item_start = JsonScanner(), self.size
         while True:
-            self._take(self._scanner.feed(self._rest))
+            self._consume(self._scanner.feed(self._rest))
             if self._scanner.is_broken or not (self.form.is_marked or CALL_KEYS.issuperset(self._scanner.keys)):
                 raise _NoCallError
             if self._scanner.is_closed:
@@ -223,7 +223,7 @@ class Candidate:
         self._place = "else"
         if not (yield from self._next_of(FUNCTION)):
             raise _NoCallError
-        self._take(len(FUNCTION))
+        self._consume(len(FUNCTION))
         yield from self._read_function()
 
     def _read_function(self) -> Iterator[None]:
@@ -234,7 +234,7 @@ class Candidate:
         if not behind:
             raise _NoCallError
         self._function = function = _Function(self._rest[:length])
-        self._take(length + len(behind.removeprefix("{")))
+        self._consume(length + len(behind.removeprefix("{")))
         yield from self._skip_space()
         if self._rest[0] == "{":
             function.json = yield from self._read_json()
@@ -248,7 +248,7 @@ class Candidate:
             if not (yield from self._next_of(END_FUNCTION)):
                 raise _NoCallError
             self._has_begun = True
-            self._take(len(END_FUNCTION))
+            self._consume(len(END_FUNCTION))
         self._end_item(function)
 
     def _read_parameters(self, function: _Function) -> Iterator[None]:
@@ -261,12 +261,12 @@ class Candidate:
             if not mark:
                 raise _NoCallError
             self._has_begun = True
-            self._take(len(PARAMETER))
+            self._consume(len(PARAMETER))
             length = yield from self._run_of(_PARAMETER_NAME)
             if self._rest[length] != ">":
                 raise _NoCallError
             name = self._rest[:length].strip()
-            self._take(length + 1)
+            self._consume(length + 1)
             yield from self._read_value(name)
             function.parameters.append(self._parameter)
 
@@ -277,11 +277,11 @@ class Candidate:
         while True:
             at = self._rest.find(END_PARAMETER)
             if at < 0:
-                self._take(max(0, len(self._rest) - len(END_PARAMETER) + 1))
+                self._consume(max(0, len(self._rest) - len(END_PARAMETER) + 1))
                 yield
                 continue
-            self._parameter, self._place = (name, start, self.size + at), "behind value"
-            self._take(at + len(END_PARAMETER))
+            self._parameter, self._place = (name, start, self.size + at), "after value"
+            self._consume(at + len(END_PARAMETER))
             yield from self._skip_space()
             if (yield from self._next_of(PARAMETER, END_FUNCTION)):
                 self._place = "else"
@@ -294,7 +294,7 @@ class Candidate:
             yield from self._skip_space()
             end = next((end for end in self.form.ends if self._rest.startswith(end)), "")
             if end:
-                self._take(len(end))
+                self._consume(len(end))
                 self.end = self.size
                 return
             between = _SEPARATOR.match(self._rest) if self.form.name == "llama" else None
@@ -305,7 +305,7 @@ class Candidate:
             elif self.form.name == "tag" and self._rest.startswith(FUNCTION):
                 yield from self._read_marked_function()
             elif between and behind.startswith("{"):
-                self._take(between.end())
+                self._consume(between.end())
                 yield from self._read_object()
             elif opens is None or (between and not behind) or any(end.startswith(self._rest) for end in self.form.ends):
                 yield

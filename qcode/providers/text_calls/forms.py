@@ -99,10 +99,10 @@ def undecided(text: str) -> int:
             return len(text) - at
     if "`" not in text[-_MAX_FENCE:]:
         return 0
-    begun = _FENCE_BEGUN.search(text[-_MAX_FENCE:])
-    if begun is None or not any(info.startswith(begun["info"].lower()) for info in _FENCE_INFOS):
+    fence = _FENCE_BEGUN.search(text[-_MAX_FENCE:])
+    if fence is None or not any(info.startswith(fence["info"].lower()) for info in _FENCE_INFOS):
         return 0
-    return len(begun.group())
+    return len(fence.group())
 
 
 def is_mark_begun(text: str) -> bool:

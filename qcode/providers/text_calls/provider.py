@@ -70,10 +70,10 @@ class TextCallProvider:
 
 def as_text_request(request: ModelRequest) -> ModelRequest:
     """Return the request with its tools in the system text and its calls and results as text."""
-    told = instructions(request.tools)
+    tool_text = instructions(request.tools)
     return replace(
         request,
-        system="\n\n".join(part for part in (request.system, told) if part),
+        system="\n\n".join(part for part in (request.system, tool_text) if part),
         messages=as_text_history(request.messages),
         tools=(),
         allows_calls=True,
@@ -255,8 +255,8 @@ async def as_event_stream(
             for changed in made.feed(event):
                 yield changed
     except ProviderError:
-        for held in made.break_off():
-            yield held
+        for late_event in made.break_off():
+            yield late_event
         raise
 
 

@@ -36,7 +36,7 @@ _EXCERPT_CHARS = 200
 _REASONS = {
     "open": f"it is longer than {MAX_CALL_CHARS} characters",
     "broken": "its content is not a valid call",
-    "strange": "no call follows its marker",
+    "unrelated": "no call follows its marker",
 }
 _THINK, _END_THINK = "<think>", "</think>"
 _MAX_SPACE_BEFORE_THINKING = 256
@@ -144,9 +144,9 @@ class TextCalls:
                 return text
         at = text.find(_END_THINK)
         if at < 0:
-            kept = next((n for n in range(len(_END_THINK) - 1, 0, -1) if text.endswith(_END_THINK[:n])), 0)
-            self._rest = text[len(text) - kept :]
-            self._append(text[: len(text) - kept])
+            undecided = next((n for n in range(len(_END_THINK) - 1, 0, -1) if text.endswith(_END_THINK[:n])), 0)
+            self._rest = text[len(text) - undecided :]
+            self._append(text[: len(text) - undecided])
             return ""
         self._thinking = "over"
         self._append(text[: at + len(_END_THINK)])
@@ -155,10 +155,10 @@ class TextCalls:
     def _find_candidate(self, text: str) -> str:
         """Show text up to the next candidate; return the text after its mark."""
         self._rest = ""
-        shown = at = 0
+        start = at = 0
         while (mark := find_mark(text, at)) is not None:
-            self._show(text[shown : mark.start])
-            shown = at = mark.start
+            self._show(text[start : mark.start])
+            start = at = mark.start
             form = self._form_of(mark)
             if form is not None and not self._is_spoilt:
                 self._candidate = Candidate(form, text[mark.start : mark.end])
@@ -166,12 +166,12 @@ class TextCalls:
                 return text[mark.end :]
             if form is not None and form.is_marked and not self._is_in_broken:
                 self._begin_malformed(form, is_call=True)
-            shown = at = mark.end
+            start = at = mark.end
             self._show(text[mark.start : at])
             self._end_broken(text[mark.start : at])
-        kept = undecided(text[shown:])
-        self._show(text[shown : len(text) - kept])
-        self._rest = text[len(text) - kept :]
+        length = undecided(text[start:])
+        self._show(text[start : len(text) - length])
+        self._rest = text[len(text) - length :]
         return ""
 
     def _form_of(self, mark: CallMark) -> CallForm | None:
@@ -229,7 +229,7 @@ class TextCalls:
             self._note(candidate, reason)
         self._show(candidate.opener)
         if candidate.form.is_marked:
-            is_call = candidate.state != "strange"
+            is_call = candidate.state != "unrelated"
             self._is_spoilt = self._is_spoilt or is_call
             self._begin_malformed(candidate.form, is_call=is_call)
         return candidate.body

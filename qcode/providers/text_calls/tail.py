@@ -79,34 +79,34 @@ class TailCalls:
 
     def feed(self, text: str) -> list[Piece]:
         """Take more text; return what is certainly no call."""
-        shown: list[str] = []
+        visible: list[str] = []
         while text:
             if self._is_off:
-                shown.append(text)
+                visible.append(text)
                 break
             if self._held:
-                text = self._follow(text, shown)
+                text = self._follow(text, visible)
                 continue
             passed, found = self._search.feed(text)
-            shown.append(passed)
-            text = self._begin(found, shown) if found else ""
-        return [VisibleText(piece) for piece in ["".join(shown)] if piece]
+            visible.append(passed)
+            text = self._begin(found, visible) if found else ""
+        return [VisibleText(piece) for piece in ["".join(visible)] if piece]
 
     def flush(self, *, is_cut: bool = False) -> list[Piece]:
         """Return what is held: as calls if it is the end of the reply and nothing else, otherwise as text."""
-        held, rest = "".join(self._held), self._search.flush()
+        pending, rest = "".join(self._held), self._search.flush()
         self._held.clear()
-        if held and self.is_final and not is_cut and not self._is_off:
-            calls = self._read(held)
+        if pending and self.is_final and not is_cut and not self._is_off:
+            calls = self._read(pending)
             if calls:
-                return [ExtractedCalls(held, tuple(calls))]
-        return [VisibleText(text) for text in [held + rest] if text]
+                return [ExtractedCalls(pending, tuple(calls))]
+        return [VisibleText(text) for text in [pending + rest] if text]
 
     def give_up(self) -> None:
         """Treat everything as text: the reply has a native call."""
         self._is_off = True
 
-    def _begin(self, found: str, shown: list[str]) -> str:
+    def _begin(self, found: str, visible: list[str]) -> str:
         """Hold the text from a mark on, if a call may begin there; return the text to read next."""
         before = self._search.before
         self._code.feed(before[self._code_at :])
@@ -115,30 +115,30 @@ class TailCalls:
         is_fence = found[0] == "`"
         is_code = self._code.is_in_fence or not self._code.is_at_line_start if is_fence else self._code.is_inside()
         if is_code or _is_thinking(before) or (is_object and not self._habits.takes_unmarked):
-            return self._pass_mark(found, shown)
+            return self._pass_mark(found, visible)
         self._objects = _Objects() if is_object else None
         self._scanner, self._is_special = None, False
-        return self._follow(found, shown)
+        return self._follow(found, visible)
 
-    def _pass_mark(self, found: str, shown: list[str]) -> str:
+    def _pass_mark(self, found: str, visible: list[str]) -> str:
         """Show the first character of a mark that begins no call; return the rest."""
         size = len(found) - len(found.lstrip("`")) or 1
-        shown.append(found[:size])
-        self._search.passed(found[:size])
+        visible.append(found[:size])
+        self._search.add_plain(found[:size])
         return found[size:]
 
-    def _follow(self, text: str, shown: list[str]) -> str:
+    def _follow(self, text: str, visible: list[str]) -> str:
         """Hold more text, or release what is held if it cannot be the end of the reply."""
         self._held.append(text)
         self._held_size += len(text)
         if self._held_size <= MAX_CALL_CHARS and self._may_be_call(text):
             return ""
-        held = "".join(self._held)
+        pending = "".join(self._held)
         self._held.clear()
         self._held_size = 0
         self._releases += 1
-        self._is_off = self._releases > MAX_RELEASES or len(held) > MAX_CALL_CHARS
-        return self._pass_mark(held, shown)
+        self._is_off = self._releases > MAX_RELEASES or len(pending) > MAX_CALL_CHARS
+        return self._pass_mark(pending, visible)
 
     def _may_be_call(self, text: str) -> bool:
         if self._objects is not None:
@@ -154,46 +154,46 @@ class TailCalls:
             self._scanner = TextCalls(self._tools.values(), before="\n")
         pieces = self._scanner.feed(text)
         return self._scanner.ends_rejected or not any(
-            isinstance(taken, VisibleText) and taken.text.strip() for taken in pieces
+            isinstance(part, VisibleText) and part.text.strip() for part in pieces
         )
 
-    def _read(self, held: str) -> list[WrittenCall]:
-        """Return the calls that `held` consists of; none if it is text. A near miss is noted in `rejected`."""
+    def _read(self, pending: str) -> list[WrittenCall]:
+        """Return the calls that `pending` consists of; none if it is text. A near miss is noted in `rejected`."""
         try:
-            form, calls = self._parse(held)
+            form, calls = self._parse(pending)
             for call in calls:
                 _check_fit(call, self._tools[call.name])
         except UnreadableError as error:
-            if error.is_attempt and not self._is_quoted(held):
-                self.rejected.append(RejectedCandidate(held[:200], str(error)))
+            if error.is_attempt and not self._is_quoted(pending):
+                self.rejected.append(RejectedCandidate(pending[:200], str(error)))
                 self.ends_rejected = True
             return []
         is_whole = not self._search.before.strip() or self._habits.form == form
         is_unmarked = form in ("json", "fence")
-        if not calls or (is_unmarked and not (self._habits.takes_unmarked and is_whole)) or self._is_quoted(held):
+        if not calls or (is_unmarked and not (self._habits.takes_unmarked and is_whole)) or self._is_quoted(pending):
             return []
         self.form = form
         return calls
 
-    def _parse(self, held: str) -> tuple[str, list[WrittenCall]]:
-        """Return the form of `held` and its calls; raise `UnreadableError`."""
-        if _is_object(held):
-            return "json", [_object_call(value, self._tools) for value in _values(held)]
-        if _kind_of(held) != "scanned":
-            return _read_special(held, self._tools)
+    def _parse(self, pending: str) -> tuple[str, list[WrittenCall]]:
+        """Return the form of `pending` and its calls; raise `UnreadableError`."""
+        if _is_object(pending):
+            return "json", [_object_call(value, self._tools) for value in _values(pending)]
+        if _kind_of(pending) != "scanned":
+            return _read_special(pending, self._tools)
         scanner = TextCalls(self._tools.values(), before="\n")
-        pieces = [*scanner.feed(held), *scanner.flush()]
-        taken = [call for piece in pieces if isinstance(piece, ExtractedCalls) for call in piece.calls]
+        pieces = [*scanner.feed(pending), *scanner.flush()]
+        calls = [call for piece in pieces if isinstance(piece, ExtractedCalls) for call in piece.calls]
         if any(isinstance(piece, VisibleText) and piece.text.strip() for piece in pieces) or len(scanner.forms) != 1:
             reason = scanner.rejected[-1].reason if scanner.rejected else "it is not a complete call"
             raise UnreadableError(reason, is_attempt=scanner.ends_rejected)
-        return next(iter(scanner.forms)), taken
+        return next(iter(scanner.forms)), calls
 
-    def _is_quoted(self, held: str) -> bool:
+    def _is_quoted(self, pending: str) -> bool:
         """Return whether the user, an attachment or a tool result contains this text: the model may be quoting it."""
         sources = _SPACE.sub("", "\n".join(_user_texts(self._request)))
-        pieces = (_SPACE.sub("", piece) for piece in _SEPARATORS.split(held))
-        whole = _SPACE.sub("", held)
+        pieces = (_SPACE.sub("", piece) for piece in _SEPARATORS.split(pending))
+        whole = _SPACE.sub("", pending)
         return whole in sources or any(len(piece) >= _MIN_QUOTE and piece in sources for piece in pieces)
 
 

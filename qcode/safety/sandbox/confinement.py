@@ -206,8 +206,8 @@ def reader_confinement(
 
 def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) -> Confinement:
     folders = _folders(scope)
-    shown = (os.path.realpath(path) for path in scope.readable)
-    further = [path for path in shown if os.path.isdir(path) and not is_within_any(path, folders)]  # noqa: PTH112  # text
+    real_paths = (os.path.realpath(path) for path in scope.readable)
+    further = [path for path in real_paths if os.path.isdir(path) and not is_within_any(path, folders)]  # noqa: PTH112  # text
     readable = (*(path for path in view.readable if not is_within_any(path, folders)), *folders, *further)
     files = dict.fromkeys(path for path in masked if _is_file(path))
     hidden = [path for path in (*_secrets(scope), *view.hidden) if is_within_any(path, readable)]
@@ -248,9 +248,9 @@ def _secrets(scope: SandboxScope) -> Iterator[str]:
     if not home:
         return
     names = _names_in(home)
-    there = {name.casefold() for name in names}
+    existing = {name.casefold() for name in names}
     # One listing instead of a call for each place. The entries of `CREDENTIALS` are in small letters.
-    known = [name for name in (*CREDENTIALS, ".ssh") if not names or name.partition("/")[0] in there]
+    known = [name for name in (*CREDENTIALS, ".ssh") if not names or name.partition("/")[0] in existing]
     paths = (f"{home}/{name}" for name in (*known, *filter(is_history, names)))
     yield from (os.path.realpath(path) for path in paths if os.path.exists(path))  # noqa: PTH110  # text
 

@@ -60,7 +60,7 @@ class Guard:
         self._accepted: frozenset[str] = frozenset()
         self._reported: set[str] = set()
         self._lock = threading.Lock()
-        self._begun_ns = time.time_ns() - _CLOCK_GRAIN_NS
+        self._start_ns = time.time_ns() - _CLOCK_GRAIN_NS
         paths, self._knows_all = find()
         self._before: dict[str, RecordedPath] = _record(paths, self._mounted)
 
@@ -69,7 +69,7 @@ class Guard:
         self._accepted |= frozenset(paths)
 
     def renew(self, paths: Iterable[str]) -> None:
-        """Remember the approved state of accepted paths, and protect it from here on."""
+        """Remember the approved state of accepted paths, and protect it from now on."""
         with self._lock:
             for path in paths:
                 self._before.pop(path, None)
@@ -99,7 +99,7 @@ class Guard:
     def _is_new(self, path: str) -> bool:
         """Return whether a path was created since the start, and not only missed by an incomplete search."""
         try:
-            return self._knows_all or os.lstat(path).st_ctime_ns >= self._begun_ns
+            return self._knows_all or os.lstat(path).st_ctime_ns >= self._start_ns
         except OSError:
             return False
 
@@ -123,8 +123,8 @@ class Guard:
         moved = self._move_away(path) if info is not None else ""
         if (info is not None and not moved) or not _write(path, remembered):
             return [f"{path} is a protected name. It changed and could not be restored: check it."]
-        kept = f" The new version is in {moved}." if moved else ""
-        return [f"{path} is a protected name, so it was restored.{kept}"]
+        note = f" The new version is in {moved}." if moved else ""
+        return [f"{path} is a protected name, so it was restored.{note}"]
 
     def _move_away(self, path: str) -> str:
         """Move a path to the private folder; return the new path, empty if it could not be moved."""

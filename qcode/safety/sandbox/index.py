@@ -175,16 +175,16 @@ class _FolderPass:
 
     def other_names(self, watched: dict[str, tuple[int, ...]]) -> dict[int, list[str]]:
         """Return all names of watched files that have several hard links, by inode."""
-        wanted = {identity[0] for identity in watched.values() if identity and identity[2] > 1}
+        linked = {identity[0] for identity in watched.values() if identity and identity[2] > 1}
         found: dict[int, list[str]] = {}
-        if not wanted:
+        if not linked:
             return found
         for path in list(self._folders):
             if self._is_over():
                 self.is_complete = False
                 break
             for entry in _entries(path):
-                if entry.inode() in wanted and not entry.is_dir(follow_symlinks=False):
+                if entry.inode() in linked and not entry.is_dir(follow_symlinks=False):
                     found.setdefault(entry.inode(), []).append(entry.path)
         return found
 
@@ -195,7 +195,7 @@ class _FolderPass:
     def _scan(self, path: str, folder: _Folder) -> None:
         for found in (folder.children, folder.secrets, folder.steering, folder.git_steering, folder.secret_links):
             found.clear()
-        begun = time.time_ns()
+        start = time.time_ns()
         try:
             info = os.lstat(path)
         except OSError:
@@ -204,7 +204,7 @@ class _FolderPass:
             return
         # The change must be clearly older than the scan: otherwise a second change could have the same ctime.
         folder.ctime_ns = info.st_ctime_ns
-        folder.is_settled = stat.S_ISDIR(info.st_mode) and has_settled(info, begun)
+        folder.is_settled = stat.S_ISDIR(info.st_mode) and has_settled(info, start)
         for entry in _entries(path):
             self._note(entry, folder, path)
 

@@ -36,7 +36,7 @@ class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class Expansion:
     """An expansion: the value of the variable `name`, the output of `script`, or (if neither is set) a number."""
 
     name: str = ""
@@ -56,7 +56,7 @@ class Word:
     is_quoted: bool = False
     is_home: bool = False
     has_glob: bool = False
-    holes: tuple[Hole, ...] = ()
+    holes: tuple[Expansion, ...] = ()
     is_split: bool = False
     unknown: Unknown = ""
     is_one: bool = False
@@ -93,7 +93,7 @@ class SimpleCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class CommandList:
     """Scripts joined by operators, left to right; a newline is a `;`."""
 
     first: Script
@@ -121,4 +121,4 @@ class Loop:
     body: Script
 
 
-Script: TypeAlias = "SimpleCommand | Listing | Pipeline | Negation | Loop"
+Script: TypeAlias = "SimpleCommand | CommandList | Pipeline | Negation | Loop"

@@ -129,8 +129,8 @@ class Reads:
             left = {prefix: self.paths.undecided_in(self._from_root(prefix), by_prefix[prefix]) for prefix in by_prefix}
         if not any(left.values()):
             return []
-        kept = {prefix: frozenset(names) for prefix, names in left.items()}
-        return [f"{prefix}{name}" for prefix, names in groups for name in names if name in kept[prefix]]
+        remaining = {prefix: frozenset(names) for prefix, names in left.items()}
+        return [f"{prefix}{name}" for prefix, names in groups for name in names if name in remaining[prefix]]
 
     def _verdict(self, path: str) -> Verdict:
         path = self._from_root(path)

@@ -16,8 +16,8 @@ from qcode.safety.shell.ast import (
     MARK,
     SAFE_VARIABLES,
     UNSPLIT,
-    Hole,
-    Listing,
+    CommandList,
+    Expansion,
     Loop,
     Negation,
     Pipeline,
@@ -120,12 +120,12 @@ class _FlowPass:
             case Negation():
                 yes, no = self.script(script.inner, folders)
                 return no, yes
-            case Listing():
+            case CommandList():
                 return self._listing(script, folders)
             case Loop():
                 return self._loop(script, folders)
 
-    def _listing(self, script: Listing, folders: Folders) -> _Ends:
+    def _listing(self, script: CommandList, folders: Folders) -> _Ends:
         yes, no = self.script(script.first, folders)
         for operator, right in script.rest:
             if operator == "&&":
@@ -172,7 +172,7 @@ class _FlowPass:
     def _fill_words(self, words: tuple[Word, ...], folders: Folders) -> tuple[Word, ...]:
         return tuple(filled(word, [self._value(hole, folders) for hole in word.holes]) for word in words)
 
-    def _value(self, hole: Hole, folders: Folders) -> Word:
+    def _value(self, hole: Expansion, folders: Folders) -> Word:
         if hole.script is not None:
             self.forms.add("substitution")
             _FlowPass(self.parts, self.forms, dict(self.variables)).script(hole.script, folders)

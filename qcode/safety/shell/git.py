@@ -235,8 +235,8 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
     elif name == "reflog" and rest:
         rest = _without_show(rest)
     if name not in git_commands() or not _is_bare(first):
-        what = "option" if name.startswith("-") else "command"
-        raise _UnknownGitUse(f"the {what} {first.text!r} is not known to be read-only")
+        kind = "option" if name.startswith("-") else "command"
+        raise _UnknownGitUse(f"the {kind} {first.text!r} is not known to be read-only")
     return name, tuple(rest)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from qcode.safety.paths import Ground, PathJudge, anchored, home_of
+from qcode.safety.paths import PathJudge, SessionFolders, anchored, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
@@ -60,7 +60,7 @@ class Judge:
     forms: frozenset[Form] = frozenset()
 
     @staticmethod
-    def of(flow: Flow, ground: Ground, probes: Probes, search_path: str, reader: Reader | None) -> Judge:
+    def of(flow: Flow, ground: SessionFolders, probes: Probes, search_path: str, reader: Reader | None) -> Judge:
         """Return the judge for the parts of `flow`."""
         return Judge(PathJudge(ground), probes, search_path, reader, flow.forms)
 
@@ -221,7 +221,7 @@ def read_flow(command: str, root: str) -> Flow:
     return flow_of(read_script(command), root)
 
 
-def resolve(ground: Ground, word: Word, folders: Folders) -> tuple[str, ...]:
+def resolve(ground: SessionFolders, word: Word, folders: Folders) -> tuple[str, ...]:
     """Return the absolute paths that a word without wildcards may name."""
     path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
     return tuple(anchored(path, folder, home_of(ground)) for folder in sorted(folders))

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from qcode.safety.shell.ast import (
     MARK,
     UNSPLIT,
-    Hole,
-    Listing,
+    CommandList,
+    Expansion,
     Loop,
     Negation,
     Operator,
@@ -125,7 +125,7 @@ def _parser() -> Parser:
 def _sequence(scripts: list[Script]) -> Script:
     if not scripts:
         raise UnsupportedSyntax("the command is incomplete")
-    return Listing(scripts[0], tuple((";", script) for script in scripts[1:])) if len(scripts) > 1 else scripts[0]
+    return CommandList(scripts[0], tuple((";", script) for script in scripts[1:])) if len(scripts) > 1 else scripts[0]
 
 
 def _single_word(word: tuple[Word, ...]) -> Word:
@@ -243,7 +243,7 @@ class _SyntaxReader(_Nodes):
             chain.append(("&&" if named[0].type == "&&" else "||", right))
             node = left
         first = self.statement(node)
-        return Listing(first, tuple((operator, self.statement(right)) for operator, right in reversed(chain)))
+        return CommandList(first, tuple((operator, self.statement(right)) for operator, right in reversed(chain)))
 
     def _loop(self, node: Node) -> Script:
         """Return `for name in words`."""
@@ -292,7 +292,7 @@ class _SyntaxReader(_Nodes):
             raise UnsupportedSyntax("an unsupported test")
         tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in rest]
         found = SimpleCommand((opening, *first, closing))
-        return Listing(found, tuple(tests)) if tests else found
+        return CommandList(found, tuple(tests)) if tests else found
 
     def _read_redirected(self, node: Node) -> Script:
         children = self.checked(node, _BLANKS, set())
@@ -347,10 +347,10 @@ class _SyntaxReader(_Nodes):
     def _words(self, node: Node) -> tuple[Word, ...]:
         return read_words(*self._with_marks(node))
 
-    def _with_marks(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Hole, ...]]:
+    def _with_marks(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Expansion, ...]]:
         """Return the text of a node with a mark in place of each hole, and the holes."""
         pieces: list[bytes] = []
-        holes: list[Hole] = []
+        holes: list[Expansion] = []
         at = node.start_byte
         for hole in self.holes(node, checks=checks):
             if hole.type == "process_substitution":
@@ -360,24 +360,24 @@ class _SyntaxReader(_Nodes):
             at = hole.end_byte
         return b"".join([*pieces, self.source[at : node.end_byte]]).decode("utf-8"), tuple(holes)
 
-    def _hole(self, node: Node) -> Hole:
+    def _hole(self, node: Node) -> Expansion:
         text = self.text(node)
         if node.type in ("simple_expansion", "expansion"):
             found = _VALUE.fullmatch(text)
             follower = self.follower(node)
             if found is None or (found["name"] and (follower.isalnum() or follower == "_")):
                 raise UnsupportedSyntax("it contains an unsupported expansion")
-            return Hole(found["name"] or found["braced"] or "")
+            return Expansion(found["name"] or found["braced"] or "")
         if node.type == "arithmetic_expansion":
             if _ARITHMETIC.fullmatch(text) is None:
                 raise UnsupportedSyntax("it contains arithmetic")
-            return Hole()
+            return Expansion()
         if text.startswith(("$((", "`")):
             raise UnsupportedSyntax("it contains an unsupported expansion")
         self.inside += 1
         script = self.script_of(node, "$(")
         self.inside -= 1
-        return Hole(script=script)
+        return Expansion(script=script)
 
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_@%+=:,./^-")
@@ -391,7 +391,7 @@ _BRACED = re.compile(
 MAX_EXPANDED = 100
 
 
-def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
+def read_words(text: str, holes: tuple[Expansion, ...] = ()) -> tuple[Word, ...]:
     """Return the words that `text`, one word with a mark for each hole, expands to: several only for a brace."""
     if UNSPLIT.fullmatch(text):
         return (Word(text),)
@@ -399,7 +399,7 @@ def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
     return tuple(read_word(word) for word in _expanded(braced)) if braced else (read_word(text, holes),)
 
 
-def read_word(text: str, holes: tuple[Hole, ...] = ()) -> Word:
+def read_word(text: str, holes: tuple[Expansion, ...] = ()) -> Word:
     """Return `text` as one word; raise `UnsupportedSyntax` if it is not exactly one."""
     lexer = _Lexer(text, holes)
     word = lexer.word()
@@ -416,7 +416,7 @@ def split_words(text: str) -> tuple[Word, ...]:
     return words
 
 
-def split_tests(text: str, holes: tuple[Hole, ...] = ()) -> list[tuple[Operator, tuple[Word, ...]]]:
+def split_tests(text: str, holes: tuple[Expansion, ...] = ()) -> list[tuple[Operator, tuple[Word, ...]]]:
     """Return the words between each two of `&&` and `||`, with the operator before them, `;` for the first."""
     lexer = _Lexer(text, holes)
     found: list[tuple[Operator, tuple[Word, ...]]] = []
@@ -446,7 +446,7 @@ def _expanded(braced: re.Match[str]) -> list[str]:
 
 
 class _Lexer:
-    def __init__(self, text: str, holes: tuple[Hole, ...] = ()) -> None:
+    def __init__(self, text: str, holes: tuple[Expansion, ...] = ()) -> None:
         self.text = text
         self.holes = holes
         self.at = 0

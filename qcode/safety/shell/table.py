@@ -55,7 +55,7 @@ _FORMATS: Mapping[Role, re.Pattern[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """Whether an option has a value, and its role ("text" if it has none); `second` is that of another one after it."""
+    """Whether an option has a value, and its role ("text" if it has none); `second` is the role of a second value."""
 
     arity: Arity
     role: Role = "text"
@@ -78,7 +78,7 @@ class Operands:
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class ConditionalOperands:
     """Operands that replace the usual ones if at least one option of each group is given."""
 
     groups: tuple[frozenset[str], ...]
@@ -93,7 +93,7 @@ class ProgramSpec:
     options: Mapping[str, OptionSpec]
     refused: Mapping[str, str]
     operands: Operands
-    when: tuple[When, ...] = ()
+    when: tuple[ConditionalOperands, ...] = ()
     core: bool = False
     core_options: frozenset[str] = frozenset()
     number: bool = False
@@ -412,7 +412,7 @@ def program_of(name: str, row: Mapping[str, Any]) -> ProgramSpec:
         options,
         dict(_spelled_names(row.get("refused", {}))),
         _operands(row),
-        tuple(When(_groups(case["options"]), _operands(case)) for case in row.get("when", ())),
+        tuple(ConditionalOperands(_groups(case["options"]), _operands(case)) for case in row.get("when", ())),
         core=row.get("core", False),
         core_options=frozenset(row["core_options"].split() if "core_options" in row else options),
         number=row.get("number", False),

@@ -115,7 +115,7 @@ def _is_one_of(text: str, options: Collection[str]) -> bool:
 def _is_long(name: str, options: Collection[str], table: _Table) -> bool:
     """Return whether a long option is one of these, abbreviated, or one with a longer name: `--delete-after`."""
     is_setting = name.rpartition("-")[2] in table.settings
-    return any(one.startswith(name) or (name.startswith(f"{one}-") and not is_setting) for one in options)
+    return any(option.startswith(name) or (name.startswith(f"{option}-") and not is_setting) for option in options)
 
 
 def _has_letter(text: str, name: str, options: Collection[str]) -> bool:
@@ -136,8 +136,8 @@ def _table() -> _Table:
 
 def _program(row: Mapping[str, Any], rows: Mapping[str, Any], everywhere: tuple[str, ...]) -> _Program:
     merged = (row, rows[row["uses"]]) if "uses" in row else (row,)
-    refused = [option for one in merged for option in one.get("refused", "").split()]
-    harmless = [option for one in merged for option in one.get("harmless", "").split()]
+    refused = [option for item in merged for option in item.get("refused", "").split()]
+    harmless = [option for item in merged for option in item.get("harmless", "").split()]
     only = frozenset(row.get("only", "").split())
     words = re.compile(row["words"], re.DOTALL) if "words" in row else None
     written = row.get("values", {}).items()

@@ -16,7 +16,7 @@ from qcode.protocol.tools import Refused, Runs, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import check
 from qcode.tools.shell import Shell
-from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
@@ -183,6 +183,6 @@ class Diagnostics:
         except Refused as refused:
             return Preview("Check files?", "", str(refused))
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
         return failed(refusal or "diagnostics: it was not run, because it must run as its shell command")

@@ -20,7 +20,7 @@ from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import Loaded
 from qcode.tools.text_file import Document
-from qcode.tools.tool import WRITES_PATH, Preview, ToolContext, answered
+from qcode.tools.tool import WRITES_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
@@ -74,17 +74,17 @@ class ChangeTool(ABC):
             return Preview("Change a file?", "", str(refused))
         first = change.steps[0]
         if len(change.steps) > 1:
-            what = f"Edit {len({step.place for step in change.steps})} files"
+            question = f"Edit {len({step.place for step in change.steps})} files"
         elif first.data is None:
-            what = f"Delete {visible(first.place.name)}"
+            question = f"Delete {visible(first.place.name)}"
         else:
-            what = f"{'Create' if first.old is None else 'Edit'} {visible(first.place.name)}"
+            question = f"{'Create' if first.old is None else 'Edit'} {visible(first.place.name)}"
         changes = changed_files(change, workspace)
-        return Preview(f"{what}?", change.diff or "[an empty file]\n", is_diff=True, changes=changes)
+        return Preview(f"{question}?", change.diff or "[an empty file]\n", is_diff=True, changes=changes)
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         """Compute the change again and carry it out."""
-        return await answered(lambda: self._perform(arguments, workspace))
+        return await run_off_loop(lambda: self._perform(arguments, workspace))
 
     def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
         from qcode.text.diff import count_changes  # loads with the first change
@@ -114,8 +114,8 @@ def changed_files(change: PlannedChange, workspace: Workspace) -> tuple[ChangedF
     found: list[ChangedFile] = []
     for step in change.steps:
         try:
-            old = None if step.old is None else text_file.decode(step.old.data, step.place.shown).text
-            new = "" if step.data is None else text_file.decode(step.data, step.place.shown).text
+            old = None if step.old is None else text_file.decode(step.old.data, step.place.label).text
+            new = "" if step.data is None else text_file.decode(step.data, step.place.label).text
         except Refused:
             continue
         found.append(ChangedFile(str(step.place.path), old, new))
@@ -152,32 +152,32 @@ class Edit(ChangeTool):
         old_text, new_text = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
         if not workspace.exists(place):
             if old_text:
-                raise Refused(f"{place.shown} does not exist; use write to create it")
+                raise Refused(f"{place.label} does not exist; use write to create it")
             return created(place, new_text)
         loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.shown)
-        edited = replaced(old.text, old_text, new_text, place.shown, replaces_all=arguments.flag("replace_all"))
+        old = text_file.decode(loaded.data, place.label)
+        edited = replaced(old.text, old_text, new_text, place.label, replaces_all=arguments.flag("replace_all"))
         new = text_file.with_text(old, edited.text)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already contains this text; no change made")
-        report = f"Edited {place.shown} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
+            raise Refused(f"{place.label} already contains this text; no change made")
+        report = f"Edited {place.label} {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}"
         return replacement(place, loaded, old, new, data, report)
 
 
 def created(place: WorkspacePath, content: str) -> PlannedChange:
     """Return the change that creates a file with `content`."""
     document = text_file.from_text(content)
-    return creation(place, text_file.encode(document), document, f"Created {place.shown}.")
+    return creation(place, text_file.encode(document), document, f"Created {place.label}.")
 
 
-def replaced(content: str, old_text: str, new_text: str, shown: str, *, replaces_all: bool) -> EditResult:
+def replaced(content: str, old_text: str, new_text: str, label: str, *, replaces_all: bool) -> EditResult:
     """Return `content` with the passage `old_text` replaced by `new_text`; an empty passage matches an empty file."""
     from qcode.tools.editing import match  # loads with the first edit, not at start
 
     if not old_text and not content:
         return match.EditResult(new_text, (1,))
-    return match.apply(content, old_text, new_text, shown, replaces_all=replaces_all)
+    return match.apply(content, old_text, new_text, label, replaces_all=replaces_all)
 
 
 def plain(value: str) -> str:
@@ -185,7 +185,7 @@ def plain(value: str) -> str:
     return value.replace("\r\n", "\n")
 
 
-def where(edited: EditResult) -> str:
+def edit_location(edited: EditResult) -> str:
     """Return a description of the lines that an edit changed."""
     first = edited.lines[0]
     return f"at line {first}" if len(edited.lines) == 1 else f"in {len(edited.lines)} places, first at line {first}"
@@ -219,14 +219,14 @@ class Write(ChangeTool):
         size = count_text(lines, "line")
         if not workspace.exists(place):
             document = text_file.from_text(content)
-            return creation(place, text_file.encode(document), document, f"Created {place.shown} ({size}).")
+            return creation(place, text_file.encode(document), document, f"Created {place.label} ({size}).")
         loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.shown)
+        old = text_file.decode(loaded.data, place.label)
         new = _in_place_of(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already has exactly this content; no change made")
-        return replacement(place, loaded, old, new, data, f"Wrote {place.shown} ({size}).")
+            raise Refused(f"{place.label} already has exactly this content; no change made")
+        return replacement(place, loaded, old, new, data, f"Wrote {place.label} ({size}).")
 
 
 def _in_place_of(old: Document, content: str) -> Document:
@@ -277,30 +277,30 @@ class MultiEdit(ChangeTool):
         edits = arguments.objects("edits")
         if not workspace.exists(place):
             if plain(edits[0].text("old_text")):
-                raise Refused(f"{place.shown} does not exist; use write to create it")
-            content, _ = _apply_edits("", edits, place.shown)
+                raise Refused(f"{place.label} does not exist; use write to create it")
+            content, _ = _apply_edits("", edits, place.label)
             return created(place, content)
         loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.shown)
-        content, reports = _apply_edits(old.text, edits, place.shown)
+        old = text_file.decode(loaded.data, place.label)
+        content, reports = _apply_edits(old.text, edits, place.label)
         new = text_file.with_text(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already contains this text; no change made")
-        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {place.shown}.", *reports])
+            raise Refused(f"{place.label} already contains this text; no change made")
+        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {place.label}.", *reports])
         return replacement(place, loaded, old, new, data, report)
 
 
-def _apply_edits(content: str, edits: list[Arguments], shown: str) -> tuple[str, list[str]]:
+def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str, list[str]]:
     """Return the text after all edits, and a line about each."""
     reports = []
     for number, arguments in enumerate(edits, start=1):
         old_text, new_text = plain(arguments.text("old_text")), plain(arguments.text("new_text"))
         try:
-            edited = replaced(content, old_text, new_text, shown, replaces_all=arguments.flag("replace_all"))
+            edited = replaced(content, old_text, new_text, label, replaces_all=arguments.flag("replace_all"))
         except Refused as refused:
             before = f" (of the text after edit {number - 1})" if number > 1 else ""
             raise Refused(f"Edit {number} of {len(edits)}{before}: {refused}\nNone of the edits was made.") from None
         content = edited.text
-        reports.append(f"{number}. {where(edited)}.{f' {edited.note}' if edited.note else ''}")
+        reports.append(f"{number}. {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}")
     return content, reports

@@ -27,26 +27,26 @@ class PatchResult:
     notes: tuple[str, ...] = ()
 
 
-def apply_hunks(text: str, hunks: Sequence[Hunk], shown: str) -> PatchResult:
+def apply_hunks(text: str, hunks: Sequence[Hunk], label: str) -> PatchResult:
     """Return `text` with every hunk applied. Raise `Refused` if a hunk has no position, or more than one."""
     notes: list[str] = []
     offset = 0
     for number, hunk in enumerate(hunks, start=1):
         name = f"Hunk {number} of {len(hunks)}" if len(hunks) > 1 else "The hunk"
         try:
-            passage, note = _place(text, hunk, offset, shown)
+            passage, note = _place(text, hunk, offset, label)
         except Refused as refused:
-            raise Refused(f"{name} for {shown}: {refused}") from None
+            raise Refused(f"{name} for {label}: {refused}") from None
         text = text[: passage.start] + passage.new + text[passage.end :]
         offset = passage.start + len(passage.new)
         if note:
-            notes.append(f"{name} for {shown}: {note}")
+            notes.append(f"{name} for {label}: {note}")
     return PatchResult(text, tuple(notes))
 
 
-def _place(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[Passage, str]:
+def _place(text: str, hunk: Hunk, offset: int, label: str) -> tuple[Passage, str]:
     """Return the position of a hunk at or after `offset`, and a note about differences that were ignored."""
-    start, is_anchored = _after_anchors(text, hunk, offset, shown)
+    start, is_anchored = _after_anchors(text, hunk, offset, label)
     if not hunk.old:
         return _insertion(text, hunk, start if is_anchored else len(text)), ""
     old, new = "\n".join(hunk.old), "\n".join(hunk.new)
@@ -56,7 +56,7 @@ def _place(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[Passage, str
         start, is_anchored = 0, False
     places = found.passages
     if not places:
-        raise Refused(describe_nearest(text, old, new, shown, _NAME))
+        raise Refused(describe_nearest(text, old, new, label, _NAME))
     if hunk.is_at_end:
         places = tuple(place for place in places if not text[start + place.end :].strip("\n")) or places
     if len(places) > 1 and not is_anchored:
@@ -86,11 +86,11 @@ def _search_readings(text: str, old: str, new: str) -> tuple[PassageMatches, str
     for reading in readings(old, new):
         found = find_lines(text, reading.old, reading.new)
         if found.passages:
-            return found, f"matched {reading.what}."
+            return found, f"matched {reading.label}."
     return PassageMatches(), ""
 
 
-def _after_anchors(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[int, bool]:
+def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> tuple[int, bool]:
     """Return the offset after the last anchor, and whether an anchor was found."""
     lines = text.split("\n")
     at = line_of(text, offset) - 1 if offset else 0
@@ -103,7 +103,7 @@ def _after_anchors(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[int,
             # The anchor may be the first line of the hunk itself, changed or shortened: then the hunk's lines decide.
             index = next((i for i in range(at, len(lines)) if lines[i].strip().startswith(anchor)), None)
             if index is None and not hunk.old:
-                raise Refused(describe_nearest(text, anchor, "", shown, f"the line {anchor[:60]!r} after @@"))
+                raise Refused(describe_nearest(text, anchor, "", label, f"the line {anchor[:60]!r} after @@"))
         if index is not None:
             is_repeated = bool(hunk.old) and hunk.old[0].strip() == anchor
             at, is_found = index + (0 if is_repeated else 1), True

@@ -39,8 +39,8 @@ def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | Non
     for want, line in zip(old, present, strict=True):
         if want.strip() and pairs.setdefault(indent_of(want), indent_of(line)) != indent_of(line):
             return None
-    depths = sorted((_columns(old, _USUAL_WIDTH), _columns(there, _USUAL_WIDTH)) for old, there in pairs.items())
-    is_kept = all((low < high) == (there < other) for (low, there), (high, other) in pairwise(depths))
+    depths = sorted((_columns(old, _USUAL_WIDTH), _columns(new, _USUAL_WIDTH)) for old, new in pairs.items())
+    is_kept = all((low < high) == (new < other) for (low, new), (high, other) in pairwise(depths))
     return pairs if is_kept else None
 
 
@@ -50,16 +50,16 @@ def indent_unit(file: Sequence[str]) -> int:
 
 
 class Reindenter:
-    """Converts the indentation of new lines to that of the file. `pairs` maps edit indentation to file indentation.
+    """Converts new lines to the indentation of the file. `pairs` maps edit indentation to file indentation.
 
     `unit` returns the `indent_unit` of the file; it is called at most once.
     """
 
     def __init__(self, pairs: Mapping[str, str], unit: Callable[[], int]) -> None:
         self._pairs = pairs
-        self._is_kept = all(old == there for old, there in pairs.items())
+        self._is_kept = all(old == new for old, new in pairs.items())
         self._width = _tab_width(pairs)
-        self._has_tabs = any("\t" in there for there in pairs.values())
+        self._has_tabs = any("\t" in new for new in pairs.values())
         self._unit = unit
         self._indents: dict[int, str] = {}
 
@@ -86,14 +86,14 @@ class Reindenter:
     def _known(self) -> dict[int, int]:
         """The columns in the edit, each with the columns in the file; at most √n in a text of n characters."""
         known: dict[int, int] = {}
-        for old, there in self._pairs.items():
-            known.setdefault(_columns(old, self._width), _columns(there, self._width))
+        for old, new in self._pairs.items():
+            known.setdefault(_columns(old, self._width), _columns(new, self._width))
         return known
 
     @cached_property
     def _scale(self) -> float:
         """The number of columns in the file for one column in the edit."""
-        known = sorted((_columns(old, self._width), _columns(there, self._width)) for old, there in self._pairs.items())
+        known = sorted((_columns(old, self._width), _columns(new, self._width)) for old, new in self._pairs.items())
         (low, low_there), (high, high_there) = known[0], known[-1]
         if high > low:
             return (high_there - low_there) / (high - low)
@@ -104,8 +104,8 @@ class Reindenter:
 
 def _tab_width(pairs: Mapping[str, str]) -> int:
     """Return the width of a tab in blanks, derived from pairs of the same indentation in both styles."""
-    for old, there in pairs.items():
-        tabs, blanks = (there, old) if "\t" in there else (old, there)
+    for old, new in pairs.items():
+        tabs, blanks = (new, old) if "\t" in new else (old, new)
         count = tabs.count("\t")
         if count and "\t" not in blanks and blanks and len(blanks) % count == 0:
             return len(blanks) // count
@@ -178,8 +178,8 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
 
 def _tolerant(text: str, old: str, new: str) -> PassageMatches:
     lines = _Lines(text)
-    wanted = _Search(old, new)
-    is_possible = lines.may_hold(wanted)
+    search = _Search(old, new)
+    is_possible = lines.may_hold(search)
     for ignored, key, is_shifted in _TOLERANCES:
         passages: tuple[Passage, ...] = ()
         if key is _fold_line:
@@ -187,7 +187,7 @@ def _tolerant(text: str, old: str, new: str) -> PassageMatches:
                 continue
             passages = tuple(_look_alikes(text, old, new))
         if not passages and is_possible:
-            passages = tuple(lines.passages(wanted, key, is_shifted=is_shifted))
+            passages = tuple(lines.passages(search, key, is_shifted=is_shifted))
         if passages:
             return PassageMatches(passages, ignored)
     passages = tuple(_match_within_line(text, old, new))
@@ -197,18 +197,18 @@ def _tolerant(text: str, old: str, new: str) -> PassageMatches:
 def find_lines(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions at which `old` is whole lines of `text`, by the strictest comparison that finds one."""
     lines = _Lines(text)
-    wanted = _Search(old, new)
+    search = _Search(old, new)
     for ignored, key, is_shifted in (_EXACTLY, *_TOLERANCES):
-        passages = tuple(lines.passages(wanted, key, is_shifted=is_shifted))
+        passages = tuple(lines.passages(search, key, is_shifted=is_shifted))
         if passages:
             return PassageMatches(passages, ignored)
     return PassageMatches()
 
 
-def find_line(lines: Sequence[str], wanted: str, first: int) -> int | None:
-    """Return the index of the first line, at or after `first`, that equals `wanted`, or equals it when folded."""
+def find_line(lines: Sequence[str], line: str, first: int) -> int | None:
+    """Return the index of the first line, at or after `first`, that equals `line`, or equals it when folded."""
     for key in (str, str.rstrip, str.strip, _words):
-        wanted_key = key(wanted)
+        wanted_key = key(line)
         for index in range(first, len(lines)):
             if key(lines[index]) == wanted_key:
                 return index
@@ -273,64 +273,64 @@ class _Lines:
     def _unit(self) -> int:
         return indent_unit(self.lines)
 
-    def may_hold(self, wanted: _Search) -> bool:
+    def may_hold(self, search: _Search) -> bool:
         """Return whether the loosest comparison finds the passage; otherwise no other comparison can."""
-        keys = [_words(line) for line in wanted.lines]
+        keys = [_words(line) for line in search.lines]
         searched, pattern = _as_characters([_words(line) for line in self.lines], keys)
         return not any(keys) or pattern in searched
 
-    def passages(self, wanted: _Search, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
+    def passages(self, search: _Search, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
         """Yield matching whole lines, compared by `key`; if `is_shifted`, equal depths must be shifted equally."""
-        wanted_keys = [key(line) for line in wanted.lines]
+        wanted_keys = [key(line) for line in search.lines]
         if not any(wanted_keys):
             return
         searched, pattern = _as_characters([key(line) for line in self.lines], wanted_keys)
-        count = len(wanted.lines)
-        compared = written = 0
+        count = len(search.lines)
+        compared = replaced = 0
         index = searched.find(pattern)
         while index >= 0:
             after = index + count
             present = self.lines[index:after]
-            if is_shifted and pairs_of(wanted.lines, present) is None:
+            if is_shifted and pairs_of(search.lines, present) is None:
                 compared += count
                 if compared > _MAX_COMPARED_LINES:
                     raise Refused(_TOO_ALIKE)
                 index = searched.find(pattern, index + 1)
                 continue
-            written += len(wanted.new_lines)
-            if written > _MAX_WRITTEN_LINES:
+            replaced += len(search.new_lines)
+            if replaced > _MAX_WRITTEN_LINES:
                 raise Refused(_TOO_LONG)
-            yield self._passage(index, after, wanted, wanted.in_form_of(present, lambda: self._unit))
+            yield self._passage(index, after, search, search.in_form_of(present, lambda: self._unit))
             index = searched.find(pattern, after)
 
-    def _passage(self, index: int, after: int, wanted: _Search, replacement: str) -> Passage:
-        keeps_break = wanted.has_newline and after != len(self.lines)
-        if wanted.has_newline and not keeps_break:
+    def _passage(self, index: int, after: int, search: _Search, replacement: str) -> Passage:
+        keeps_break = search.has_newline and after != len(self.lines)
+        if search.has_newline and not keeps_break:
             replacement = replacement.removesuffix("\n")
         return Passage(self._starts[index], self._starts[after] - (0 if keeps_break else 1), replacement)
 
 
-def _as_characters(keys: Sequence[str], wanted: Sequence[str]) -> tuple[str, str]:
+def _as_characters(keys: Sequence[str], lines: Sequence[str]) -> tuple[str, str]:
     """Encode both sequences with one character per distinct key, so that `str.find` can search in linear time."""
-    characters = {key: chr(number) for number, key in enumerate(dict.fromkeys(wanted), start=1)}
-    return "".join([characters.get(key, "\0") for key in keys]), "".join([characters[key] for key in wanted])
+    characters = {key: chr(number) for number, key in enumerate(dict.fromkeys(lines), start=1)}
+    return "".join([characters.get(key, "\0") for key in keys]), "".join([characters[key] for key in lines])
 
 
 def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
     """Match with typographic characters replaced by plain ones; unchanged text keeps the characters of the file."""
-    folded, wanted = fold(text), fold_text(old)
+    folded, folded_old = fold(text), fold_text(old)
     restored = _RestoredText(new)
     passed = 0
-    at = folded.text.find(wanted)
-    while at >= 0 and wanted and passed < _MAX_PASSED_CHARS:
-        after = at + len(wanted)
+    at = folded.text.find(folded_old)
+    while at >= 0 and folded_old and passed < _MAX_PASSED_CHARS:
+        after = at + len(folded_old)
         if folded.starts_at(at) and folded.starts_at(after):
             start, end = folded.offsets[at], folded.offsets[after]
             yield Passage(start, end, restored.like(text[start:end]))
-            at = folded.text.find(wanted, after)
+            at = folded.text.find(folded_old, after)
         else:
-            passed += len(wanted)
-            at = folded.text.find(wanted, at + 1)
+            passed += len(folded_old)
+            at = folded.text.find(folded_old, at + 1)
 
 
 class _RestoredText:
@@ -346,12 +346,12 @@ class _RestoredText:
         if len(present) > _RESTORED or len(self._new) > _RESTORED:
             return self._new
         if present not in self._known:
-            there, folded = fold(present), self._fold_line
+            present_folded, folded = fold(present), self._fold_line
             pieces: list[str] = []
-            matcher = BoundedMatcher(there.text, folded.text, autojunk=False, steps=self._steps)
+            matcher = BoundedMatcher(present_folded.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
                 if kind == "equal":
-                    pieces.append(present[there.offsets[start] : there.offsets[end]])
+                    pieces.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
                 else:
                     pieces.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
             self._known[present] = "".join(pieces)
@@ -364,14 +364,14 @@ def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
     if "\n" in old.strip() or len(words) < 2:
         return
     # Not with a regular expression, which would take forever in a file of one long line.
-    wanted = " ".join(words)
+    pattern = " ".join(words)
     single, behind, shifts = _with_single_blanks(text)
-    at = single.find(wanted)
+    at = single.find(pattern)
     while at >= 0:
-        after = at + len(wanted)
+        after = at + len(pattern)
         start, end = (place + shifts[bisect_right(behind, place)] for place in (at, after))
         yield Passage(start, end, new.strip() if new.strip() else new)
-        at = single.find(wanted, after)
+        at = single.find(pattern, after)
 
 
 def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
@@ -432,7 +432,7 @@ class EditResult:
     note: str = ""
 
 
-def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = False) -> EditResult:
+def apply(text: str, old: str, new: str, label: str, *, replaces_all: bool = False) -> EditResult:
     """Return `text` with `old` replaced by `new`. Raise `Refused` if `old` is missing or ambiguous."""
     if not old:
         raise Refused("old_text is empty; use write to make a file, or give the passage to replace")
@@ -440,10 +440,10 @@ def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = Fal
         raise Refused("old_text and new_text are the same: there is nothing to change")
     found, note = search(text, old, new)
     if not found.passages:
-        raise Refused(describe_nearest(text, old, new, shown))
+        raise Refused(describe_nearest(text, old, new, label))
     lines = tuple(lines_of(text, (passage.start for passage in found.passages)))
     if len(lines) > 1 and not replaces_all:
-        raise Refused(_ambiguous(text, lines, shown, note))
+        raise Refused(_ambiguous(text, lines, label, note))
     length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in found.passages)
     if length > MAX_LENGTH:
         raise Refused(f"the file would have {length:,} characters, more than {MAX_LENGTH:,}. Nothing was changed")
@@ -461,7 +461,7 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
         at_line = tuple(passage for passage, line in zip(found.passages, numbers, strict=True) if line == reading.line)
         if found.passages:
             ignored = f", ignoring {found.ignored}" if found.ignored else ""
-            return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.what}{ignored}."
+            return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.label}{ignored}."
     return PassageMatches(), ""
 
 
@@ -474,7 +474,7 @@ def replace(text: str, passages: Sequence[Passage]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _ambiguous(text: str, lines: Sequence[int], shown: str, note: str) -> str:
+def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
     listed = ", ".join(map(str, lines[:_SHOWN_MATCHES])) + (", ..." if len(lines) > _SHOWN_MATCHES else "")
     present = text.split("\n")
     around = "\n".join(
@@ -485,6 +485,6 @@ def _ambiguous(text: str, lines: Sequence[int], shown: str, note: str) -> str:
     )
     how = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
     return (
-        f"old_text is in {shown} {len(lines)} times, at lines {listed}{how}: add lines around it until it is unique, "
+        f"old_text is in {label} {len(lines)} times, at lines {listed}{how}: add lines around it until it is unique, "
         f"or set replace_all. Nothing was changed. Each place with the line before it:\n{around}"
     )

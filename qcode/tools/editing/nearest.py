@@ -24,46 +24,46 @@ _TELLING = 12
 """The shortest new text, in characters, whose presence in the file is worth reporting."""
 
 
-def describe_nearest(text: str, old: str, new: str, shown: str, name: str = "old_text") -> str:
+def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old_text") -> str:
     """Return why `old`, the argument `name`, was not found, with the most similar passage of `text`."""
-    hints = _hints(text, old, new, shown, name)
-    lines, wanted = text.split("\n"), old.strip("\n").split("\n")
-    start = _best_window(lines, wanted)
+    hints = _hints(text, old, new, label, name)
+    lines, old_lines = text.split("\n"), old.strip("\n").split("\n")
+    start = _best_window(lines, old_lines)
     if start is None:
-        nothing = f"{name} is not in {shown}, and nothing there is like it: read the file again"
+        nothing = f"{name} is not in {label}, and nothing there is like it: read the file again"
         return f"{nothing}. Nothing was changed{hints}"
-    present = lines[start : start + len(wanted)]
-    diff = list(unified_diff(wanted, present, name, f"{shown}:{start + 1}", context=1))
+    present = lines[start : start + len(old_lines)]
+    diff = list(unified_diff(old_lines, present, name, f"{label}:{start + 1}", context=1))
     shown_diff = "\n".join(line[:300] for line in diff[:_SHOWN_DIFF])
     if len(diff) > _SHOWN_DIFF:
         shown_diff += f"\n[{len(diff) - _SHOWN_DIFF} more lines]"
-    where = f"lines {start + 1}-{start + len(present)}" if len(present) > 1 else f"line {start + 1}"
+    location = f"lines {start + 1}-{start + len(present)}" if len(present) > 1 else f"line {start + 1}"
     numbered = "\n".join(
         f"{start + 1 + index:>6}\t{line[:300]}" for index, line in enumerate(present[: _SHOWN_DIFF // 2])
     )
     return (
-        f"{name} is not in {shown}. Nothing was changed. The nearest passage is at {where}:\n{numbered}\n"
+        f"{name} is not in {label}. Nothing was changed. The nearest passage is at {location}:\n{numbered}\n"
         f"Expected (-) and actual (+):\n{shown_diff}{hints}"
     )
 
 
-def _hints(text: str, old: str, new: str, shown: str, name: str) -> str:
+def _hints(text: str, old: str, new: str, label: str, name: str) -> str:
     hints = []
     if len(new.strip()) >= _TELLING and text.count(new.strip()) == 1:
         line = text.count("\n", 0, text.find(new.strip())) + 1
-        hints.append(f"The new text is in {shown} already, at line {line}: was this edit made before?")
+        hints.append(f"The new text is in {label} already, at line {line}: was this edit made before?")
     if _PLACEHOLDER.search(old):
         hints.append(f"{name} seems to leave lines out: it must hold every line of the passage.")
     return "".join(f"\n{hint}" for hint in hints)
 
 
-def _best_window(lines: list[str], wanted: list[str]) -> int | None:
-    """Return the index of the window of lines most similar to `wanted`, or None if none is similar.
+def _best_window(lines: list[str], old_lines: list[str]) -> int | None:
+    """Return the index of the window of lines most similar to `old_lines`, or None if none is similar.
 
     Windows are ranked by shared words, which is cheap; only the best few are compared by characters.
     """
-    size = min(len(wanted), len(lines))
-    words = Counter(re.findall(r"\w+", "\n".join(wanted)))
+    size = min(len(old_lines), len(lines))
+    words = Counter(re.findall(r"\w+", "\n".join(old_lines)))
     scores = [sum(min(words[word], 1) for word in set(re.findall(r"\w+", line))) for line in lines]
     total, windows = sum(scores[:size]), []
     for start in range(len(lines) - size + 1):
@@ -71,7 +71,7 @@ def _best_window(lines: list[str], wanted: list[str]) -> int | None:
         if start + size < len(lines):
             total += scores[start + size] - scores[start]
     best = heapq.nlargest(_COMPARED_WINDOWS, windows)
-    asked = _start_of(wanted, 0, len(wanted))
+    asked = _start_of(old_lines, 0, len(old_lines))
     rated = []
     steps = Steps(_COMPARED_STEPS)
     for score, start in best:

@@ -37,7 +37,7 @@ _FOREIGN = re.compile(r"[\s\S]?[^\x00-\x7f]+")
 class Reading:
     """An alternative reading of an edit. `line` is the line number that the passage was copied from, 0 if unknown."""
 
-    what: str
+    label: str
     old: str
     new: str
     line: int = 0
@@ -45,10 +45,10 @@ class Reading:
 
 def readings(old: str, new: str) -> Iterator[Reading]:
     """Yield alternative readings of an edit, most likely first; each has a different `old`."""
-    for what, reader in _READERS:
+    for label, reader in _READERS:
         found = reader(old, new)
         if found is not None and found[0] != old and found[0].strip():
-            yield Reading(what, *found)
+            yield Reading(label, *found)
     numbered = _without_numbers(old, new)
     if numbered is not None:
         yield numbered
@@ -253,9 +253,9 @@ def fold_text(text: str) -> str:
 
 def _clusters(run: str, start: int) -> Iterator[tuple[int, str]]:
     """Yield each character with its combining marks, and its index."""
-    begun = 0
+    cluster_start = 0
     for index in range(1, len(run) + 1):
         # Longer clusters are cut, because sorting n marks takes n² steps (2 s for 20,000).
-        if index == len(run) or index - begun > _MAX_MARKS or not unicodedata.combining(run[index]):
-            yield start + begun, run[begun:index]
-            begun = index
+        if index == len(run) or index - cluster_start > _MAX_MARKS or not unicodedata.combining(run[index]):
+            yield start + cluster_start, run[cluster_start:index]
+            cluster_start = index

@@ -73,15 +73,15 @@ class ApplyPatch(ChangeTool):
         except PatchError as error:
             raise Refused(f"apply_patch: {error}. Nothing was changed") from None
         parts: list[_Part] = []
-        taken: set[WorkspacePath] = set()
+        paths: set[WorkspacePath] = set()
         for section in sections:
             part = _part(section, workspace)
             for step in part.steps:
-                if step.place in taken:
+                if step.place in paths:
                     raise Refused(
-                        f"the patch has two sections for {step.place.shown}: make them one. Nothing was changed"
+                        f"the patch has two sections for {step.place.label}: make them one. Nothing was changed"
                     )
-                taken.add(step.place)
+                paths.add(step.place)
             parts.append(part)
         steps = tuple(step for part in parts for step in part.steps)
         diff = "".join(part.diff for part in parts)
@@ -106,10 +106,10 @@ def _part(section: Section, workspace: Workspace) -> _Part:
     if isinstance(section, AddedFile):
         return _addition(place, section.content, workspace)
     if not workspace.exists(place):
-        raise Refused(f"{place.shown} does not exist. Nothing was changed")
+        raise Refused(f"{place.label} does not exist. Nothing was changed")
     is_moved = isinstance(section, DeletedFile) or bool(section.moved_to)
     if is_moved and workspace.is_link(section.path):
-        raise Refused(f"{section.path} is a link to {place.shown}: name that file, or use the shell for the link")
+        raise Refused(f"{section.path} is a link to {place.label}: name that file, or use the shell for the link")
     if isinstance(section, DeletedFile):
         return _deletion(place, workspace)
     return _update(place, section, workspace)
@@ -118,26 +118,26 @@ def _part(section: Section, workspace: Workspace) -> _Part:
 def _addition(place: WorkspacePath, content: str, workspace: Workspace) -> _Part:
     if workspace.exists(place):
         raise Refused(
-            f"{place.shown} exists already: use '*** Update File:' to change it, or write to replace it. "
+            f"{place.label} exists already: use '*** Update File:' to change it, or write to replace it. "
             "Nothing was changed"
         )
     document = text_file.from_text(content)
     diff = text_file.diff_of(place.name, None, document)
-    return _Part((FileChange(place, None, text_file.encode(document)),), diff, f"A {place.shown}")
+    return _Part((FileChange(place, None, text_file.encode(document)),), diff, f"A {place.label}")
 
 
 def _deletion(place: WorkspacePath, workspace: Workspace) -> _Part:
     loaded = workspace.load(place)
     workspace.check_fresh(place, loaded, is_required=False)
     workspace.check_writable(place, loaded)
-    return _Part((FileChange(place, loaded, None),), _whole_diff(place, loaded), f"D {place.shown}")
+    return _Part((FileChange(place, loaded, None),), _whole_diff(place, loaded), f"D {place.label}")
 
 
 def _whole_diff(place: WorkspacePath, loaded: Loaded) -> str:
     """Return the diff of a deleted file, or its name and size if it is not text."""
     name = text_file.name_in_diff(place.name)
     try:
-        document = text_file.decode(loaded.data, place.shown)
+        document = text_file.decode(loaded.data, place.label)
     except Refused:
         return f"--- a/{name}\n+++ /dev/null\n[a binary file of {len(loaded.data):,} bytes]\n"
     return text_file.diff_of(place.name, document, None) or f"--- a/{name}\n+++ /dev/null\n[an empty file]\n"
@@ -147,16 +147,16 @@ def _update(place: WorkspacePath, section: UpdatedFile, workspace: Workspace) ->
     from qcode.tools.editing.hunks import apply_hunks  # loads with the first patch, not at start
 
     loaded = open_for_change(place, workspace)
-    old = text_file.decode(loaded.data, place.shown)
-    patched = apply_hunks(old.text, section.hunks, place.shown)
+    old = text_file.decode(loaded.data, place.label)
+    patched = apply_hunks(old.text, section.hunks, place.label)
     new = text_file.with_text(old, patched.text)
     data = text_file.encode(new)
     if section.moved_to:
         return _move(place, section.moved_to, loaded, old, new, patched.notes, workspace)
     if data == loaded.data:
-        raise Refused(f"{place.shown} already contains this text; no change made")
+        raise Refused(f"{place.label} already contains this text; no change made")
     diff = text_file.diff_of(place.name, old, new)
-    return _Part((FileChange(place, loaded, data),), diff, f"M {place.shown}", patched.notes)
+    return _Part((FileChange(place, loaded, data),), diff, f"M {place.label}", patched.notes)
 
 
 def _move(
@@ -170,8 +170,8 @@ def _move(
 ) -> _Part:
     target = workspace.resolve(path, "write")
     if workspace.exists(target):
-        raise Refused(f"{target.shown} exists already, so {place.shown} cannot be moved there. Nothing was changed")
+        raise Refused(f"{target.label} exists already, so {place.label} cannot be moved there. Nothing was changed")
     named = f"rename from {text_file.name_in_diff(place.name)}\nrename to {text_file.name_in_diff(target.name)}\n"
     diff = named + text_file.diff_of(target.name, old, new, was=place.name)
     steps = (FileChange(target, None, text_file.encode(new), like=loaded), FileChange(place, loaded, None))
-    return _Part(steps, diff, f"R {place.shown} -> {target.shown}", notes)
+    return _Part(steps, diff, f"R {place.label} -> {target.label}", notes)

@@ -25,7 +25,7 @@ from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
-from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
@@ -103,7 +103,7 @@ class GrepSearch:
                 process.stdin.close()
             except BrokenPipeError:
                 pass  # it ended at once, and its exit code says why
-            wants = _wanted(query)
+            wants = _glob_predicate(query)
             yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
             error = process.stderr.read(4_000)
             if process.wait() == 2 and error and not self._stopped.is_set():
@@ -136,7 +136,7 @@ class GrepSearch:
     def _files(self, query: Query) -> Iterator[str]:
         from qcode.tools.files import walk  # loads with the first search, not at start
 
-        wants = _wanted(query)
+        wants = _glob_predicate(query)
         try:
             for item in walk.files(query.root, query.start, self._stopped.is_set):
                 is_file = item.entry.is_file(follow_symlinks=False)
@@ -146,7 +146,7 @@ class GrepSearch:
             self.is_cut = True
 
 
-def _wanted(query: Query) -> Callable[[str], bool]:
+def _glob_predicate(query: Query) -> Callable[[str], bool]:
     """Return a predicate for the glob of a query; an excluding glob (`!…`) applies to folders too."""
     pattern = query.glob.removeprefix("!")
     if not pattern:
@@ -283,7 +283,7 @@ class Grep:
             return Preview("Search files?", "", str(refused))
         return Preview("Search files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         environment = os.environ if context.environment is None else context.environment
         running = GrepSearch()
 
@@ -294,13 +294,13 @@ class Grep:
             report = _Report(checked.text("output", "content"), context.max_output_chars, has_context=query.around > 0)
             return report.outcome(_gather(report, lines, query, workspace) + _notes(running))
 
-        return await answered(work, running.stop)
+        return await run_off_loop(work, running.stop)
 
 
 def _query(arguments: Arguments, workspace: Workspace) -> Query:
     place = workspace.resolve(arguments.text("path", "."))
     if not workspace.exists(place):
-        raise Refused(f"{place.shown} does not exist")
+        raise Refused(f"{place.label} does not exist")
     pattern = arguments.text("pattern")
     is_multiline = arguments.flag("multiline")
     if not pattern or "\0" in pattern:
@@ -322,7 +322,7 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
         return query
     data = workspace.load(place).data  # refuses anything but a regular file
     if is_multiline and len(data) > MAX_FILE_BYTES:
-        raise Refused(f"{place.shown} is too large to be searched across lines")
+        raise Refused(f"{place.label} is too large to be searched across lines")
     return replace(query, start=place.path.parent, only=place.path.name)
 
 
@@ -333,10 +333,10 @@ def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Quer
         for line in lines:
             if line.file in hidden:
                 continue
-            shown = workspace.show(query.start / line.file)
-            if not report.knows(shown) and not query.only and not workspace.is_open(query.start / line.file):
+            label = workspace.show(query.start / line.file)
+            if not report.knows(label) and not query.only and not workspace.is_open(query.start / line.file):
                 hidden.add(line.file)
-            elif not report.add(shown, line):
+            elif not report.add(label, line):
                 break
     if not hidden:
         return []
@@ -365,31 +365,31 @@ class _Report:
         self._matches = 0
         self._is_full = False
 
-    def knows(self, shown: str) -> bool:
-        return shown in self._counts
+    def knows(self, label: str) -> bool:
+        return label in self._counts
 
-    def add(self, shown: str, line: GrepLine) -> bool:
+    def add(self, label: str, line: GrepLine) -> bool:
         """Add a line; return False, without adding it, if the report is full."""
         is_match = line.at >= 0
         is_content = self._output == "content"
         is_beyond = is_content and is_match and self._matches >= MAX_MATCHES
-        is_new_beyond = not self.knows(shown) and len(self._counts) >= MAX_FILES
+        is_new_beyond = not self.knows(label) and len(self._counts) >= MAX_FILES
         if is_beyond or is_new_beyond or self._room <= 0:
             self._is_full = True
             return False
         self._matches += is_match
-        self._counts[shown] = self._counts.get(shown, 0) + is_match
+        self._counts[label] = self._counts.get(label, 0) + is_match
         if is_content:
             entry = f"{line.number}{':' if is_match else '-'}{_shorten_line(line)}"
             self._room -= len(entry)
-            self._lines += [*self._heading(shown, line.number), entry]
-            self._last = (shown, line.number)
+            self._lines += [*self._heading(label, line.number), entry]
+            self._last = (label, line.number)
         return True
 
-    def _heading(self, shown: str, number: int) -> list[str]:
+    def _heading(self, label: str, number: int) -> list[str]:
         file, last = self._last
-        if file != shown:
-            return ["", shown] if file else [shown]
+        if file != label:
+            return ["", label] if file else [label]
         return ["--"] if self._has_context and number != last + 1 else []
 
     def outcome(self, notes: list[str]) -> ToolOutcome:
@@ -401,7 +401,7 @@ class _Report:
         if self._output == "files":
             return ToolOutcome("\n".join([*self._counts, *notes]), summary=count_text(files, "file"))
         if self._output == "count":
-            lines = [f"{count:>6}\t{shown}" for shown, count in self._counts.items()]
+            lines = [f"{count:>6}\t{label}" for label, count in self._counts.items()]
         else:
             lines = self._lines
         matches = count_text(self._matches, "match", "matches")

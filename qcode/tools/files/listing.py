@@ -16,7 +16,7 @@ from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import Workspace, WorkspacePath, printable
 from qcode.values import dataclass
 
@@ -54,9 +54,9 @@ class Glob:
             return Preview("Find files?", "", str(refused))
         return Preview("Find files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         stop = threading.Event()
-        return await answered(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
+        return await run_off_loop(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
 
 
 def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
@@ -76,7 +76,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
         place = folder_at(workspace, str(start))
         start = place.path
     found, is_whole = _matches(place.base, start, rest, stop)
-    shown = [workspace.show(path) for _, path in sorted(found, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]]
+    labels = [workspace.show(path) for _, path in sorted(found, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]]
     notes = []
     if len(found) > MAX_FILES:
         notes.append(f"[{len(found) - MAX_FILES:,} more files; narrow the pattern]")
@@ -86,14 +86,14 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
         deeper = _matches(place.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
-    return ToolOutcome("\n".join([*shown, *notes]), summary=count_text(len(found), "file"))
+    return ToolOutcome("\n".join([*labels, *notes]), summary=count_text(len(found), "file"))
 
 
 def folder_at(workspace: Workspace, path: str) -> WorkspacePath:
     """Return the folder at `path`. Raise `Refused` if there is none."""
     place = workspace.resolve(path)
     if not workspace.is_folder(place.path):
-        raise Refused(f"{place.shown} is not a folder" if workspace.exists(place) else f"{place.shown} does not exist")
+        raise Refused(f"{place.label} is not a folder" if workspace.exists(place) else f"{place.label} does not exist")
     return place
 
 
@@ -155,8 +155,8 @@ class Ls:
             return Preview("List a folder?", "", str(refused))
         return Preview(f"List {visible(path)}?", visible(path))
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await answered(lambda: _list(check(self.spec, arguments), workspace))
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
+        return await run_off_loop(lambda: _list(check(self.spec, arguments), workspace))
 
 
 @dataclass(slots=True)
@@ -188,9 +188,9 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     if listing.ignored:
         notes.append(f"[{listing.ignored:,} ignored by git left out; all shows them]")
     if not listing.lines:
-        notes.insert(0, f"[{_shown(place)} is empty]")
+        notes.insert(0, f"[{_label(place)} is empty]")
     return ToolOutcome(
-        "\n".join([f"{_shown(place)}/", *listing.lines, *notes]),
+        "\n".join([f"{_label(place)}/", *listing.lines, *notes]),
         summary=count_text(len(listing.lines), "entry", "entries"),
     )
 
@@ -199,7 +199,7 @@ def _fill(
     listing: _Listing, folder: walk.Folder, depth: int, level: int, budget: list[int], *, shows_ignored: bool
 ) -> None:
     """Add the entries of a folder before those of its subfolders, so that the limit cuts the deepest entries."""
-    shown = []
+    labels = []
     for item in folder.items():
         if item.is_ignored and not shows_ignored:
             listing.ignored += 1
@@ -207,8 +207,8 @@ def _fill(
             listing.left_out += 1
         else:
             budget[0] -= 1
-            shown.append(item)
-    for item in shown:
+            labels.append(item)
+    for item in labels:
         indent = "  " * (level + 1)
         mark = "  [ignored]" if item.is_ignored else ""
         if item.folder is None:
@@ -227,5 +227,5 @@ def _count(folder: walk.Folder) -> str:
     return f"  ({count_text(folder.size(), 'entry', 'entries')})"
 
 
-def _shown(place: WorkspacePath) -> str:
-    return place.shown if place.parts else str(place.base)
+def _label(place: WorkspacePath) -> str:
+    return place.label if place.parts else str(place.base)

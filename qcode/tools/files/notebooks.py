@@ -57,15 +57,15 @@ def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int,
     size = 0
     for number, cell in enumerate(cells[first - 1 : first - 1 + limit], start=first):
         identity = f", id {cell['id']}" if isinstance(cell.get("id"), str) else ""
-        shown = f"[cell {number}: {cell.get('cell_type', 'unknown')}{identity}]\n{_joined(cell.get('source'))}"
+        text = f"[cell {number}: {cell.get('cell_type', 'unknown')}{identity}]\n{_joined(cell.get('source'))}"
         outputs = cell.get("outputs")
         for output in outputs if isinstance(outputs, list) else []:
             if isinstance(output, dict):
-                shown += f"\n{_output(output, images)}"
-        size += len(shown)
+                text += f"\n{_output(output, images)}"
+        size += len(text)
         if parts and size > MAX_CHARS:
             break
-        parts.append(shown[:MAX_CHARS])
+        parts.append(text[:MAX_CHARS])
     return "\n".join(parts), len(parts), tuple(images)
 
 
@@ -107,14 +107,14 @@ def source_of(cell: JsonObject) -> str:
     return _joined(cell.get("source"))
 
 
-def find_cell(cells: Sequence[JsonObject], wanted: str, shown: str) -> int:
-    """Return the index of the cell with the id or number (from 1) `wanted`. Raise `Refused` if there is none."""
+def find_cell(cells: Sequence[JsonObject], cell_id: str, label: str) -> int:
+    """Return the index of the cell with the id or number (from 1) `cell_id`. Raise `Refused` if there is none."""
     for index, cell in enumerate(cells):
-        if cell.get("id") == wanted:
+        if cell.get("id") == cell_id:
             return index
-    if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(cells):
-        return int(wanted) - 1
-    raise Refused(f"{shown} has no cell {wanted!r}; it has {len(cells)} cells. Nothing was changed")
+    if _NUMBER.fullmatch(cell_id) and 1 <= int(cell_id) <= len(cells):
+        return int(cell_id) - 1
+    raise Refused(f"{label} has no cell {cell_id!r}; it has {len(cells)} cells. Nothing was changed")
 
 
 def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
@@ -158,10 +158,10 @@ def spell(notebook: JsonObject, old: JsonObject, text: str) -> str:
         for ascii_only in (False, True):
             if json.dumps(old, indent=indent, ensure_ascii=ascii_only) + tail == text:
                 return json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + tail
-    return json.dumps(notebook, indent=1, ensure_ascii=_has_half_characters(text)) + tail
+    return json.dumps(notebook, indent=1, ensure_ascii=_may_have_surrogates(text)) + tail
 
 
-def _has_half_characters(text: str) -> bool:
+def _may_have_surrogates(text: str) -> bool:
     """Return whether the JSON in `text` may contain lone surrogates, which can only be written as escapes."""
     return re.search(r"\\u[dD][89a-fA-F]", text) is not None
 
@@ -207,27 +207,27 @@ class NotebookEdit(ChangeTool):
             raise Refused("notebook_edit: source is missing")
         place = workspace.resolve(arguments.text("path"), "write")
         if not workspace.exists(place):
-            raise Refused(f"{place.shown} does not exist")
+            raise Refused(f"{place.label} does not exist")
         loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.shown)
+        old = text_file.decode(loaded.data, place.label)
         notebook = parse_notebook(old.text)
         if notebook is None:
-            raise Refused(f"{place.shown} is not a notebook of format 4; change its text with edit. No change made")
-        cells, done = _changed(notebook, arguments, mode, place.shown)
+            raise Refused(f"{place.label} is not a notebook of format 4; change its text with edit. No change made")
+        cells, done = _changed(notebook, arguments, mode, place.label)
         changed: JsonObject = {**notebook, "cells": list(cells)}
         new = text_file.with_text(old, spell(changed, notebook, old.text))
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already contains this text; no change made")
-        return replacement(place, loaded, old, new, data, f"{done} in {place.shown}.")
+            raise Refused(f"{place.label} already contains this text; no change made")
+        return replacement(place, loaded, old, new, data, f"{done} in {place.label}.")
 
 
-def _changed(notebook: JsonObject, arguments: Arguments, mode: str, shown: str) -> tuple[list[JsonObject], str]:
+def _changed(notebook: JsonObject, arguments: Arguments, mode: str, label: str) -> tuple[list[JsonObject], str]:
     """Return the cells after the change, and a description of the change."""
     cells = cells_of(notebook)
-    wanted, source = arguments.text("cell"), plain(arguments.text("source"))
-    is_first = mode == "insert" and wanted == "0"
-    at = 0 if is_first else find_cell(cells, wanted, shown) + (mode == "insert")
+    cell_id, source = arguments.text("cell"), plain(arguments.text("source"))
+    is_first = mode == "insert" and cell_id == "0"
+    at = 0 if is_first else find_cell(cells, cell_id, label) + (mode == "insert")
     if mode == "delete":
         return [*cells[:at], *cells[at + 1 :]], f"Deleted cell {at + 1}"
     if mode == "insert":

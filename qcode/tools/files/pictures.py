@@ -39,35 +39,35 @@ def image_type(data: bytes) -> str:
     return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
 
 
-def picture(data: bytes, media_type: str, shown: str) -> EncodedImage:
+def picture(data: bytes, media_type: str, label: str) -> EncodedImage:
     """Return an image that can be sent. Raise `Refused` if it is broken, or too large and cannot be scaled down."""
     try:
         import PIL.Image as pillow  # noqa: N813  # an extra; loaded with the first image
     except ImportError:
         if len(data) > MAX_BYTES:
             raise Refused(
-                f"{shown} is an image of {len(data):,} bytes, more than {MAX_BYTES:,}: to have it made smaller, "
+                f"{label} is an image of {len(data):,} bytes, more than {MAX_BYTES:,}: to have it made smaller, "
                 "run pip install '.[images]' in your clone of qcode"
             ) from None
         return _picture(data, media_type, f"{len(data):,} bytes")
     problem = ""
     for content in (data, *_repaired_versions(data, media_type)):
         try:
-            return _scale_down(content, media_type, shown)
+            return _scale_down(content, media_type, label)
         except (*_PILLOW_FAILS, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
             # Pillow names the object that holds the bytes if it does not know what they are.
             is_clear = isinstance(error, OSError | ValueError | SyntaxError) and "BytesIO" not in str(error)
             problem = problem or (str(error) if is_clear else "it cannot be read")
-    raise Refused(f"{shown} is a broken image: {problem}") from None
+    raise Refused(f"{label} is a broken image: {problem}") from None
 
 
-def _scale_down(data: bytes, media_type: str, shown: str) -> EncodedImage:
+def _scale_down(data: bytes, media_type: str, label: str) -> EncodedImage:
     import PIL.Image as pillow  # noqa: N813
 
     with pillow.open(io.BytesIO(data), formats=[_FORMATS[media_type]]) as opened:
         width, height = opened.size
         if width * height > MAX_PIXELS:
-            raise Refused(f"{shown} is too large to show: {width} x {height} pixels")
+            raise Refused(f"{label} is too large to show: {width} x {height} pixels")
         if len(data) <= MAX_BYTES and max(width, height) <= MAX_SIDE:
             opened.verify()
             return _picture(data, media_type, f"{width} x {height}, {len(data):,} bytes")
@@ -105,8 +105,10 @@ def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
         size = int.from_bytes(data[at : at + 4], "big") + _PNG_FRAME
         chunks.append((data[at + 4 : at + 8], data[at : at + size]))
         at += size
-    for kept in (b"tRNS", b""):
-        yield data[:_PNG_START] + b"".join(chunk for name, chunk in chunks if name[:1].isupper() or name == kept)
+    for transparency in (b"tRNS", b""):
+        yield data[:_PNG_START] + b"".join(
+            chunk for name, chunk in chunks if name[:1].isupper() or name == transparency
+        )
 
 
 def _picture(data: bytes, media_type: str, described: str) -> EncodedImage:

@@ -19,7 +19,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import MAX_FILE_BYTES
 from qcode.tools.files import notebooks
 from qcode.tools.processes import SideProcess
-from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import Workspace, WorkspacePath
 
 MAX_LINES = 2_000
@@ -66,9 +66,9 @@ class Read:
             return Preview("Read a file?", "", str(refused))
         return Preview(f"Read {visible(path)}?", visible(path))
 
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         process = SideProcess()
-        return await answered(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
+        return await run_off_loop(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
 
 
 def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> ToolOutcome:
@@ -76,21 +76,21 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
 
     place = workspace.resolve(arguments.text("path"))
     if workspace.is_folder(place.path):
-        raise Refused(f"{place.shown} is a folder; list it with ls")
+        raise Refused(f"{place.label} is a folder; list it with ls")
     if not workspace.exists(place):
-        raise Refused(f"{place.shown} does not exist{_neighbors(place, workspace)}")
+        raise Refused(f"{place.label} does not exist{_neighbors(place, workspace)}")
     first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MAX_LINES), MAX_LINES)
     if workspace.size(place) > MAX_FILE_BYTES:
         return _read_part(place, first, limit, workspace)
     loaded = workspace.load(place)
     media_type = pictures.image_type(loaded.data)
     if media_type:
-        picture = pictures.picture(loaded.data, media_type, place.shown)
+        picture = pictures.picture(loaded.data, media_type, place.label)
         workspace.remember(place, loaded)
-        return ToolOutcome(f"[{place.shown}: {picture.described}]", summary=picture.described, images=(picture.image,))
+        return ToolOutcome(f"[{place.label}: {picture.described}]", summary=picture.described, images=(picture.image,))
     if loaded.data.startswith(b"%PDF-"):
-        return read_pdf(loaded.data, place.shown, page_range(arguments.text("pages")), process)
-    read = text_file.decode_to_show(loaded.data, place.shown)
+        return read_pdf(loaded.data, place.label, page_range(arguments.text("pages")), process)
+    read = text_file.decode_to_show(loaded.data, place.label)
     workspace.remember(place, loaded)
     notes = [f"[{read.note}]"] if read.note else []
     notes += ["[these are unsaved changes in the user's editor]"] if loaded.is_unsaved else []
@@ -107,55 +107,57 @@ def _lines(content: str, first: int, limit: int, place: WorkspacePath, notes: li
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        return ToolOutcome(f"[{place.shown} is empty]", summary="empty")
+        return ToolOutcome(f"[{place.label} is empty]", summary="empty")
     if first > len(lines):
-        raise Refused(f"{place.shown} has {len(lines):,} lines; offset {first:,} is beyond its end")
-    shown = _number_lines(lines[first - 1 : first - 1 + limit], first)
-    last = first + len(shown) - 1
-    summary = count_text(len(shown), "line")
+        raise Refused(f"{place.label} has {len(lines):,} lines; offset {first:,} is beyond its end")
+    numbered = _number_lines(lines[first - 1 : first - 1 + limit], first)
+    last = first + len(numbered) - 1
+    summary = count_text(len(numbered), "line")
     if first > 1 or last < len(lines):
         rest = f"; read on with offset {last + 1}" if last < len(lines) else ""
         notes = [f"[lines {first}-{last} of {len(lines)}{rest}]", *notes]
         summary = f"lines {first}-{last} of {len(lines):,}"
-    return ToolOutcome("\n".join([*shown, *notes]), summary=summary)
+    return ToolOutcome("\n".join([*numbered, *notes]), summary=summary)
 
 
 def _number_lines(lines: list[str], first: int) -> list[str]:
     """Return numbered lines up to the limits, at least one."""
-    shown: list[str] = []
+    numbered: list[str] = []
     size = 0
     for number, line in enumerate(lines, start=first):
         if len(line) > MAX_LINE_CHARS:
             line = f"{line[:MAX_LINE_CHARS]}... [{len(line) - MAX_LINE_CHARS:,} more characters on this line]"
         entry = f"{number:>6}\t{line}"
         size += len(entry.encode("utf-8", "replace")) + 1
-        if shown and size > MAX_BYTES:
+        if numbered and size > MAX_BYTES:
             break
-        shown.append(entry)
-    return shown
+        numbered.append(entry)
+    return numbered
 
 
 def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
     """Return lines of a file that is too large to read as a whole; the editing tools cannot change such a file."""
     part = workspace.load_lines(place, first, limit, MAX_BYTES)
     if any(b"\0" in line for line in part.lines):
-        raise Refused(f"{place.shown} is a binary file ({part.size:,} bytes)")
+        raise Refused(f"{place.label} is a binary file ({part.size:,} bytes)")
     if not part.lines:
-        raise Refused(f"{place.shown} has fewer than {first:,} lines")
+        raise Refused(f"{place.label} has fewer than {first:,} lines")
     lines = [line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r") for line in part.lines]
-    shown = _number_lines(lines, first)
-    last = first + len(shown) - 1
-    rest = "" if part.is_end and len(shown) == len(lines) else f"; read on with offset {last + 1}, or search with grep"
+    numbered = _number_lines(lines, first)
+    last = first + len(numbered) - 1
+    rest = (
+        "" if part.is_end and len(numbered) == len(lines) else f"; read on with offset {last + 1}, or search with grep"
+    )
     note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{rest}]"
-    return ToolOutcome("\n".join([*shown, note]), summary=f"lines {first}-{last}")
+    return ToolOutcome("\n".join([*numbered, note]), summary=f"lines {first}-{last}")
 
 
 def _cells(notebook: JsonObject, first: int, limit: int, place: WorkspacePath) -> ToolOutcome:
     cells = notebooks.cells_of(notebook)
     if not cells:
-        return ToolOutcome(f"[{place.shown} has no cells]", summary="no cells")
+        return ToolOutcome(f"[{place.label} has no cells]", summary="no cells")
     if first > len(cells):
-        raise Refused(f"{place.shown} has {len(cells):,} cells; offset {first:,} is beyond its end")
+        raise Refused(f"{place.label} has {len(cells):,} cells; offset {first:,} is beyond its end")
     content, count, images = notebooks.show(cells, first, limit)
     last = first + count - 1
     if first > 1 or last < len(cells):
@@ -194,23 +196,23 @@ def page_range(text: str) -> tuple[int, int]:
     return first, min(last, first + MAX_PAGES - 1)
 
 
-def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProcess) -> ToolOutcome:
+def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: SideProcess) -> ToolOutcome:
     """Return the text of some pages, and how to read the rest. Raise `Refused` if there is no text."""
     found = importlib.util.find_spec("pypdf")
     if found is None or found.origin is None:
-        raise Refused(f"{shown} is a PDF, and pypdf, which reads them, is not installed")
+        raise Refused(f"{label} is a PDF, and pypdf, which reads them, is not installed")
     first, last = pages
     arguments = [str(Path(found.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
     printed = process.run(_PDF_PROGRAM, arguments, data, LIMIT_S)
     messages = [json.loads(line) for line in printed.lines]
     if not messages:
-        raise Refused(f"cannot read the PDF {shown}: {printed.failure}")
+        raise Refused(f"cannot read the PDF {label}: {printed.failure}")
     count: int = messages[0]
     texts: list[tuple[int, str]] = [(number, text) for number, text in messages[1:]]
     if not texts:
         if printed.failure:
-            raise Refused(f"cannot read page {first} of {shown}: {printed.failure}")
-        raise Refused(f"{shown} has {count} pages; page {first} is beyond its end")
+            raise Refused(f"cannot read page {first} of {label}: {printed.failure}")
+        raise Refused(f"{label} has {count} pages; page {first} is beyond its end")
     parts = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
     end = texts[-1][0]
     rest = f"; read on with pages '{end + 1}-{min(end + MAX_PAGES, count)}'" if end < count else ""

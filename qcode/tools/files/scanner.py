@@ -95,8 +95,8 @@ def _events(name: str, lines: list[str], hits: dict[int, int], around: int) -> I
         return
     path = {"text": name}
     yield {"type": "begin", "data": {"path": path}}
-    shown = sorted({n for hit in hits for n in range(hit - around, hit + around + 1) if 1 <= n <= len(lines)})
-    for number in shown:
+    numbers = sorted({n for hit in hits for n in range(hit - around, hit + around + 1) if 1 <= n <= len(lines)})
+    for number in numbers:
         data: dict[str, Any] = {"path": path, "lines": {"text": lines[number - 1] + "\n"}, "line_number": number}
         data["submatches"] = [{"start": hits[number]}] if number in hits else []
         yield {"type": "match" if number in hits else "context", "data": data}

@@ -40,14 +40,14 @@ def _model(context: CommandContext, name: str) -> None:
     elif context.app is not None:
         from qcode.tui.screens.models import ModelPicker
 
-        picker = ModelPicker(context.agent.models, context.agent.conversation.model, context.model_use.wanted)
+        picker = ModelPicker(context.agent.models, context.agent.conversation.model, context.model_use.requested_effort)
         context.screen.open_screen(picker, lambda chosen: _take(context, chosen))
     else:
         others = [other for other in context.agent.models.names() if other != context.agent.conversation.model]
         lines = [f"Model: {context.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
         if len(others) > _MAX_LINES:
             lines.append(f"  and {len(others) - _MAX_LINES} more: `qcode models` lists them all")
-        context.view.say("info", "\n".join([*lines, "/model NAME switches the model from the next turn."]))
+        context.view.notify("info", "\n".join([*lines, "/model NAME switches the model from the next turn."]))
 
 
 def _take(context: CommandContext, chosen: ModelChoice | None) -> None:
@@ -64,21 +64,24 @@ def _effort(context: CommandContext, typed: str) -> None:
         context.model_use.use_effort(level)
     elif typed:
         choices = (AUTO, *EFFORTS)
-        context.view.say("warning", unknown(f"effort {typed!r}", typed, choices, f"Choose from {', '.join(choices)}."))
+        context.view.notify(
+            "warning", unknown(f"effort {typed!r}", typed, choices, f"Choose from {', '.join(choices)}.")
+        )
     elif context.app is not None:
         _pick_effort(context)
     else:
         lines = [f"  {level}: {meaning}" for level, meaning in _MEANINGS.items()]
-        head = f"Effort: {context.model_use.wanted or AUTO}"
-        context.view.say("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
+        head = f"Effort: {context.model_use.requested_effort or AUTO}"
+        context.view.notify("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
 
 
 def _pick_effort(context: CommandContext) -> None:
     from qcode.tui.screens.picker import Picker, PickerRow
 
-    rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.wanted is None)]
+    rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.requested_effort is None)]
     rows += [
-        PickerRow(level, level, meaning, context.model_use.wanted == level) for level, meaning in _MEANINGS.items()
+        PickerRow(level, level, meaning, context.model_use.requested_effort == level)
+        for level, meaning in _MEANINGS.items()
     ]
     title = "Effort" if context.agent.conversation.thinks else "Effort (this model is not known to support reasoning)"
     context.screen.open_screen(
@@ -123,7 +126,7 @@ def _mode(context: CommandContext, name: str) -> None:
         f"Mode: {mode_label(context.agent.conversation.mode)}" if not name else f"Cannot switch to mode {name!r} here."
     )
     tail = "Start qcode with --permission-mode for auto or bypass."
-    context.view.say("info" if not name else "warning", "\n".join([head, *lines, tail]))
+    context.view.notify("info" if not name else "warning", "\n".join([head, *lines, tail]))
 
 
 def _pick_mode(context: CommandContext) -> None:
@@ -156,14 +159,14 @@ def _next_mode(context: CommandContext, _argument: str) -> None:
 
 def _clear(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.view.say("warning", "A turn is running. Press Esc to interrupt it, then /clear.")
+        context.view.notify("warning", "A turn is running. Press Esc to interrupt it, then /clear.")
     else:
         context.agent.conversation.clear()
         context.view.show_new_session()
 
 
 def _trust(context: CommandContext, _argument: str) -> None:
-    context.view.say("info", context.agent.trust.accept())
+    context.view.notify("info", context.agent.trust.accept())
     context.view.show_trust()
 
 
@@ -199,7 +202,7 @@ CHAT: tuple[Command, ...] = (
     Command(
         "trust",
         "Trust this folder",
-        "Trust this folder, so that its rules and modes apply.",
+        "Trust this folder: use its files, and your rules and modes in it.",
         _trust,
         ("trust",),
     ),
@@ -290,36 +293,36 @@ PROMPT: tuple[Command, ...] = (
 _NO_TODOS = "No to-do list yet. The model makes one for longer tasks."
 
 
-def _todos(context: CommandContext, what: str) -> None:
-    if what == "all":
+def _todos(context: CommandContext, scope: str) -> None:
+    if scope == "all":
         items = context.view.todos
         context.view.show_panel("Todos", todo_lines(items) if items else _NO_TODOS)
     elif not context.view.toggle_todos():
         items = context.view.todos
         text = f"To-do list: {todo_summary(items)}. /todos all shows it." if items else _NO_TODOS
-        context.view.say("info", text)
+        context.view.notify("info", text)
 
 
 def _background(context: CommandContext, _argument: str) -> None:
     running = context.agent.conversation.background.calls
     if not running:
-        context.view.say("info", "No running command can move to the background.")
+        context.view.notify("info", "No running command can move to the background.")
         return
     try:
         context.agent.conversation.background.move(running[-1])
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
 
 
 def _btw(context: CommandContext, question: str) -> None:
     if question:
         context.view.ask_aside(question)
     else:
-        context.view.say("info", context.view.aside.add())
+        context.view.notify("info", context.view.aside.add())
 
 
 def _add_aside(context: CommandContext, _argument: str) -> None:
-    context.view.say("info", context.view.aside.add())
+    context.view.notify("info", context.view.aside.add())
     context.screen.close_aside()
 
 
@@ -337,7 +340,7 @@ def _jobs(context: CommandContext, argument: str) -> None:
     try:
         job = jobs.find(number)
     except ValueError as refusal:
-        view.say("warning", str(refusal))
+        view.notify("warning", str(refusal))
         return
     match action.strip():
         case "":
@@ -345,9 +348,9 @@ def _jobs(context: CommandContext, argument: str) -> None:
         case "stop":
             view.run_later(jobs.stop(job))
         case "send":
-            view.say("info", jobs.send(job))
+            view.notify("info", jobs.send(job))
         case _:
-            view.say(
+            view.notify(
                 "warning", f"Unknown action {action.strip()!r}. Type /jobs, /jobs NUMBER, stop NUMBER or send NUMBER."
             )
 
@@ -389,7 +392,7 @@ TODOS: tuple[Command, ...] = (
     Command(
         "add-aside",
         "Add the aside",
-        "Add the shown aside to the conversation, with your next message.",
+        "Add the answer of /btw to your next message.",
         _add_aside,
         keys=("ctrl+s",),
         when=lambda context: context.screen.can_add_aside,

@@ -44,7 +44,7 @@ class View(Protocol):
         """Open or fold the to-do list; return False if there is none."""
         ...
 
-    def say(self, level: Level, text: str) -> None: ...
+    def notify(self, level: Level, text: str) -> None: ...
     def show_panel(self, title: str, text: str) -> None: ...
 
     def show_mode(self) -> None:
@@ -67,8 +67,8 @@ class View(Protocol):
         """Copy the last reply of the model."""
         ...
 
-    def send(self, text: str, shown: str, options: TurnOptions) -> None:
-        """Send `text` as a prompt that is shown as `shown`; if a turn runs, send it after the turn."""
+    def send(self, text: str, typed: str, options: TurnOptions) -> None:
+        """Send `text` as a prompt that is shown as `typed`; if a turn runs, send it after the turn."""
         ...
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -114,8 +114,8 @@ class CommandContext:
             return self.own_commands
         from qcode.agent.mcp.typed import prompts_of
 
-        taken = typed_names(self.own_commands)
-        prompts = (item for item in prompts_of(self.agent.servers) if item.handle not in taken)
+        used_names = typed_names(self.own_commands)
+        prompts = (item for item in prompts_of(self.agent.servers) if item.handle not in used_names)
         return (*self.own_commands, *map(_as_command, prompts))
 
     @property
@@ -226,7 +226,7 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
     if not problem:
         context.view.send(typed, typed, NO_OPTIONS)
         return
-    context.view.say("warning", problem)
+    context.view.notify("warning", problem)
     if context.app is not None:
         context.app.prompt.put_back(start)
 
@@ -309,11 +309,11 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
     command = find(name, context.commands)
     if command is None:
         return ()
-    wanted = argument.lower()
-    offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(wanted))
+    query = argument.lower()
+    offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(query))
     if argument in offered:
         return ()  # the command is complete: Enter must run it, not a longer one that starts with it
-    return tuple(MenuItem(f"/{name} {choice}", choice) for choice in offered if wanted in choice.lower())
+    return tuple(MenuItem(f"/{name} {choice}", choice) for choice in offered if query in choice.lower())
 
 
 _FREQUENT = (

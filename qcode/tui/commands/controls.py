@@ -43,19 +43,19 @@ def _permissions(context: CommandContext, argument: str) -> None:
         context.view.run_later(_check(context, kind, value))
     elif first in (*_EFFECTS, "undo", "keep") and rest:
         try:
-            context.view.say("info", control_text.change_rules(permissions, first, rest))
+            context.view.notify("info", control_text.change_rules(permissions, first, rest))
         except ValueError as refusal:
-            context.view.say("warning", one_line(str(refusal)))
+            context.view.notify("warning", one_line(str(refusal)))
     else:
         usage = "Use /permissions, or with list, allow|ask|deny RULE, undo RULE, keep RULE, check COMMAND."
-        context.view.say("warning", usage)
+        context.view.notify("warning", usage)
 
 
 async def _check(context: CommandContext, kind: TriedKind, value: str) -> None:
     from qcode.tui.screens import control_text
 
     tried = await asyncio.to_thread(context.agent.permissions.check, kind, value)
-    context.view.say("info", control_text.verdict_text(kind, value, tried))
+    context.view.notify("info", control_text.verdict_text(kind, value, tried))
 
 
 def _permission_choices(context: CommandContext) -> Sequence[str]:
@@ -73,7 +73,7 @@ def _tools(context: CommandContext, name: str) -> None:
     if found is not None:
         context.view.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
     elif name:
-        context.view.say("warning", unknown(f"tool {name!r}", name, [tool.name for tool in tools]))
+        context.view.notify("warning", unknown(f"tool {name!r}", name, [tool.name for tool in tools]))
     elif context.app is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
@@ -102,25 +102,25 @@ def _memory(context: CommandContext, text: str) -> None:
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
         return
-    wanted, line = split_memory_line(text, memory.places())
-    if len(wanted) == 1:
-        _append(context, wanted[0].path, line)
+    place, line = split_memory_line(text, memory.places())
+    if len(place) == 1:
+        _append(context, place[0].path, line)
     elif context.app is not None:
         from qcode.tui.screens.inspection import PlacePicker
 
         context.screen.open_screen(
-            PlacePicker(wanted, line),
+            PlacePicker(place, line),
             lambda path: _append(context, path, line) if path is not None else None,
         )
     else:
-        context.view.say("info", "Choose the file: /memory project: TEXT or /memory yours: TEXT.")
+        context.view.notify("info", "Choose the file: /memory project: TEXT or /memory yours: TEXT.")
 
 
 def _append(context: CommandContext, path: str, line: str) -> None:
     try:
-        context.view.say("info", one_line(context.agent.memory.append(path, line)))
+        context.view.notify("info", one_line(context.agent.memory.append(path, line)))
     except ValueError as refusal:
-        context.view.say("warning", one_line(str(refusal)))
+        context.view.notify("warning", one_line(str(refusal)))
 
 
 def _memory_choices(context: CommandContext) -> Sequence[str]:
@@ -131,10 +131,10 @@ def _init(context: CommandContext, wish: str) -> None:
     try:
         prompt = context.agent.memory.init_prompt(wish)
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
     if context.agent.conversation.mode == "plan":
-        context.view.say(
+        context.view.notify(
             "info", "Plan mode: the model plans the file and asks before it writes. Shift+Tab leaves plan mode."
         )
     context.view.send(prompt, f"/init {wish}".rstrip(), NO_OPTIONS)
@@ -151,7 +151,7 @@ def _plan(context: CommandContext, prompt: str) -> None:
     if prompt:
         context.view.send(prompt, prompt, NO_OPTIONS)
     else:
-        context.view.say(
+        context.view.notify(
             "info", "Plan mode: the model reads and proposes a plan. Nothing changes until you approve it."
         )
 
@@ -160,17 +160,17 @@ def _show_plan(context: CommandContext) -> None:
     """Show the last plan that was approved, otherwise the last one that was proposed."""
     plans = plans_in(context.agent.conversation.stored)
     if not plans:
-        context.view.say("info", "No plan in this session yet. /plan TASK asks the model for one.")
+        context.view.notify("info", "No plan in this session yet. /plan TASK asks the model for one.")
         return
     plan = next((stored_plan for stored_plan in reversed(plans) if stored_plan.is_settled), plans[-1])
     heading = (plan.summary or "Plan") if plan.is_settled else "Plan, not approved"
     if context.app is None:
         context.view.show_panel(heading, plan.text)
         return
-    from qcode.tui.panels.preview import Preview
+    from qcode.tui.panels.preview import ApprovalDetail
     from qcode.tui.screens.pager import PagerScreen
 
-    context.app.open_screen(PagerScreen(heading, Preview.of("markdown", plan.text).lines), lambda _: None)
+    context.app.open_screen(PagerScreen(heading, ApprovalDetail.of("markdown", plan.text).lines), lambda _: None)
 
 
 def _doctor(context: CommandContext, _argument: str) -> None:
@@ -194,7 +194,7 @@ def _hooks(context: CommandContext, _argument: str) -> None:
 
     hooks = context.agent.conversation.hooks
     if hooks is None:
-        context.view.say("info", NO_HOOKS)
+        context.view.notify("info", NO_HOOKS)
         return
     lines = hook_lines(hooks.runner.handlers, hooks.unused, hooks.runner.runs)
     context.view.show_panel("Hooks", "\n".join(lines))
@@ -203,7 +203,7 @@ def _hooks(context: CommandContext, _argument: str) -> None:
 def _skills(context: CommandContext, argument: str) -> None:
     skills = context.agent.skills
     if skills is None:
-        context.view.say("info", _NO_SKILLS)
+        context.view.notify("info", _NO_SKILLS)
         return
     from qcode.agent.skills.listing import detail_text, list_text
 
@@ -214,7 +214,7 @@ def _skills(context: CommandContext, argument: str) -> None:
     try:
         skill = skills.find(rest.strip() if first == _SHOW and rest.strip() else first)
     except Refused as refused:
-        context.view.say("warning", str(refused))
+        context.view.notify("warning", str(refused))
         return
     if first == _SHOW and rest.strip():
         context.view.show_panel(f"Skill {skill.handle}", detail_text(skills, skill))
@@ -223,7 +223,7 @@ def _skills(context: CommandContext, argument: str) -> None:
 
 
 def _skill_choices(context: CommandContext) -> Sequence[str]:
-    names = [skill.handle for skill in context.agent.skills.used] if context.agent.skills is not None else []
+    names = [skill.handle for skill in context.agent.skills.enabled] if context.agent.skills is not None else []
     return (*names, *(f"{_SHOW} {name}" for name in names))
 
 
@@ -237,7 +237,7 @@ async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> 
         text, options = await context.agent.skill_prompt(skill, arguments, partial(_may_run, context))
     except QcodeError as refusal:
         message = str(refusal)
-        context.view.say("warning", f"{message[:1].upper()}{message[1:]}.")
+        context.view.notify("warning", f"{message[:1].upper()}{message[1:]}.")
     else:
         context.view.send(text, options.shown, options)
 
@@ -294,7 +294,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "skills",
         "Skills",
-        "List the skills, run one by name, or show what its file says.",
+        "List the skills, run one by name, or show its file.",
         _skills,
         ("skills",),
         "[name [arguments] | show name]",
@@ -337,10 +337,10 @@ def _mcp(context: CommandContext, argument: str) -> None:
     found = next((status for status in context.screen.servers.statuses if status.name == name), None)
     if name and found is None:
         known = [status.name for status in context.screen.servers.statuses]
-        context.view.say("warning", unknown(f"tool server {name!r}", name, known))
+        context.view.notify("warning", unknown(f"tool server {name!r}", name, known))
     elif is_restart:
         context.screen.servers.restart(name)
-        context.view.say("info", f"Restarting {name}.")
+        context.view.notify("info", f"Restarting {name}.")
     elif found is not None:
         context.view.show_panel(f"{_SERVERS_TITLE}: {found.name}", details(found))
     else:

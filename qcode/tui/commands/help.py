@@ -84,8 +84,8 @@ def _help(context: CommandContext, topic: str) -> None:
         also = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
         context.view.show_panel(command.usage, command.help + also)
     else:
-        hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], shown="/help {}")
-        context.view.say("warning", sentences(f"No help on {topic!r}", hint))
+        hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], label="/help {}")
+        context.view.notify("warning", sentences(f"No help on {topic!r}", hint))
 
 
 def _help_topics(context: CommandContext) -> Sequence[str]:
@@ -126,11 +126,11 @@ def keymap(own: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tup
     """Return the keys of each command by its id. A key the user assigns is removed from its previous command."""
     known = {command.id for command in commands}
     assigned = {command_id: _split_keys(keys) for command_id, keys in own.items() if command_id in known}
-    taken = {key for keys in assigned.values() for key in keys}
+    used_keys = {key for keys in assigned.values() for key in keys}
     return {
         command.id: assigned[command.id]
         if command.id in assigned
-        else tuple(key for key in command.keys if key not in taken)
+        else tuple(key for key in command.keys if key not in used_keys)
         for command in commands
     }
 

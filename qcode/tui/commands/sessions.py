@@ -11,7 +11,7 @@ from qcode.text.clean import one_line
 from qcode.tui.commands.command import Command, CommandContext
 
 if TYPE_CHECKING:
-    from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, What
+    from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, RewindScope, SessionFileDiff
     from qcode.agent.checkpoints.turn_changes import TurnChanges
     from qcode.tui.screens.changes import ChangePart
 
@@ -27,7 +27,7 @@ async def _take_step(context: CommandContext, planning: Coroutine[Any, Any, Rewi
     try:
         plan = await planning
     except ValueError as refusal:
-        context.view.say("info", str(refusal))
+        context.view.notify("info", str(refusal))
         return
     if not plan.doubtful:
         await _perform(context, plan, ())
@@ -35,7 +35,7 @@ async def _take_step(context: CommandContext, planning: Coroutine[Any, Any, Rewi
 
     def answered(answer: str | None) -> None:
         if answer is None:
-            context.view.say("info", "Nothing was changed.")
+            context.view.notify("info", "Nothing was changed.")
             return
         chosen = plan.doubtful if answer == "overwrite" else ()
         context.view.run_later(_perform(context, plan, tuple(file.path for file in chosen)))
@@ -49,42 +49,42 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
     try:
         report = await context.agent.conversation.rewinds.perform(plan, overwrite)
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
     context.screen.show_conversation()
-    context.view.say("info", report.text)
+    context.view.notify("info", report.text)
     left = [file.path for file in plan.doubtful if file.path not in overwrite]
     if left:
-        context.view.say("warning", f"Not changed: {one_line(', '.join(left), 400)}")
+        context.view.notify("warning", f"Not changed: {one_line(', '.join(left), 400)}")
     for problem in report.problems:
-        context.view.say("warning", one_line(problem, 300))
+        context.view.notify("warning", one_line(problem, 300))
     if report.prompt:
         context.screen.put_in_prompt(report.prompt)
 
 
 def _rewind(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.view.say("warning", _RUNNING)
+        context.view.notify("warning", _RUNNING)
         return
-    messages = context.agent.conversation.rewinds.own_messages()
+    messages = context.agent.conversation.rewinds.user_prompts()
     if not messages:
-        context.view.say("info", "Nothing to rewind: this session has no messages yet.")
+        context.view.notify("info", "Nothing to rewind: this session has no messages yet.")
         return
 
     def picked(number: str | None) -> None:
         message = next((own_message for own_message in messages if str(own_message.number) == number), None)
         if message is not None:
-            _pick_what_to_rewind(context, message)
+            _pick_rewind_scope(context, message)
 
     from qcode.tui.screens.rewind import RewindPicker
 
     context.screen.open_screen(RewindPicker(messages), picked)
 
 
-def _pick_what_to_rewind(context: CommandContext, message: OwnMessage) -> None:
-    def picked(what: str | None) -> None:
-        if what is not None:
-            _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("What", what)))
+def _pick_rewind_scope(context: CommandContext, message: OwnMessage) -> None:
+    def picked(scope: str | None) -> None:
+        if scope is not None:
+            _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("RewindScope", scope)))
 
     from qcode.tui.screens.rewind import RewindScopePicker
 
@@ -107,7 +107,7 @@ async def _show_changes(context: CommandContext) -> None:
     """Show the changes of each turn: as a screen, or as text without one."""
     rewinds = context.agent.conversation.rewinds
 
-    async def read() -> tuple[Sequence[FileDiff], Sequence[TurnChanges]]:
+    async def read() -> tuple[Sequence[SessionFileDiff], Sequence[TurnChanges]]:
         return await rewinds.file_changes(), await rewinds.turn_changes()
 
     async def undo(part: ChangePart) -> str:
@@ -120,10 +120,10 @@ async def _show_changes(context: CommandContext) -> None:
     try:
         changes, turns = await read()
     except ValueError as refusal:
-        context.view.say("info", str(refusal))
+        context.view.notify("info", str(refusal))
         return
     if not changes and not turns:
-        context.view.say("info", "No file differs from the start of this session.")
+        context.view.notify("info", "No file differs from the start of this session.")
     elif context.app is None:
         from qcode.agent.checkpoints.turn_changes import changes_text
 
@@ -136,16 +136,16 @@ async def _show_changes(context: CommandContext) -> None:
 
 def _compact(context: CommandContext, focus: str) -> None:
     if context.view.is_turn_running:
-        context.view.say("warning", _RUNNING)
+        context.view.notify("warning", _RUNNING)
     else:
         context.screen.turns.compact(focus)
 
 
-def _resume(context: CommandContext, wanted: str) -> None:
+def _resume(context: CommandContext, requested: str) -> None:
     if context.view.is_turn_running:
-        context.view.say("warning", _RUNNING)
-    elif wanted:
-        _open(context, wanted)
+        context.view.notify("warning", _RUNNING)
+    elif requested:
+        _open(context, requested)
     else:
         from qcode.tui.screens.sessions import SessionPicker
 
@@ -157,20 +157,20 @@ def _open(context: CommandContext, session_id: str) -> None:
     try:
         notices = context.agent.sessions.resume(session_id)
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
     context.screen.show_conversation()
     for notice in notices:
-        context.view.say("warning", notice)
+        context.view.notify("warning", notice)
 
 
 def _fork(context: CommandContext, _argument: str) -> None:
     try:
         copy = context.agent.sessions.fork()
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
-    context.view.say("info", f"Forked to {copy}. The original session is unchanged; /resume lists both.")
+    context.view.notify("info", f"Forked to {copy}. The original session is unchanged; /resume lists both.")
 
 
 def _rename(context: CommandContext, title: str) -> None:
@@ -178,9 +178,9 @@ def _rename(context: CommandContext, title: str) -> None:
     try:
         library.rename(context.agent.conversation.session_id, title)
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
-    context.view.say("info", f"Session renamed to {library.title!r}.")
+    context.view.notify("info", f"Session renamed to {library.title!r}.")
 
 
 def _export(context: CommandContext, argument: str) -> None:
@@ -190,11 +190,11 @@ def _export(context: CommandContext, argument: str) -> None:
         request = export_request(argument)
         text = context.agent.sessions.export(request)
         name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.form}"
-        where = save_export(context.agent.context.folder, name, text)
+        path = save_export(context.agent.context.folder, name, text)
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
-    context.view.say("info", f"Exported to {one_line(where)}.")
+    context.view.notify("info", f"Exported to {one_line(path)}.")
 
 
 SESSIONS: tuple[Command, ...] = (
@@ -214,7 +214,7 @@ SESSIONS: tuple[Command, ...] = (
         ("undo",),
         needs_screen=True,
     ),
-    Command("redo", "Redo", "Redo what the last undo or rewind took back.", _redo, ("redo",), needs_screen=True),
+    Command("redo", "Redo", "Revert the last undo or rewind.", _redo, ("redo",), needs_screen=True),
     Command("diff", "Show changes", "Show the file changes of each turn, and undo a file or a hunk.", _diff, ("diff",)),
     Command(
         "compact",

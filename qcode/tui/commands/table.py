@@ -61,12 +61,12 @@ _MAX_HELP, _MAX_HINT = 200, 40
 
 def as_command(custom: CustomCommand) -> Command:
     """Return the command that sends this prompt."""
-    where = "of this project" if custom.is_from_project else "yours"
+    owner = "of this project" if custom.is_from_project else "yours"
     description = custom.description or custom.prompt.strip().split("\n", 1)[0]
     return Command(
         f"{_CUSTOM_PREFIX}{custom.name}",
         f"/{custom.name}",
-        f"{description} ({where})",
+        f"{description} ({owner})",
         partial(_send_custom, custom=custom),
         (custom.name,),
         custom.argument,
@@ -80,11 +80,11 @@ def _send_custom(context: CommandContext, arguments: str, *, custom: CustomComma
 
 def as_skill_command(skill: Skill) -> Command:
     """Return the command that runs a skill, or sends the prompt of a command in Markdown."""
-    what = "command" if skill.is_command else "skill"
+    noun = "command" if skill.is_command else "skill"
     return Command(
         f"{_SKILL_PREFIX}{skill.handle}",
         f"/{skill.handle}",
-        f"{cut(skill.description, _MAX_HELP)} ({what}, {skill.place})",
+        f"{cut(skill.description, _MAX_HELP)} ({noun}, {skill.place})",
         partial(send_skill, skill=skill),
         (skill.handle.lower(),),
         cut(skill.hint, _MAX_HINT),
@@ -102,8 +102,8 @@ def run_by_key(context: CommandContext, command_id: str) -> None:
     act(context, by_id(command_id), "")
 
 
-def take(context: CommandContext, text: str, shown: str, images: tuple[Image, ...]) -> None:
-    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `shown` is the typed text."""
+def submit_text(context: CommandContext, text: str, typed_text: str, images: tuple[Image, ...]) -> None:
+    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `typed_text` is the typed text."""
     app = context.screen
     app.close_help()
     typed = split_command(text)
@@ -112,13 +112,13 @@ def take(context: CommandContext, text: str, shown: str, images: tuple[Image, ..
             app.start_shell(line)
         return
     if typed is None:
-        app.turns.submit(Submission(text, shown, images))
+        app.turns.submit(Submission(text, typed_text, images))
         return
     name, argument = typed
     command = find(name.lower(), context.commands)
     if command is None:
-        app.say("warning", unknown_command(name, context.commands))
-        app.prompt.put_back(shown)
+        app.notify("warning", unknown_command(name, context.commands))
+        app.prompt.put_back(typed_text)
     else:
         run_command(context, command, argument)
 
@@ -130,5 +130,5 @@ def show_start(context: CommandContext, widgets: Widgets) -> None:
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
     widgets.approval.edit_key = widgets.prompt.editor_key = key_names(keys["editor"][:1])
     widgets.prompt.say = context.screen.hint
-    widgets.todos.become(todos_in(context.agent.conversation.messages))
+    widgets.todos.replace_items(todos_in(context.agent.conversation.messages))
     context.screen.turns.name_background_key(key_names(keys["background"][:1]))

@@ -150,28 +150,28 @@ def _config(context: CommandContext, argument: str) -> None:
     try:
         settings = {setting.name: setting for setting in context.agent.settings.settings()}
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
     if name and name not in settings:
-        context.view.say("warning", unknown(f"setting {name!r}", name, settings))
+        context.view.notify("warning", unknown(f"setting {name!r}", name, settings))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:
         _open_settings(context, name)
     else:
-        shown = [settings[name]] if name else list(settings.values())
-        lines = table_text([(setting.name, f"{setting.shown}  ({setting.origin})") for setting in shown])
-        how = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
-        context.view.show_panel("Settings", f"{lines}\n{how}")
+        listed = [settings[name]] if name else list(settings.values())
+        lines = table_text([(setting.name, f"{setting.display}  ({setting.origin})") for setting in listed])
+        hint = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
+        context.view.show_panel("Settings", f"{lines}\n{hint}")
 
 
 def _change_setting(context: CommandContext, name: str, value: str) -> None:
     try:
         setting = context.agent.settings.change(name, value)
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
-    context.view.say("info", outcome_text(setting, is_now=context.view.apply_setting(setting)))
+    context.view.notify("info", outcome_text(setting, is_now=context.view.apply_setting(setting)))
 
 
 def _vim(context: CommandContext, _argument: str) -> None:
@@ -180,20 +180,20 @@ def _vim(context: CommandContext, _argument: str) -> None:
     try:
         setting = context.agent.settings.change("ui.vim", "true" if is_on else "false")
     except ValueError as refusal:
-        context.view.say("warning", str(refusal))
+        context.view.notify("warning", str(refusal))
         return
     context.view.apply_setting(setting)
-    if setting.above:
-        context.view.say("info", outcome_text(setting, is_now=True))
+    if setting.overridden_by:
+        context.view.notify("info", outcome_text(setting, is_now=True))
     else:
-        context.view.say("info", "Vim mode on: Esc for normal mode, i to type." if is_on else "Vim mode off.")
+        context.view.notify("info", "Vim mode on: Esc for normal mode, i to type." if is_on else "Vim mode off.")
 
 
-def _open_settings(context: CommandContext, wanted: str) -> None:
+def _open_settings(context: CommandContext, name: str) -> None:
     from qcode.tui.screens.settings import SettingsScreen
 
     app = context.screen
-    screen = SettingsScreen(context.agent.settings, app.theme_names, app.apply_setting, wanted=wanted)
+    screen = SettingsScreen(context.agent.settings, app.theme_names, app.apply_setting, name=name)
     app.open_screen(screen, lambda _: None)
 
 
@@ -219,7 +219,7 @@ SETTINGS: tuple[Command, ...] = (
     Command(
         "vim",
         "Switch vim mode",
-        "Edit the prompt with vim's keys, or stop doing so.",
+        "Turn vim mode for the prompt on or off.",
         _vim,
         ("vim",),
         needs_screen=True,

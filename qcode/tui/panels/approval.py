@@ -1,7 +1,7 @@
 """The panel for what the user must answer before a call runs: the whole change first, then the choices.
 
-It takes all rows that the change needs and hides the prompt meanwhile; `Preview` says what is shown, `form_of` what can
-be chosen. It decides and remembers nothing: it posts one `ApprovalDecided`. Text that is typed as a question opens
+It takes all rows that the change needs and hides the prompt meanwhile. `ApprovalDetail` has the content, `form_of` the
+choices. It decides and remembers nothing: it posts one `ApprovalDecided`. Text that is typed as a question opens
 belongs to the draft: keys of the first 300 ms, and every key of a burst that began then, go to the prompt.
 """
 
@@ -31,10 +31,10 @@ from qcode.protocol.approvals import (
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
-from qcode.tui.panels.choices import BACK, Form, Option, asked_by, confirming, form_of, option_of
-from qcode.tui.panels.preview import Preview, Rows
+from qcode.tui.panels.choices import BACK, Form, Option, confirming, form_of, option_of, question_with_asker
+from qcode.tui.panels.preview import ApprovalDetail, Rows
 from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, wrap
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 if TYPE_CHECKING:
     from qcode.tui.prompt.prompt import Prompt
@@ -63,7 +63,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._prompt = prompt
         self._waiting: list[tuple[Approval, str]] = []
         self._form = Form(())
-        self._shown = Preview.of("text", "")
+        self._shown = ApprovalDetail.of("text", "")
         self._index = 0
         self._quiet_until = 0.0
         self._written: dict[str, str] = {}
@@ -79,7 +79,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         yield Static(id="approval-more", markup=False)
         yield Static(id="approval-why", markup=False)
         yield Static(id="approval-options", markup=False)
-        yield Field(placeholder=self._form.hint, id="approval-reason", compact=True)
+        yield SteadyInput(placeholder=self._form.hint, id="approval-reason", compact=True)
 
     @property
     def request(self) -> Approval | None:
@@ -89,12 +89,12 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def heading(self) -> str:
         """The question in one line, for an edit with the number of its lines."""
-        question = asked_by(self._waiting[0][0])
+        question = question_with_asker(self._waiting[0][0])
         added, removed = self._shown.change
         return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown.diff else question
 
     @property
-    def preview(self) -> Preview:
+    def preview(self) -> ApprovalDetail:
         """The detail of the approval that is shown."""
         return self._shown
 
@@ -227,9 +227,9 @@ class ApprovalPanel(Vertical, can_focus=True):
     @on(Input.Submitted)
     def _take_text(self, event: Input.Submitted) -> None:
         event.stop()
-        written = event.value.strip()
-        if written or self._form.written is Deny:
-            self._decide(self._form.written(written))
+        reason = event.value.strip()
+        if reason or self._form.text_decision is Deny:
+            self._decide(self._form.text_decision(reason))
 
     def _draft(self, event: events.Key) -> None:
         """Put what is typed into the prompt: the user takes this for it, so the rest of the words must not decide."""
@@ -250,7 +250,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             return
         self._prompt.close_menu()
         self._form = form_of(approval)
-        self._shown = Preview.of(self._form.format, approval.detail)
+        self._shown = ApprovalDetail.of(self._form.format, approval.detail)
         self._index = 0
         self._quiet_until = self._clock() + GUARD_SECONDS
         self._reason.placeholder = self._form.hint
@@ -301,8 +301,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         is_warning = BACK in self.options
         why = wrap([(self._form.why, ink("risk" if is_warning else "dim"))], width) if self._form.why else []
         options = self._option_lines(width, is_low=is_low)
-        taken = len(title) + len(why) + len(options) + int(self._reason.display) + 1
-        room = max(_MIN_ROWS, screen.height - taken - (1 if is_low else _KEPT_ROWS))
+        used_rows = len(title) + len(why) + len(options) + int(self._reason.display) + 1
+        room = max(_MIN_ROWS, screen.height - used_rows - (1 if is_low else _KEPT_ROWS))
         whole = self._shown.lines(width)
         rows = whole if len(whole) <= room else self._shown.fitting(width, room - 1)
         self.has_more = len(rows) < len(whole) or len(rows) > room
@@ -327,7 +327,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
         The key that edits the call is named if there is room for it on the same row.
         """
-        question = asked_by(approval)
+        question = question_with_asker(approval)
         spans: list[Span] = [(question, ink("card-title"))]
         if self._shown.diff:
             added, removed = self._shown.change

@@ -53,13 +53,13 @@ class Option:
 class Form:
     """The form of an approval: the options, and the decision that a typed text makes.
 
-    `format` is that of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or `markdown`
-    of the model. `why` is one line with the reason for asking.
+    `format` is the format of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or
+    `markdown` of the model. `why` is one line with the reason for asking.
     """
 
     options: tuple[Option, ...]
     format: Literal["edit", "command", "call", "text", "markdown"] = "call"
-    written: type[Deny | Answer] = Deny
+    text_decision: type[Deny | Answer] = Deny
     hint: str = "Why not, or what to do instead? Enter send · Esc back"
     why: str = ""
 
@@ -119,7 +119,7 @@ def form_of(approval: Approval) -> Form:
             return Form(_LOGIN_OPTIONS if is_login else _SERVER_OPTIONS)
 
 
-def asked_by(approval: Approval) -> str:
+def question_with_asker(approval: Approval) -> str:
     """Return the question on one line, with who asks it if that is not the conversation itself."""
     match approval:
         case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:

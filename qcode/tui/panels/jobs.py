@@ -99,8 +99,8 @@ class JobWatch:
         if not self.all:
             return NO_JOBS
         rows = [f"{job.number}  {self.state_of(job)}  {command_of(job)}" for job in self.all]
-        how = "/jobs NUMBER shows the output, /jobs stop NUMBER stops it, /jobs send NUMBER sends it to the model."
-        return "\n".join([*rows, "", how])
+        hint = "/jobs NUMBER shows the output, /jobs stop NUMBER stops it, /jobs send NUMBER sends it to the model."
+        return "\n".join([*rows, "", hint])
 
     def details(self, job: Job) -> str:
         """Return a job with its latest output as text."""

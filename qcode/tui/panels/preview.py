@@ -24,7 +24,7 @@ from qcode.tui.transcript.diff import (
     parse_diff,
     render_diff,
 )
-from qcode.tui.transcript.line import Line, Span, ink, shown, wrap
+from qcode.tui.transcript.line import Line, Span, ink, terminal_text, wrap
 from qcode.tui.transcript.markdown import MarkdownStream
 from qcode.tui.transcript.palette import Palette
 from qcode.values import dataclass
@@ -52,7 +52,7 @@ class Rows(Visual):
         palette = Palette(self._widget)
         strips = []
         for line in self.lines[:height]:
-            segments = [Segment(shown(text), palette.style(paint)) for text, paint in line.spans]
+            segments = [Segment(terminal_text(text), palette.style(paint)) for text, paint in line.spans]
             segments.append(Segment(" " * max(0, width - line.width), palette.style(line.fill)))
             strips.append(Strip(segments).adjust_cell_length(width, palette.base))
         return strips
@@ -65,7 +65,7 @@ class Rows(Visual):
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class ApprovalDetail:
     """The detail of one approval. `diff` are the rows of an edit, empty for anything else."""
 
     format: Format
@@ -73,9 +73,9 @@ class Preview:
     diff: tuple[DiffRow, ...] = ()
 
     @staticmethod
-    def of(format: Format, detail: str) -> Preview:
+    def of(format: Format, detail: str) -> ApprovalDetail:
         text = ensure_visible(detail)
-        return Preview(format, text, tuple(parse_diff(text)) if format == "edit" else ())
+        return ApprovalDetail(format, text, tuple(parse_diff(text)) if format == "edit" else ())
 
     def lines(self, width: int) -> list[Line]:
         """Return all rows."""

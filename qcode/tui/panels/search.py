@@ -18,12 +18,12 @@ from textual.widgets import Input, Static
 
 from qcode.tui.messages import SearchClosed
 from qcode.tui.transcript.transcript import SearchPosition, Transcript
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 _ROOM_FOR_KEYS = 72
 
 
-class SearchField(Field):
+class SearchField(SteadyInput):
     """The search text. Its keys move between matches."""
 
     @dataclass

@@ -59,13 +59,13 @@ class ServerWatch:
         self._turns.after_question()
         return True
 
-    def put_off(self) -> bool:
+    def defer(self) -> bool:
         """Withdraw the current approval undecided; return whether it was about a server."""
-        shown = self._widgets.approval.request
-        if not isinstance(shown, ServerApproval):
+        current = self._widgets.approval.request
+        if not isinstance(current, ServerApproval):
             return False
-        self._turns.withdraw(shown.id)
-        self._widgets.transcript.add_notice("info", f"{shown.server} is waiting for approval. /mcp asks again.")
+        self._turns.withdraw(current.id)
+        self._widgets.transcript.add_notice("info", f"{current.server} is waiting for approval. /mcp asks again.")
         return True
 
     def ask_again(self) -> None:
@@ -74,8 +74,8 @@ class ServerWatch:
             return
         for status in self.statuses:
             self._servers.ask_again(status.name)
-        shown = set(self._widgets.approval.open_ids)
-        self._put &= shown
+        open_ids = set(self._widgets.approval.open_ids)
+        self._put &= open_ids
         self.refresh()
 
     def restart(self, name: str) -> None:
@@ -113,7 +113,7 @@ def _lines(status: ServerStatus) -> tuple[str, ...]:
     state = _WORDS.get(status.state, status.state)
     return (
         f"{status.name}: {state}{count}{out}",
-        f"  {one_line(status.what)}",
+        f"  {one_line(status.target)}",
         f"  {one_line(status.origin)}",
         *problem,
     )

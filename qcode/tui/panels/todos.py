@@ -61,11 +61,11 @@ class TodoPanel(Vertical):
                     is_new = is_over(self.items) and not is_over(items) and not self._is_dismissed
                     self._show(items, is_open=is_new or self._is_open)
             case TurnEnded():
-                self.become(self.items)
+                self.replace_items(self.items)
             case _:
                 pass
 
-    def become(self, items: Sequence[TodoItem]) -> None:
+    def replace_items(self, items: Sequence[TodoItem]) -> None:
         """Show the list of another conversation or of another point in it, folded; hide it if all items are done."""
         self._show(() if is_over(items) else tuple(items), is_open=False)
 

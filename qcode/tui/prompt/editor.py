@@ -65,12 +65,12 @@ def edit_text(text: str, command: tuple[str, ...], file_name: str = "prompt.md")
         problem = _run_editor(path, command)
         if problem:
             raise EditorError(problem)
-        written = _read_edited(path)
+        edited = _read_edited(path)
     if "\r\n" not in text:
-        written = written.replace("\r\n", "\n")
+        edited = edited.replace("\r\n", "\n")
     end = "\r\n" if "\r\n" in text else "\n"
-    written = written.removesuffix("\n").removesuffix("\r")
-    return written + end if text.endswith(end) and written else written
+    edited = edited.removesuffix("\n").removesuffix("\r")
+    return edited + end if text.endswith(end) and edited else edited
 
 
 def edit_in_place(path: str, command: tuple[str, ...]) -> str:
@@ -145,9 +145,9 @@ class ExternalInput:
         """Edit the prompt in the user's editor."""
         prompt = self._prompt
         prompt.leave_search()
-        written = await self.edited_text(prompt.whole_text, "prompt.md", "the prompt is unchanged")
-        if written is not None and written != prompt.whole_text:
-            prompt.replace_text(written)
+        edited = await self.edited_text(prompt.whole_text, "prompt.md", "the prompt is unchanged")
+        if edited is not None and edited != prompt.whole_text:
+            prompt.replace_text(edited)
 
     async def edited_text(self, text: str, file_name: str, unchanged: str) -> str | None:
         """Return `text` as edited in the user's editor; None after a notice, which ends with `unchanged`.
@@ -158,15 +158,15 @@ class ExternalInput:
             command = editor_command(os.environ)
             with self._lend():
                 # Nothing may raise in here: Textual 8.2 would not take the terminal back.
-                written = await asyncio.to_thread(_edit_in_thread, text, command, file_name)
+                edited = await asyncio.to_thread(_edit_in_thread, text, command, file_name)
         except EditorError as problem:
             self._say("warning", str(problem))
         except SuspendNotSupported:
             self._say("warning", "Cannot start an editor in this terminal.")
         else:
-            if not isinstance(written, EditorError):
-                return written
-            self._say("warning", f"{written}; {unchanged}")
+            if not isinstance(edited, EditorError):
+                return edited
+            self._say("warning", f"{edited}; {unchanged}")
         return None
 
     async def edit_file(self, path: str) -> None:

@@ -121,12 +121,12 @@ class DraftFile:
     copy.
     """
 
-    def __init__(self, folder: Path | None, where: str) -> None:
+    def __init__(self, folder: Path | None, path: str) -> None:
         self._folder = folder
-        self._where = where
+        self._where = path
         self._kept = ""
 
-    def keep(self, text: str) -> None:
+    def save(self, text: str) -> None:
         """Replace the stored draft by `text`; an empty one removes the file."""
         if self._folder is None or text == self._kept:
             return
@@ -194,9 +194,9 @@ class HistorySearch(Static):
 
     def look_for(self, words: str, matches: tuple[str, ...]) -> None:
         """Show the newest of `matches`, or keep the current one if it still matches."""
-        shown = self.match
+        match = self.match
         self.words, self._matches = words, matches
-        self._place = matches.index(shown) if shown in matches else 0
+        self._place = matches.index(match) if match in matches else 0
         self._paint()
 
     def step(self, step: int) -> None:

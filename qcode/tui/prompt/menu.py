@@ -110,11 +110,11 @@ class SlashMenu(Widget):
         choices = self._choices
         if self.size.width < _MIN_HINT_WIDTH:
             choices = tuple(choice.without_hint() for choice in choices)
-        shown = choices[first : first + _MAX_MENU_ROWS]
+        visible = choices[first : first + _MAX_MENU_ROWS]
         width = max((cell_len(choice.left) for choice in choices if choice.help), default=0)
-        rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(shown)]
-        if len(shown) < len(self._choices):
-            rows.append(Content.styled(f"  {len(shown)} of {len(self._choices)}", "$muted"))
+        rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(visible)]
+        if len(visible) < len(self._choices):
+            rows.append(Content.styled(f"  {len(visible)} of {len(self._choices)}", "$muted"))
         return Content("\n").join(rows)
 
     def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:

@@ -67,11 +67,11 @@ class Prompt(EditingArea):
     class Submitted(Message):
         """The user sent `text`, with pastes expanded.
 
-        `shown` is the text on the screen, with labels for pastes and `images`.
+        `typed` is the text on the screen, with labels for pastes and `images`.
         """
 
         text: str
-        shown: str
+        typed: str
         images: tuple[Image, ...] = ()
 
     @dataclass
@@ -142,7 +142,7 @@ class Prompt(EditingArea):
     def keep_draft(self) -> None:
         """Store the text for the next start, in case this one ends before it is sent."""
         self._is_draft_due = False
-        self.sent.draft_file.keep(self.lasting_text)
+        self.sent.draft_file.save(self.lasting_text)
 
     def restore_draft(self) -> bool:
         """Show the draft that a killed or crashed process left; return False if there is none, or text already."""
@@ -151,9 +151,9 @@ class Prompt(EditingArea):
             self.replace_text(left)
         return bool(left)
 
-    def put_back(self, shown: str) -> None:
+    def put_back(self, typed: str) -> None:
         """Restore a rejected text in front of anything typed since."""
-        self._show(shown + (f"\n{self.text}" if self.text else ""))
+        self._show(typed + (f"\n{self.text}" if self.text else ""))
 
     def submit(self, text: str) -> None:
         """Send `text` as if it had been typed here."""
@@ -207,7 +207,7 @@ class Prompt(EditingArea):
 
     @property
     def selected_text(self) -> str:
-        """The selected text, also that of visual mode."""
+        """The selected text, also in visual mode."""
         return (self._vim.selected_text if self._vim is not None else "") or super().selected_text
 
     def validate_selection(self, selection: Selection) -> Selection:
@@ -384,18 +384,18 @@ class Prompt(EditingArea):
         return column > 0 and column == len(self.document[row]) and self.document[row].endswith("\\")
 
     def _send(self) -> None:
-        shown = self.text
-        if not shown.strip():
+        typed = self.text
+        if not typed.strip():
             return
-        self._remember(shown)
+        self._remember(typed)
         self.text = ""
         if self._vim is not None:
             self._vim.reset()
         self._menu.close()
-        self.post_message(self.Submitted(self.pastes.expand(shown), shown, self.images.within(shown)))
+        self.post_message(self.Submitted(self.pastes.expand(typed), typed, self.images.within(typed)))
 
-    def _remember(self, shown: str) -> None:
-        self.sent.add(shown, self.images.lasting(self.pastes.expand(shown)))
+    def _remember(self, typed: str) -> None:
+        self.sent.add(typed, self.images.lasting(self.pastes.expand(typed)))
 
     # The menu
 

@@ -19,13 +19,13 @@ _ROWS = 5
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A sent prompt: `text` with pastes expanded, `shown` as it was on the screen.
+    """A sent prompt: `text` with pastes expanded, `typed` as it was on the screen.
 
     A prompt with options runs as a separate turn after the current one instead of steering it.
     """
 
     text: str
-    shown: str
+    typed: str
     images: tuple[Image, ...] = ()
     options: TurnOptions = NO_OPTIONS
 
@@ -58,7 +58,7 @@ class Queue(Static):
         self._waiting.pop()
         self._paint()
 
-    def take(self, text: str) -> Submission | None:
+    def remove_steering(self, text: str) -> Submission | None:
         """Remove and return the first steering prompt with this text, None if there is none. It has joined the turn."""
         found = next(
             (submission for submission in self._waiting if submission.is_steering and submission.text == text), None
@@ -77,15 +77,15 @@ class Queue(Static):
             count = next(
                 (at for at, submission in enumerate(self._waiting) if not submission.is_steering), len(self._waiting)
             )
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        next_prompts, self._waiting = self._waiting[:count], self._waiting[count:]
         self._paint()
-        return _joined(taken)
+        return _joined(next_prompts)
 
     def take_all(self) -> tuple[Submission, ...]:
         """Empty the queue and return its content."""
-        taken, self._waiting = tuple(self._waiting), []
+        prompts, self._waiting = tuple(self._waiting), []
         self._paint()
-        return taken
+        return prompts
 
     def on_resize(self) -> None:
         self._paint()
@@ -96,7 +96,7 @@ class Queue(Static):
         hidden = len(self._waiting) - _ROWS + 1 if len(self._waiting) > _ROWS else 0
         rows = [Content.styled(f"… {hidden} more queued", "$muted")] if hidden else []
         rows += [
-            Content.styled(f"queued: {shorten(submission.shown, width)}", "$muted")
+            Content.styled(f"queued: {shorten(submission.typed, width)}", "$muted")
             for submission in self._waiting[hidden:]
         ]
         self.update(Content("\n").join(rows))
@@ -107,6 +107,6 @@ def _joined(submissions: list[Submission]) -> Submission:
         return submissions[0]
     return Submission(
         "\n\n".join(submission.text for submission in submissions),
-        "\n\n".join(submission.shown for submission in submissions),
+        "\n\n".join(submission.typed for submission in submissions),
         tuple(image for submission in submissions for image in submission.images),
     )

@@ -20,7 +20,7 @@ from textual.widgets import Static
 from qcode.agent.mcp.typed import ServerPrompt
 from qcode.text.clean import clean, one_line, single_spaced
 from qcode.tui.screens.picker import foot
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 _MAX_LABEL = 200
 _KEYS = (("Enter", "next"), ("Esc", "back"), ("Shift+Tab", "previous"))
@@ -50,7 +50,7 @@ class ArgumentsForm(ModalScreen[str]):
                     label = Content.assemble(f"{one_line(argument.name)}{kind}", (f"  {about}", "$muted"))
                     yield Static(label, classes="argument-label", markup=False)
                     value = self._values.get(argument.name, "")
-                    yield Field(value, id=f"argument-{number}", classes="argument-field", compact=True)
+                    yield SteadyInput(value, id=f"argument-{number}", classes="argument-field", compact=True)
             yield Static(id="arguments-foot", markup=False)
 
     def on_mount(self) -> None:
@@ -59,18 +59,18 @@ class ArgumentsForm(ModalScreen[str]):
     def on_resize(self) -> None:
         self._show_foot("")
 
-    @on(Field.Changed)
-    def _keep(self, event: Field.Changed) -> None:
+    @on(SteadyInput.Changed)
+    def _keep(self, event: SteadyInput.Changed) -> None:
         number = int((event.input.id or "").rpartition("-")[2])
         self._values[self._arguments[number].name] = event.value
 
-    @on(Field.Submitted)
-    def _go_on(self, event: Field.Submitted) -> None:
+    @on(SteadyInput.Submitted)
+    def _go_on(self, event: SteadyInput.Submitted) -> None:
         """Move to the next field; after the last one send, or return to the first that is missing."""
         event.stop()
         number = int((event.input.id or "").rpartition("-")[2])
         if number + 1 < len(self._arguments):
-            self.query_one(f"#argument-{number + 1}", Field).focus()
+            self.query_one(f"#argument-{number + 1}", SteadyInput).focus()
         elif self._focus_missing():
             self._show_foot("This argument is required.")
         else:
@@ -80,7 +80,7 @@ class ArgumentsForm(ModalScreen[str]):
         """Move to the first required field that is empty; return False if there is none."""
         for number, argument in enumerate(self._arguments):
             if argument.is_required and not self._values.get(argument.name, "").strip():
-                self.query_one(f"#argument-{number}", Field).focus()
+                self.query_one(f"#argument-{number}", SteadyInput).focus()
                 return True
         return False
 

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.agent.checkpoints.turn_changes import Hunk, TurnChanges, TurnFile, size_text
+from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
 from qcode.text.clean import one_line, visible_rows
 from qcode.text.numbers import count_text
 from qcode.tui.panels.preview import Rows
@@ -26,7 +26,7 @@ from qcode.tui.transcript.line import Line, ink, wrap
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.checkpoints.rewind import FileDiff
+    from qcode.agent.checkpoints.rewind import SessionFileDiff
 
 ALL = "all"
 _PREVIEW_ROWS = 8
@@ -35,7 +35,7 @@ _SIDE_CELLS = 4
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """A file of a turn, or one hunk of it. `number` is that of the turn's prompt."""
+    """A file of a turn, or one hunk of it. `number` is the number of the turn's prompt."""
 
     number: int
     file: TurnFile
@@ -55,7 +55,7 @@ class ChangesSource:
     """
 
     undo: Callable[[ChangePart], Awaitable[str]]
-    read: Callable[[], Awaitable[tuple[Sequence[FileDiff], Sequence[TurnChanges]]]]
+    read: Callable[[], Awaitable[tuple[Sequence[SessionFileDiff], Sequence[TurnChanges]]]]
 
 
 class ChangesScreen(ListScreen[None]):
@@ -65,7 +65,7 @@ class ChangesScreen(ListScreen[None]):
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+X", "undo"),)
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+x", "undo", "Undo", priority=True, show=False)]
 
-    def __init__(self, changes: Sequence[FileDiff], turns: Sequence[TurnChanges], source: ChangesSource) -> None:
+    def __init__(self, changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges], source: ChangesSource) -> None:
         self._changes, self._turns, self._source = changes, turns, source
         self._parts = parts_of(turns)
         super().__init__("Changes", change_rows(changes, turns), empty="No file was changed.")
@@ -83,7 +83,7 @@ class ChangesScreen(ListScreen[None]):
         lines = diff_rows(part.diff, max(10, self.size.width - _SIDE_CELLS))[:_PREVIEW_ROWS]
         preview.update(Rows(lines, preview))
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         part = self._parts.get(row.id)
         if part is None:
             head = f"Changed in this session: {count_text(len(self._changes), 'file')}"
@@ -130,7 +130,7 @@ def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
     return found
 
 
-def change_rows(changes: Sequence[FileDiff], turns: Sequence[TurnChanges]) -> list[PickerRow]:
+def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]) -> list[PickerRow]:
     """Return the rows: everything, then the turns with their files and hunks, the latest turn first."""
     rows = [PickerRow(ALL, "Everything since the start", count_text(len(changes), "file"), group="This session")]
     for position, turn in reversed(list(enumerate(turns, 1))):
@@ -143,7 +143,7 @@ def change_rows(changes: Sequence[FileDiff], turns: Sequence[TurnChanges]) -> li
     return rows
 
 
-def hunk_row(row: str, hunk: Hunk, group: str) -> PickerRow:
+def hunk_row(row: str, hunk: ChangeHunk, group: str) -> PickerRow:
     changed = next((line[1:] for line in hunk.diff.split("\n")[1:] if line[:1] in "+-" and line[1:].strip()), "")
     return PickerRow(
         row, f"  line {hunk.line}: {one_line(changed.strip(), 60)}", f"+{hunk.added} -{hunk.removed}", group=group
@@ -153,7 +153,7 @@ def hunk_row(row: str, hunk: Hunk, group: str) -> PickerRow:
 _MAX_CHARS = 400_000
 
 
-def changes_lines(changes: Sequence[FileDiff], width: int) -> list[Line]:
+def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
     """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
     lines: list[Line] = []
     room = _MAX_CHARS

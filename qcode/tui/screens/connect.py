@@ -22,7 +22,7 @@ from textual.worker import Worker, WorkerState
 from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice
 from qcode.text.clean import one_line
 from qcode.tui.screens.picker import Finder, PickerRow
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 from qcode.values import dataclass
 
 Step: TypeAlias = Literal["provider", "key", "model", "theme"]
@@ -58,7 +58,7 @@ class ConnectResult:
     prompt: str = ""
 
 
-class KeyField(Field):
+class KeyField(SteadyInput):
     """A field whose text is never shown, copied or suggested. A paste is inserted whole."""
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -248,7 +248,7 @@ class ConnectScreen(Screen[ConnectResult]):
             checked = await self._connecting.check(name, typed)
             # From here on Esc does nothing: interrupted storing could leave a partial key.
             self._is_storing = True
-            self._lines += await self._connecting.keep(name, checked)
+            self._lines += await self._connecting.save_key(name, checked)
         except ValueError as refusal:
             self._stop_ticking()
             self._say(str(refusal), "$text-error")

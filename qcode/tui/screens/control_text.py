@@ -109,20 +109,20 @@ def verdict_text(kind: TriedKind, value: str, tried: Verdict) -> str:
     return f"{kind} {visible(value)}: {_VERDICTS[tried.verdict]}, {visible(tried.reason)}{rule}{would}"
 
 
-def change_rules(permissions: Permissions, what: str, text: str) -> str:
+def change_rules(permissions: Permissions, action: str, text: str) -> str:
     """Add, remove or save the rule `text`; return what was done. Raise `ValueError` with one line."""
-    if what in EFFECTS:
-        rule = permissions.add(what, text)
+    if action in EFFECTS:
+        rule = permissions.add(action, text)
         return f"{rule_line(rule)} applies to this session from the next call."
     effect, _, rest = text.partition(" ")
-    wanted = rest.strip() if effect in EFFECTS else text
+    new_rule = rest.strip() if effect in EFFECTS else text
     effects = (effect,) if effect in EFFECTS else EFFECTS
-    found = [present for present in permissions.rules() if present.text == wanted and present.effect in effects]
+    found = [present for present in permissions.rules() if present.text == new_rule and present.effect in effects]
     if not found:
-        raise ValueError(f"no active rule {wanted}; /permissions list shows the rules")
+        raise ValueError(f"no active rule {new_rule}; /permissions list shows the rules")
     # The settings may contain the same rule, but it cannot be changed from here.
     chosen = next((present for present in found if present.number), found[0])
-    return undo(permissions, chosen) if what == "undo" else keep(permissions, chosen)
+    return undo(permissions, chosen) if action == "undo" else save_rule(permissions, chosen)
 
 
 def undo(permissions: Permissions, rule: RuleInForce) -> str:
@@ -132,10 +132,10 @@ def undo(permissions: Permissions, rule: RuleInForce) -> str:
     return f"Removed: {rule_line(rule)}. It no longer applies from the next call."
 
 
-def keep(permissions: Permissions, rule: RuleInForce) -> str:
+def save_rule(permissions: Permissions, rule: RuleInForce) -> str:
     if not rule.number:
         raise ValueError(f"{rule.text} is set in {rule.origin} and already applies to every session")
-    permissions.keep(rule.number)
+    permissions.save_rule(rule.number)
     return f"Saved for this folder: {rule_line(rule)}. /permissions removes it."
 
 
@@ -166,7 +166,7 @@ def tool_text(tool: OfferedTool) -> str:
         "",
         one_line(tool.description, 4_000),
         *(["", "Arguments"] if tool.parameters else []),
-        *(f"  {one_line(name)}  {one_line(about)}" for name, about in tool.parameters),
+        *(f"  {one_line(name)}  {one_line(description)}" for name, description in tool.parameters),
     ]
     if tool.server:
         lines += ["", f"/mcp {tool.server} shows its server."]

@@ -71,10 +71,10 @@ class FindingsScreen(ModalScreen[None]):
     async def _look(self) -> None:
         try:
             self.lines = tuple(await asyncio.to_thread(self._examine))
-            shown = findings_lines(self.lines)
+            lines = findings_lines(self.lines)
         except (OSError, ValueError, RuntimeError) as problem:
-            shown = [(f"The check failed: {one_line(str(problem))}", "$text-warning")]
-        self._show(shown)
+            lines = [(f"The check failed: {one_line(str(problem))}", "$text-warning")]
+        self._show(lines)
 
     def _show(self, lines: Sequence[tuple[str, str]]) -> None:
         self.query_one("#findings-text", HangingText).show(lines)
@@ -88,17 +88,17 @@ def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
 
     Other lines keep their indent, so that marks and labels are in columns; those that need attention stand out.
     """
-    shown: list[tuple[str, str]] = []
+    display: list[tuple[str, str]] = []
     for line in lines:
         is_title = not line.startswith(" ")
-        if is_title and shown:
-            shown.append(("", ""))
+        if is_title and display:
+            display.append(("", ""))
         if is_title:
-            shown.append((one_line(line), "bold $text-accent"))
+            display.append((one_line(line), "bold $text-accent"))
         else:
             text = line.lstrip(" ")
-            shown.append((f"{line[: len(line) - len(text)]}{one_line(text)}", _MARK_STYLES.get(text[:2], "")))
-    return shown
+            display.append((f"{line[: len(line) - len(text)]}{one_line(text)}", _MARK_STYLES.get(text[:2], "")))
+    return display
 
 
 class MemoryPicker(Picker):
@@ -112,8 +112,8 @@ class MemoryPicker(Picker):
 
     def compose_more(self) -> ComposeResult:
         lines = [Content.styled(one_line(note), "$text-warning") for note in self._notes]
-        how = Content.styled("/memory TEXT adds a line. Changes apply from the next turn.", "$muted")
-        yield Static(Content("\n").join([*lines, how]), id="picker-said", markup=False)
+        hint = Content.styled("/memory TEXT adds a line. Changes apply from the next turn.", "$muted")
+        yield Static(Content("\n").join([*lines, hint]), id="picker-said", markup=False)
 
 
 class PlacePicker(Picker):
@@ -126,7 +126,7 @@ class PlacePicker(Picker):
 
 
 def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
-    return [PickerRow(file.path, one_line(file.shown), memory_detail(file)) for file in files]
+    return [PickerRow(file.path, one_line(file.label), memory_detail(file)) for file in files]
 
 
 class CommandPicker(Picker):

@@ -59,7 +59,7 @@ class JobsScreen(ListScreen[None]):
         self._note = ""
         self._paint()
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         self.app.push_screen(JobOutput(self._jobs, self._jobs.find(row.id)))
 
     async def action_stop(self) -> None:
@@ -77,9 +77,9 @@ class JobsScreen(ListScreen[None]):
 
     def _refresh(self) -> None:
         rows, job = self._read(), self._job()
-        shown = (rows, job.total if job is not None else 0)
-        if shown != self._shown:
-            self._shown = shown
+        content = (rows, job.total if job is not None else 0)
+        if content != self._shown:
+            self._shown = content
             self.set_rows(rows)
             self._paint()
 
@@ -127,9 +127,9 @@ class JobOutput(PagerScreen):
 
     def _refresh(self) -> None:
         job, state = self._job, self._jobs.state_of(self._job)
-        shown = (job.total, state, self._note)
-        if shown != self._shown:
-            self._shown = shown
+        content = (job.total, state, self._note)
+        if content != self._shown:
+            self._shown = content
             self.show_title(f"Job {job.number}  {state}  {command_of(job)}", self._note)
             scroll = self.query_one("#pager-scroll", VerticalScroll)
             follows = scroll.scroll_target_y >= min(self._end, scroll.max_scroll_y)

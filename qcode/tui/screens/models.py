@@ -90,7 +90,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         self.query_one("#model-facts", Static).update(Content.styled(text, "$muted"))
         self._paint_effort()
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         if row.id.startswith(CONNECT):
             self.dismiss(ModelChoice(provider=row.id.removeprefix(CONNECT), effort=self.effort))
         else:
@@ -106,7 +106,7 @@ class ModelPicker(ListScreen[ModelChoice]):
     @work(exit_on_error=False, group="models")
     async def _ask(self, name: str) -> None:
         try:
-            found = await self._offering.served(name)
+            found = await self._offering.list_host_models(name)
         finally:
             self._asked.discard(name)
         provider = self._providers[name]

@@ -19,7 +19,7 @@ from qcode.agent.permissions import Permissions, RuleInForce
 from qcode.text.clean import one_line, visible
 from qcode.tui.screens import control_text
 from qcode.tui.screens.picker import Picker, PickerRow, foot
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 _Asking: TypeAlias = Literal["", "add", "try"]
 _HINTS: dict[_Asking, str] = {
@@ -51,7 +51,7 @@ class PermissionsScreen(Picker):
         super().__init__(self._title, self._rule_rows(), empty="No decisions in this session yet.")
 
     def compose_more(self) -> ComposeResult:
-        yield Field(id="permission-field", compact=True)
+        yield SteadyInput(id="permission-field", compact=True)
         yield Static(id="picker-said", markup=False)
         yield Static(id="permission-keys", markup=False)
 
@@ -80,13 +80,13 @@ class PermissionsScreen(Picker):
         self._change(control_text.undo)
 
     def action_keep(self) -> None:
-        self._change(control_text.keep)
+        self._change(control_text.save_rule)
 
-    def action_ask(self, what: _Asking) -> None:
+    def action_ask(self, question: _Asking) -> None:
         """Open the field for a new rule, or for something to check."""
         field = self.query_one("#permission-field", Input)
-        self._asking, field.display = what, True
-        field.value, field.placeholder = "", _HINTS[what]
+        self._asking, field.display = question, True
+        field.value, field.placeholder = "", _HINTS[question]
         field.focus()
 
     def action_leave(self) -> None:
@@ -160,8 +160,8 @@ class PermissionsScreen(Picker):
 
     @property
     def _title(self) -> str:
-        what = "decisions, latest first" if self._shows_decisions else "rules"
-        return f"Permissions: {what}"
+        list_name = "decisions, latest first" if self._shows_decisions else "rules"
+        return f"Permissions: {list_name}"
 
     def _reload(self) -> None:
         self.heading = self._title

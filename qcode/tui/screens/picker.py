@@ -26,7 +26,7 @@ from textual.widgets import Input, Static
 from qcode.text.clean import one_line
 from qcode.text.match import fold, match, rank
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 Result = TypeVar("Result")
 
@@ -156,8 +156,8 @@ class PickerList(Widget):
         # to 6, and moving back to line 1 shows lines 1 to 4. The first row also scrolls its heading into view.
         top = 0 if self.index == 0 else at
         self._first = max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
-        shown = self._lines[self._first : self._first + height]
-        return Content("\n").join([*head, *(self._line(line, shape, width) for line in shown)])
+        lines = self._lines[self._first : self._first + height]
+        return Content("\n").join([*head, *(self._line(line, shape, width) for line in lines)])
 
     def on_click(self, event: events.Click) -> None:
         place = self._first + event.y - self._has_head
@@ -168,21 +168,21 @@ class PickerList(Widget):
     def _shape(self, width: int) -> _Shape:
         room = max(1, width - _MARKS)
         longest, cells, has_detail = self._max_widths
-        kept: dict[int, int] = {}
+        heights: dict[int, int] = {}
         # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
         left = room - min(longest, _MIN_LABEL)
         for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
             room_for_it = min(cells[at], left - _GAP)
             least = cells[at] if self._columns[at].is_number else min(cells[at], _MIN_TEXT)
             if cells[at] and room_for_it >= least:
-                kept[at] = room_for_it
+                heights[at] = room_for_it
                 left -= room_for_it + _GAP
-        spent = sum(cells + _GAP for cells in kept.values())
+        spent = sum(cells + _GAP for cells in heights.values())
         label = max(1, min(longest, int((room - spent) * _LABEL_SHARE)))
         detail = room - label - spent - _GAP
         if not has_detail or detail < _MIN_DETAIL:
             label, detail = max(1, min(longest, room - spent)), 0
-        return _Shape(label, dict(sorted(kept.items())), detail)
+        return _Shape(label, dict(sorted(heights.items())), detail)
 
     def _head(self, shape: _Shape, width: int) -> Content:
         cells = [_aligned(self._columns[at].title, room, self._columns[at]) for at, room in shape.cells.items()]
@@ -293,7 +293,7 @@ class Finder(Vertical):
 
     def compose(self) -> ComposeResult:
         if self._has_filter:
-            yield Field(placeholder="Type to filter", classes="finder-query", compact=True)
+            yield SteadyInput(placeholder="Type to filter", classes="finder-query", compact=True)
         yield self._list
         yield Static(classes="finder-empty", markup=False)
 
@@ -332,14 +332,14 @@ class Finder(Vertical):
         self._all, self._is_loose = tuple(rows), is_loose
         with self.prevent(Input.Changed):
             self.clear_filter()
-        wanted = highlighted or next((row.id for row in rows if row.is_current), "")
-        self._filter(wanted, 0)
+        selected = highlighted or next((row.id for row in rows if row.is_current), "")
+        self._filter(selected, 0)
 
     def set_rows(self, rows: Sequence[PickerRow]) -> None:
         """Replace the rows. The highlight stays on the row with the same id, otherwise at the same position."""
-        kept = self.row
+        selected = self.row
         self._all = tuple(rows)
-        self._filter(kept.id if kept is not None else "", self._list.index)
+        self._filter(selected.id if selected is not None else "", self._list.index)
 
     def clear_filter(self) -> bool:
         """Clear the filter; return whether there was one."""
@@ -362,8 +362,8 @@ class Finder(Vertical):
     @on(Input.Changed)
     def _filter_by_typed(self, event: Input.Changed) -> None:
         event.stop()
-        kept = "" if self.typed.strip() else next((row.id for row in self._all if row.is_current), "")
-        self._filter(kept, 0)
+        current = "" if self.typed.strip() else next((row.id for row in self._all if row.is_current), "")
+        self._filter(current, 0)
 
     @on(Input.Submitted)
     def _choose_by_enter(self, event: Input.Submitted) -> None:
@@ -435,9 +435,9 @@ class Finder(Vertical):
         return found
 
     def _post_filtered(self) -> None:
-        shown = self.row.id if self.row is not None else None
-        if shown != self._shown:
-            self._shown = shown
+        row_id = self.row.id if self.row is not None else None
+        if row_id != self._shown:
+            self._shown = row_id
             self.post_message(self.Moved(self.row))
 
 
@@ -535,14 +535,14 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     @on(Finder.Picked)
     def _take_picked(self, event: Finder.Picked) -> None:
         event.stop()
-        self.take(event.row)
+        self.select(event.row)
 
     def action_leave(self) -> None:
         """Clear the filter; without one, close without a choice."""
         if not self.finder.clear_filter():
             self.dismiss(None)
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         """React to Enter on `row`."""
         raise NotImplementedError
 
@@ -552,8 +552,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
     def paint_frame(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
-        shown, count = len(self.rows), self.finder.count
-        number = f"{shown} of {count}" if shown != count else str(count)
+        total, count = len(self.rows), self.finder.count
+        number = f"{total} of {count}" if total != count else str(count)
         note = self.title_note()
         title = Content.assemble((self.heading, "bold"), ("" if self.IS_QUESTION else f"  {number}", "$muted"))
         if note and title.cell_length + len(note) + 9 <= self.size.width:
@@ -568,5 +568,5 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 class Picker(ListScreen[str]):
     """A list screen whose result is the id of the picked row."""
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         self.dismiss(row.id)

@@ -32,7 +32,7 @@ class RewindPicker(Picker):
 
     def __init__(self, messages: Sequence[OwnMessage]) -> None:
         rows = [message_row(message) for message in reversed(messages)]
-        super().__init__("Rewind to the state before", rows, empty="No messages yet.")
+        super().__init__("Rewind to the state before a message", rows, empty="No messages yet.")
 
 
 class RewindScopePicker(Picker):

@@ -22,7 +22,7 @@ from qcode.text.clean import one_line
 from qcode.text.numbers import age_text, count_text
 from qcode.tui.screens.picker import Finder, Picker, PickerRow
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 if TYPE_CHECKING:
     from qcode.agent.sessions.library import Library, SessionInfo
@@ -54,7 +54,7 @@ class SessionPicker(Picker):
         super().__init__("Sessions of this folder", (), empty="Loading…")
 
     def compose_more(self) -> ComposeResult:
-        yield Field(placeholder="New name, then Enter", id="session-name", compact=True)
+        yield SteadyInput(placeholder="New name, then Enter", id="session-name", compact=True)
         yield Static(id="session-preview", markup=False)
 
     def on_mount(self) -> None:

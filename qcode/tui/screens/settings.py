@@ -18,7 +18,7 @@ from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
 from qcode.tui.screens.picker import Column, ListScreen, PickerRow
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 
 _VALUE_CELLS = 28
 _GROUPS = {
@@ -68,17 +68,17 @@ class SettingsScreen(ListScreen[None]):
         themes: Sequence[str],
         changed: Callable[[Setting], bool],
         *,
-        wanted: str = "",
+        name: str = "",
     ) -> None:
         self._configuring = configuring
         self._themes = tuple(themes)
         self._changed = changed
         self._editing = ""
         self._settings = {setting.name: setting for setting in configuring.settings()}
-        super().__init__("Settings", self._build_rows(), highlighted=wanted)
+        super().__init__("Settings", self._build_rows(), highlighted=name)
 
     def compose_more(self) -> ComposeResult:
-        yield Field(id="setting-field", compact=True)
+        yield SteadyInput(id="setting-field", compact=True)
         yield Static(id="setting-about", markup=False)
 
     def on_mount(self) -> None:
@@ -89,7 +89,7 @@ class SettingsScreen(ListScreen[None]):
         if not self._editing:
             self._show_message("")
 
-    def take(self, row: PickerRow) -> None:
+    def select(self, row: PickerRow) -> None:
         """Select the next value of a setting with choices; open a field for any other."""
         setting = self._settings[row.id]
         if setting.fixed:
@@ -112,7 +112,7 @@ class SettingsScreen(ListScreen[None]):
         choices = self._choices(setting) if setting is not None else ()
         if setting is None or setting.fixed or not choices:
             return
-        now = setting.own or _plain(setting.value)
+        now = setting.typed_value or _plain(setting.value)
         at = choices.index(now) + step if now in choices else 0
         self._change(setting, choices[at % len(choices)])
 
@@ -121,7 +121,7 @@ class SettingsScreen(ListScreen[None]):
         setting = self._highlighted
         if setting is None or setting.fixed:
             return
-        if setting.own:
+        if setting.typed_value:
             self._change(setting, None)
         else:
             self._show_message(f"{setting.name} is not set in your file.")
@@ -150,7 +150,7 @@ class SettingsScreen(ListScreen[None]):
     def _edit(self, setting: Setting) -> None:
         self._editing = setting.name
         field = self.query_one("#setting-field", Input)
-        field.placeholder, field.value = "Enter without a value removes it from your file", setting.own
+        field.placeholder, field.value = "Enter without a value removes it from your file", setting.typed_value
         field.display = True
         field.focus()
         self._show_message(f"New value of {setting.name}: Enter save · Esc cancel")
@@ -178,10 +178,10 @@ class SettingsScreen(ListScreen[None]):
     def _show_message(self, text: str, *, is_wrong: bool = False) -> None:
         """Show a message, or the description of the highlighted setting."""
         setting = self._highlighted
-        about = Content.styled(text, "$text-error" if is_wrong else "$text-success")
+        message = Content.styled(text, "$text-error" if is_wrong else "$text-success")
         if not text and setting is not None:
-            about = about_setting(setting, self.size.width - 4)
-        self.query_one("#setting-about", Static).update(about)
+            message = about_setting(setting, self.size.width - 4)
+        self.query_one("#setting-about", Static).update(message)
 
 
 def setting_row(setting: Setting) -> PickerRow:
@@ -190,7 +190,7 @@ def setting_row(setting: Setting) -> PickerRow:
     group = _GROUPS.get(table if key else "", table)
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
-    cells = (shorten(setting.shown, _VALUE_CELLS), shorten(setting.whose, 16))
+    cells = (shorten(setting.display, _VALUE_CELLS), shorten(setting.owner, 16))
     return PickerRow(
         setting.name,
         label or setting.name,

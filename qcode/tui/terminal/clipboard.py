@@ -49,7 +49,7 @@ def programs_for(environ: Mapping[str, str], platform: str) -> tuple[ClipboardPr
                 ClipboardProgram(("xsel", "--clipboard", "--input")),
             ]
     if environ.get("TMUX"):
-        # Fills tmux's own buffer and, with -w, the clipboard of the terminal around tmux.
+        # Fills the buffer of tmux and, with -w, the clipboard of the outer terminal.
         tools.append(ClipboardProgram(("tmux", "load-buffer", "-w", "-")))
     return tuple(tools)
 
@@ -78,8 +78,7 @@ class Clipboard:
     """Copies text on behalf of one terminal.
 
     `write` sends a sequence to the terminal. `folder` holds the file of the last resort; None means a temporary file.
-    `run`
-    starts a program with data on its input and returns whether it succeeded.
+    `run` starts a program with data on its input and returns whether it succeeded.
     """
 
     def __init__(

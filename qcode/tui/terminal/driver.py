@@ -172,13 +172,13 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 return
         self._is_handling = False
 
-    def _release(self, held: int) -> None:
+    def _release(self, generation: int) -> None:
         """Stop waiting for a key after `MAX_HOLD_S`.
 
         Its handler may itself wait, for example for a screen, or its widget may be removed with the queue unread, such
         as a screen that Escape closes. Input must never be held for longer because of that.
         """
-        if self._is_handling and held == self._held:
+        if self._is_handling and generation == self._held:
             self.call_later(self._let_follow)
 
     async def _let_follow(self) -> None:

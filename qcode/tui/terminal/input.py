@@ -160,9 +160,9 @@ class ReportParser(PasteParser):
             type(self).asked_at = float("-inf")
             yield TerminalBackgroundChanged(is_dark=_is_dark(report))
         keys = keys[done:]
-        begun = None if mark else _BEGUN.search(keys)
-        if begun is not None and (len(begun[0]) >= _UNMISTAKABLE or self._is_waiting):
-            keys, self.held, self._held_at = keys[: begun.start()], begun[0], self._clock()
+        start = None if mark else _BEGUN.search(keys)
+        if start is not None and (len(start[0]) >= _UNMISTAKABLE or self._is_waiting):
+            keys, self.held, self._held_at = keys[: start.start()], start[0], self._clock()
         if keys or mark:
             yield from super().feed(keys + mark + rest)
 
@@ -173,9 +173,9 @@ class ReportParser(PasteParser):
         yield from super().tick()
 
     def _release_held(self) -> Iterable[Message]:
-        held, self.held = self.held, ""
-        if held:
-            yield from super().feed(held)
+        keys, self.held = self.held, ""
+        if keys:
+            yield from super().feed(keys)
 
     @property
     def _is_waiting(self) -> bool:

@@ -46,20 +46,20 @@ combining marks. A regular expression of these ranges would take 5 ms to compile
 MAX_COLUMN = 1 << 16
 
 
-class Look(NamedTuple):
+class CellStyle(NamedTuple):
     """The style of a cell: its SGR parameters, and the parameters of OSC 8 if it belongs to a link."""
 
     sgr: str = ""
     link: str = ""
 
 
-PLAIN = Look()
+PLAIN = CellStyle()
 RESET = "\x1b[m"
 """Ends every style. A program that uses the terminal after a frame needs it."""
 
 Part: TypeAlias = tuple[int, int, Strip]
 """A part of a frame: row, column and contents."""
-Run: TypeAlias = tuple[str, Look, int]
+Run: TypeAlias = tuple[str, CellStyle, int]
 """Text in one style, and its width in cells."""
 
 
@@ -109,7 +109,7 @@ class Painter:
         self._erases_color = erases_color
         self._width = 0
         self._rows: list[_Row | None] = []
-        self._look: Look | None = None
+        self._look: CellStyle | None = None
 
     def forget(self) -> bool:
         """Write the next frame whole, because something else may have changed the screen.
@@ -139,16 +139,16 @@ class Painter:
             rows = _scrolled(before, scroll)
             for y in range(scroll.top, scroll.bottom + 1):
                 changed.setdefault(y, [])
-        wanted = {y: _overlay(before[y], spans, width, output.colors) for y, spans in sorted(changed.items())}
+        painted = {y: _overlay(before[y], spans, width, output.colors) for y, spans in sorted(changed.items())}
         if scroll is not None:
-            for y, blank in output.clear({y: row for y, row in wanted.items() if rows[y] is None}).items():
+            for y, blank in output.clear({y: row for y, row in painted.items() if rows[y] is None}).items():
                 rows[y] = blank
-        for y, row in wanted.items():
+        for y, row in painted.items():
             output.row(y, row, rows[y])
             rows[y] = row
         self._width, self._rows = width, rows
-        self._look, written = output.end()
-        return written
+        self._look, data = output.end()
+        return data
 
 
 def _changed(rows: Sequence[_Row | None], parts: Iterable[Part]) -> dict[int, list[_Span]]:
@@ -158,9 +158,9 @@ def _changed(rows: Sequence[_Row | None], parts: Iterable[Part]) -> dict[int, li
         if not 0 <= y < len(rows):
             continue
         row = rows[y]
-        shown = row.get(x) if row is not None else None
+        old_cell = row.get(x) if row is not None else None
         end, segments = x + strip.cell_length, list(strip)
-        if x < end and (shown is None or shown.end != end or shown.segments != segments):
+        if x < end and (old_cell is None or old_cell.end != end or old_cell.segments != segments):
             changed.setdefault(y, []).append(_Span(x, end, segments))
     return changed
 
@@ -189,12 +189,12 @@ def _cut_span(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
     """Return a part of a span, which counts as different from every other one. Half a wide character is a blank."""
     texts, looks = _cells(span.runs(colors))
     cut = slice(start - span.x, end - span.x)
-    kept = texts[cut]
-    if not kept[0]:
-        kept[0] = " "
+    part = texts[cut]
+    if not part[0]:
+        part[0] = " "
     if texts[cut.stop : cut.stop + 1] == [""]:
-        kept[-1] = " "
-    return _Span(start, end, (), _group_runs(kept, looks[cut]))
+        part[-1] = " "
+    return _Span(start, end, (), _group_runs(part, looks[cut]))
 
 
 def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[Run]:
@@ -215,15 +215,15 @@ def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[
 
 
 @lru_cache(maxsize=4096)
-def _look(style: Style, colors: ColorSystem) -> Look:
+def _look(style: Style, colors: ColorSystem) -> CellStyle:
     link = f"id={style.link_id};{style.link}" if style.link else ""
-    return Look(Strip.render_ansi(style, colors), link)
+    return CellStyle(Strip.render_ansi(style, colors), link)
 
 
-def _cells(runs: Iterable[Run]) -> tuple[list[str], list[Look]]:
+def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
     """Return the text and the style of each cell; the second cell of a wide character has an empty text."""
     texts: list[str] = []
-    looks: list[Look] = []
+    looks: list[CellStyle] = []
     for text, look, width in runs:
         looks += [look] * width
         if text.isascii():
@@ -238,7 +238,7 @@ def _cells(runs: Iterable[Run]) -> tuple[list[str], list[Look]]:
     return texts, looks
 
 
-def _group_runs(texts: Sequence[str], looks: Sequence[Look]) -> list[Run]:
+def _group_runs(texts: Sequence[str], looks: Sequence[CellStyle]) -> list[Run]:
     """Return cells as runs; blanks are separate from other text."""
     runs: list[Run] = []
     start = 0
@@ -323,13 +323,13 @@ def _scrolled(rows: Sequence[_Row | None], scroll: _Scroll) -> list[_Row | None]
 # Finding the cells that differ
 
 
-def _differences(row: _Row, shown: _Row, width: int, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
-    """Return what to write so that the terminal shows `row` instead of `shown`: columns and runs."""
+def _differences(row: _Row, old: _Row, width: int, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
+    """Return what to write so that the terminal shows `row` instead of `old`: columns and runs."""
     pairs: list[tuple[_Span, _Span]] = []
     for x, span in row.items():
-        other = shown.get(x)
+        other = old.get(x)
         if other is None or other.end != span.end:
-            pairs = [(_merge_row(row, width, colors), _merge_row(shown, width, colors))]
+            pairs = [(_merge_row(row, width, colors), _merge_row(old, width, colors))]
             break
         if span is not other and span.segments != other.segments:
             pairs.append((span, other))
@@ -337,7 +337,7 @@ def _differences(row: _Row, shown: _Row, width: int, colors: ColorSystem) -> lis
     if not changes:
         return []
     last, runs = changes[-1]
-    unsure = min(_first_unsure(row, colors), _first_unsure(shown, colors))
+    unsure = min(_first_unsure(row, colors), _first_unsure(old, colors))
     if last + sum(cells for _, _, cells in runs) <= unsure:
         return changes
     # No later character is certain to be in its column: write the rest of the row.
@@ -367,9 +367,9 @@ def _first_unsure(row: _Row, colors: ColorSystem) -> int:
     return MAX_COLUMN
 
 
-def _span_differences(span: _Span, shown: _Span, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
-    """Return the cells of `span` that differ from `shown`, which has the same columns."""
-    new, old = span.runs(colors), shown.runs(colors)
+def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
+    """Return the cells of `span` that differ from `old_span`, which has the same columns."""
+    new, old = span.runs(colors), old_span.runs(colors)
     first = last = 0
     column = span.x
     shorter = min(len(new), len(old))
@@ -410,7 +410,7 @@ class _Output:
     The style stays set after a frame, because the next one mostly begins with it.
     """
 
-    def __init__(self, width: int, colors: ColorSystem, *, look: Look | None, erases_color: bool) -> None:
+    def __init__(self, width: int, colors: ColorSystem, *, look: CellStyle | None, erases_color: bool) -> None:
         self.colors = colors
         self._width = width
         self._erases_color = erases_color
@@ -438,12 +438,12 @@ class _Output:
             self._pieces.append("\x1b[K")
         return {y: {0: _Span(0, self._width, (), [(" " * self._width, fill, self._width)])} for y in rows}
 
-    def row(self, y: int, row: _Row, shown: _Row | None) -> None:
+    def row(self, y: int, row: _Row, old: _Row | None) -> None:
         """Write the cells of `row` that differ from what the terminal shows there."""
-        if shown is None:
+        if old is None:
             self._fresh_row(y, [run for span in row.values() for run in span.runs(self.colors)])
-        elif row is not shown:
-            for column, runs in _differences(row, shown, self._width, self.colors):
+        elif row is not old:
+            for column, runs in _differences(row, old, self._width, self.colors):
                 self._move(y, column)
                 self._write(runs)
 
@@ -471,7 +471,7 @@ class _Output:
                 self._write([(text[: len(text) - blanks], look, cells - blanks)])
             column += cells
 
-    def _skip_blanks(self, y: int, column: int, fill: Look) -> None:
+    def _skip_blanks(self, y: int, column: int, fill: CellStyle) -> None:
         """Move the cursor to `column`, over cells that are blank in the style `fill`."""
         gap = column - self._column
         if 0 < gap <= MAX_GAP and self._row == y:
@@ -481,9 +481,9 @@ class _Output:
         else:
             self._move(y, column)
 
-    def end(self) -> tuple[Look, str]:
+    def end(self) -> tuple[CellStyle, str]:
         """Return the style that is set after the output, which is never a link, and the output."""
-        self._use(Look(self._look.sgr))
+        self._use(CellStyle(self._look.sgr))
         return self._look, "".join(self._pieces)
 
     def _move(self, y: int, column: int) -> None:
@@ -502,10 +502,10 @@ class _Output:
     def _write(self, runs: Sequence[Run]) -> None:
         """Write `runs` at the cursor."""
         text, look, cells = runs[-1]
-        kept = text.rstrip(" ")
-        if kept and len(text) - len(kept) >= MIN_ERASED:
-            blanks = len(text) - len(kept)
-            runs = [*runs[:-1], (kept, look, cells - blanks), (" " * blanks, _blank_look(look), blanks)]
+        visible = text.rstrip(" ")
+        if visible and len(text) - len(visible) >= MIN_ERASED:
+            blanks = len(text) - len(visible)
+            runs = [*runs[:-1], (visible, look, cells - blanks), (" " * blanks, _blank_look(look), blanks)]
         last = len(runs) - 1
         for index, (text, look, cells) in enumerate(runs):
             if text[0] != " " or text.strip(" "):
@@ -524,10 +524,10 @@ class _Output:
                     self._pieces.append(f"\x1b[{cells}X\x1b[{cells}C")
             self._column += cells
 
-    def _can_erase(self, look: Look) -> bool:
+    def _can_erase(self, look: CellStyle) -> bool:
         return not look.link and _attributes(look.sgr).keys() <= ({"bg"} if self._erases_color else set())
 
-    def _use(self, look: Look) -> None:
+    def _use(self, look: CellStyle) -> None:
         """Change to the style `look`."""
         if look != self._look:
             self._pieces.append(_change(self._look, look))
@@ -560,26 +560,26 @@ def _attributes(sgr: str) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _blank_look(look: Look) -> Look:
+def _blank_look(look: CellStyle) -> CellStyle:
     """Return the simplest style in which a blank looks as it does in `look`."""
     attributes = _attributes(look.sgr)
     if look.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
         return look
-    return Look(attributes.get("bg", ""))
+    return CellStyle(attributes.get("bg", ""))
 
 
 @lru_cache(maxsize=4096)
-def _over_blank(current: Look, blank: Look) -> Look:
+def _over_blank(current: CellStyle, blank: CellStyle) -> CellStyle:
     """Return the style closest to `current` in which a blank looks as it does in `blank`."""
     seen = _attributes(_blank_look(current).sgr)
     if blank.link or current.link or not seen.keys() | _attributes(blank.sgr).keys() <= {"bg"}:
         return blank
-    kept = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}
-    return Look(";".join([*kept.values(), *_attributes(blank.sgr).values()]))
+    attributes = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}
+    return CellStyle(";".join([*attributes.values(), *_attributes(blank.sgr).values()]))
 
 
 @lru_cache(maxsize=4096)
-def _change(before: Look, after: Look) -> str:
+def _change(before: CellStyle, after: CellStyle) -> str:
     """Return the shortest sequence that changes one style to another."""
     link = f"\x1b]8;{after.link or ';'}\x1b\\" if before.link != after.link else ""
     old, new = _attributes(before.sgr), _attributes(after.sgr)

@@ -22,13 +22,13 @@ class Pen(NamedTuple):
     """The current colors and attributes, as SGR parameters."""
 
     color: str = ""
-    ground: str = ""
+    background: str = ""
     attributes: tuple[int, ...] = ()
 
     def over(self, base: Ink) -> Ink:
         # Text in the color of its background would be invisible.
-        ground = "" if self.ground and _same_color(self.color, self.ground) else self.ground
-        slots = (*map(str, self.attributes), self.color, ground)
+        background = "" if self.background and _same_color(self.color, self.background) else self.background
+        slots = (*map(str, self.attributes), self.color, background)
         return ink(*base.slots, *(f"{SLOT}{slot}" for slot in slots if slot), href=base.href)
 
 
@@ -66,8 +66,8 @@ def output_rows(text: str, width: int) -> list[Line]:
     rows: list[Line] = []
     pen = PLAIN_PEN
     for line in text.split("\n"):
-        before, _, shown = line.rstrip("\r").rpartition("\r")
-        rows += wrap(spread(painted(shown, ink("output"), pen_after(before, pen))), max(1, width), is_code=True)
+        before, _, visible = line.rstrip("\r").rpartition("\r")
+        rows += wrap(spread(painted(visible, ink("output"), pen_after(before, pen))), max(1, width), is_code=True)
         pen = pen_after(line, pen)
     return rows
 
@@ -88,14 +88,14 @@ def _changed(pen: Pen, parameters: str) -> Pen:
             case _ if 30 <= code <= 37 or 90 <= code <= 97:
                 pen = pen._replace(color=str(code))
             case _ if 40 <= code <= 47 or 100 <= code <= 107:
-                pen = pen._replace(ground=str(code))
+                pen = pen._replace(background=str(code))
             case 38 | 48:
                 color = _extended_color(code, found)
-                pen = pen._replace(color=color) if code == 38 else pen._replace(ground=color)
+                pen = pen._replace(color=color) if code == 38 else pen._replace(background=color)
             case 39:
                 pen = pen._replace(color="")
             case 49:
-                pen = pen._replace(ground="")
+                pen = pen._replace(background="")
             case _:
                 pass
     return pen
@@ -110,7 +110,7 @@ def _extended_color(code: int, codes: Iterator[int]) -> str:
     return ";".join(map(str, (code, kind, *values)))
 
 
-def _same_color(color: str, ground: str) -> bool:
-    if ";" in ground:
-        return color[2:] == ground[2:] and ";" in color
-    return color.isdigit() and int(color) + 10 == int(ground)
+def _same_color(color: str, background: str) -> bool:
+    if ";" in background:
+        return color[2:] == background[2:] and ";" in color
+    return color.isdigit() and int(color) + 10 == int(background)

@@ -263,15 +263,15 @@ def render_table(table: Table, width: int) -> list[Line]:
     return lines
 
 
-def fit(wanted: Sequence[int], width: int) -> list[int] | None:
+def fit(natural: Sequence[int], width: int) -> list[int] | None:
     """Return column widths that fit into `width`, shrinking the widest columns first; None if they get too narrow.
 
     Example: `fit([30, 10], 33)` is `[20, 10]`, because the gap between two columns takes 3 cells.
     """
-    room = width - _COLUMN_GAP * (len(wanted) - 1)
-    if room < sum(min(cells, _MIN_COLUMN_CELLS) for cells in wanted):
+    room = width - _COLUMN_GAP * (len(natural) - 1)
+    if room < sum(min(cells, _MIN_COLUMN_CELLS) for cells in natural):
         return None
-    widths = list(wanted)
+    widths = list(natural)
     excess = sum(widths) - room
     while excess > 0:
         top = max(widths)
@@ -279,9 +279,9 @@ def fit(wanted: Sequence[int], width: int) -> list[int] | None:
         below = max([cells for cells in widths if cells < top] + [_MIN_COLUMN_CELLS])
         step = max(1, min(top - below, excess // len(widest)))
         for index in widest:
-            taken = min(step, excess)
-            widths[index] -= taken
-            excess -= taken
+            cut = min(step, excess)
+            widths[index] -= cut
+            excess -= cut
     return widths
 
 
@@ -383,10 +383,10 @@ def _add_text(spans: list[Span], text: str, paint: Ink) -> None:
 
 def _target(label: str, target: str, base: Ink) -> list[Span]:
     """Return the spans that show a link's target after `label`; none if the label is the target."""
-    shown = tidy(target)
-    if label.rstrip("/") == shown.removeprefix("mailto:").rstrip("/") or not shown:
+    shown_target = tidy(target)
+    if label.rstrip("/") == shown_target.removeprefix("mailto:").rstrip("/") or not shown_target:
         return []
-    return [(f" ({shown})" if label.strip() else shown, over(base, "target"))]
+    return [(f" ({shown_target})" if label.strip() else shown_target, over(base, "target"))]
 
 
 def _image(token: Token, base: Ink) -> list[Span]:

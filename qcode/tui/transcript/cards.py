@@ -295,32 +295,32 @@ class Card(Foldable):
 
     def _all_rows(self, source: Sequence[str], width: int) -> list[list[Line]]:
         """Return the rows of every line. Rows of complete lines are cached, so the cost depends only on new output."""
-        kept = self._unfolded_rows
+        rows = self._unfolded_rows
         if width != self._unfolded_width:
-            kept.clear()
+            rows.clear()
             self._unfolded_width = width
-        for at in range(len(kept), len(self._source()[0])):
-            kept.append(self._output_line(source[at], width, at))
-        return [*kept, *(self._output_line(source[at], width, at) for at in range(len(kept), len(source)))]
+        for at in range(len(rows), len(self._source()[0])):
+            rows.append(self._output_line(source[at], width, at))
+        return [*rows, *(self._output_line(source[at], width, at) for at in range(len(rows), len(source)))]
 
     def _output_line(self, text: str, width: int, at: int) -> list[Line]:
         """Return the rows of the line `at` of output. As in a terminal, a carriage return overwrites the text before.
 
         Colors are kept, also those that an earlier line began.
         """
-        before, _, shown = text.rstrip("\r").rpartition("\r")
+        before, _, visible = text.rstrip("\r").rpartition("\r")
         limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL
         pen = PLAIN_PEN if self.is_unfolded and self._long else self._pens.get(at, PLAIN_PEN)
         if pen == PLAIN_PEN and not has_sequences(text):
-            spans = [(keep_tabs(shown)[:limit], ink("output"))]
+            spans = [(keep_tabs(visible)[:limit], ink("output"))]
         else:
-            spans = painted(shown, ink("output"), pen_after(before, pen), limit)
+            spans = painted(visible, ink("output"), pen_after(before, pen), limit)
         rows = wrap(spread(spans), width, is_code=True)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
-        kept = rows[:_ROWS_PER_LINE]
-        kept[-1] = _cropped(kept[-1], width)
-        return kept
+        first_rows = rows[:_ROWS_PER_LINE]
+        first_rows[-1] = _cropped(first_rows[-1], width)
+        return first_rows
 
     def _fold(self, rows: Sequence[Line], head: int, tail: int, noun: str) -> list[Line]:
         hidden = len(rows) - head - tail
@@ -335,10 +335,10 @@ def _fold_line(count: int, noun: str) -> Line:
 
 def _cropped(line: Line, width: int) -> Line:
     """Return `line` cut to make room for an ellipsis in its last ink."""
-    kept = len(crop(line.text + "…", width)) - 1
+    length = len(crop(line.text + "…", width)) - 1
     spans: list[Span] = []
     for text, paint in line.spans:
-        if kept > 0:
-            spans.append((text[:kept], paint))
-        kept -= len(text)
+        if length > 0:
+            spans.append((text[:length], paint))
+        length -= len(text)
     return Line((*spans, ("…", line.spans[-1][1] if line.spans else ink())), line.lead, line.joint)

@@ -29,8 +29,8 @@ class Chunk:
     """Consecutive lines of the source. `has_gap`: a blank line precedes the chunk.
 
     `fence` is the opening marker of a code chunk, with its `indent` and `info` string; it is empty for prose. `number`
-    is the number that the first item of an ordered list shows, `written` is its number in the source. `is_over`: the
-    next line cannot belong to the chunk.
+    is the number that the first item of an ordered list shows, `source_number` is its number in the source. `is_over`:
+    the next line cannot belong to the chunk.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Chunk:
     info: str = ""
     is_list: bool = False
     number: int | None = None
-    written: int | None = None
+    source_number: int | None = None
     is_over: bool = False
 
     @property
@@ -82,14 +82,14 @@ class Splitter:
             if chunk is not None:
                 chunk.add("")
             return None
-        begun = self.begin(line)
-        if begun is None:
+        new_chunk = self.begin(line)
+        if new_chunk is None:
             assert chunk is not None
             chunk.add(line)
             self._blank = False
             return None
         done = self.close() if chunk is not None else None
-        self.open = begun
+        self.open = new_chunk
         self._blank = False
         return done
 
@@ -113,15 +113,15 @@ class Splitter:
             return Chunk([], has_gap, fence.group(2), len(fence.group(1)), fence.group(3).strip())
         if chunk is not None and not self._ends(chunk, line, indent):
             return None
-        begun = Chunk([line], has_gap)
+        new_chunk = Chunk([line], has_gap)
         item = None if _RULE.match(line) else _TOP_LEVEL_ITEM.match(line)
         if item is not None:
-            begun.is_list = True
+            new_chunk.is_list = True
             if item.group(3):
-                begun.written = int(item.group(3))
-                begun.number = self._number(begun.written)
-        begun.is_over = item is None and bool(_HEADING.match(line) or _RULE.match(line))
-        return begun
+                new_chunk.source_number = int(item.group(3))
+                new_chunk.number = self._number(new_chunk.source_number)
+        new_chunk.is_over = item is None and bool(_HEADING.match(line) or _RULE.match(line))
+        return new_chunk
 
     def _ends(self, chunk: Chunk, line: str, indent: int) -> bool:
         """Return whether `line` ends the open prose `chunk`."""
@@ -138,12 +138,12 @@ class Splitter:
             return indent == 0
         return bool(item.group(4)) and item.group(3) in (None, "1")
 
-    def _number(self, written: int) -> int:
+    def _number(self, number: int) -> int:
         """Return the number that an item shows: as written, or one more if the source repeats a number ("1. 1. 1.")."""
         last = self.open or self._before
-        if last is not None and last.number is not None and last.written == written:
+        if last is not None and last.number is not None and last.source_number == number:
             return last.number + 1
-        return written
+        return number
 
 
 def undent(line: str, indent: int) -> str:

@@ -1,4 +1,4 @@
-"""The entries of the transcript in order, and which of them are live. Knows nothing of screens, sizes or scrolling.
+"""The entries of the transcript in order, and which of them are live. Independent of screens, sizes and scrolling.
 
 The live blocks are those since the last `settle`: text, reasoning, and cards of calls that are still being received.
 """
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from qcode.tui.transcript.entries import (
     Attached,
+    Divider,
     Entry,
     Foldable,
-    Mark,
     NoticeEntry,
     PromptEntry,
     ReplyEntry,
@@ -54,7 +54,7 @@ class Content:
         self._live: list[Entry] = []
         self._text: ReplyEntry | None = None
         self._thinking: Thinking | None = None
-        self._goes_on = False
+        self._is_continued = False
 
     def take_changed(self) -> int | None:
         """Return the index of the first entry changed since the last call, None if none was."""
@@ -104,7 +104,7 @@ class Content:
         if self._text is None:
             self._text = ReplyEntry()
             self._add_live(self._text)
-        self._goes_on = False
+        self._is_continued = False
         self.arrivals += 1
         self._text.append(text)
         self._touch(self._text)
@@ -113,7 +113,7 @@ class Content:
         """Start or extend reasoning. Text after it starts a new block, unless a mark said that the text continues."""
         if not text or self.thinking == "hidden":
             return
-        if not self._goes_on:
+        if not self._is_continued:
             self._text = None
         if self._thinking is None:
             self._thinking = Thinking(self._clock)
@@ -133,9 +133,9 @@ class Content:
     def add_mark(self, text: str) -> None:
         """Add a mark inside the live text, which continues below it, or as a separate row if there is no live text."""
         if self._text is None:
-            self._add(Mark(text), gap=0)
+            self._add(Divider(text), gap=0)
             return
-        self._goes_on = True
+        self._is_continued = True
         self._text.mark(text)
         self._touch(self._text)
 
@@ -153,7 +153,7 @@ class Content:
         """Turn the live blocks into old text, which the new attempt replaces row by row."""
         at, old = self._take_live()
         if not old:
-            self._add(Mark(label), gap=0)
+            self._add(Divider(label), gap=0)
             return
         self.held, self.held_at = SupersededEntry(old, label), at
         self.entries.insert(at, self.held)
@@ -184,7 +184,7 @@ class Content:
         """Add a card in the state `waiting`. A later call with the same id gets a new card."""
         self._end_thinking()
         self._text = None
-        self._goes_on = False
+        self._is_continued = False
         # Imported with the first call, because the first paint needs no card.
         from qcode.tui.transcript.cards import Card
 
@@ -272,7 +272,7 @@ class Content:
         self._live = []
         self._text = None
         self._thinking = None
-        self._goes_on = False
+        self._is_continued = False
 
     def _add_live(self, entry: Entry, at: int | None = None) -> None:
         self._live.append(entry)

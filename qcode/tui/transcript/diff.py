@@ -138,15 +138,15 @@ def _ranges(words: Sequence[str], changes: Iterable[tuple[int, int]]) -> Iterato
 
 def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
     """Return the rows without the unchanged lines that are more than `context` lines away from a change."""
-    kept: set[int] = set()
+    near: set[int] = set()
     for index, row in enumerate(rows):
         if row.kind in ("add", "remove"):
-            kept.update(range(index - context, index + context + 1))
+            near.update(range(index - context, index + context + 1))
     result: list[DiffRow] = []
     for index, row in enumerate(rows):
         if row.kind == "hunk" and result and result[-1].kind == "hunk":
             result[-1] = row
-        elif row.kind != "same" or index in kept:
+        elif row.kind != "same" or index in near:
             result.append(row)
         elif result and result[-1].kind not in ("hunk", "file"):
             result.append(DiffRow("hunk", ""))
@@ -193,7 +193,7 @@ def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
     index = 0
     while index < len(rows):
         row = rows[index]
-        taken = 1
+        used = 1
         if row.kind == "file":
             if has_names:
                 lines += [Line((piece,)) for piece in [(crop(row.text, width), ink("diff-hunk"))]]
@@ -204,12 +204,12 @@ def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
         elif is_wide and row.number:
             removed = _run(rows, index, "remove")
             added = _run(rows, index + len(removed), "add")
-            taken = len(removed) + len(added) or 1
+            used = len(removed) + len(added) or 1
             pairs = zip_longest(removed, added) if removed or added else [(row, row)]
             lines += [line for before, after in pairs for line in _side_by_side(before, after, digits, width)]
         else:
             lines += _render_row(row, row.number, digits, width)
-        index += taken
+        index += used
     return lines
 
 
@@ -251,7 +251,7 @@ def _render_row(row: DiffRow, line_number: int, digits: int, width: int) -> list
 
 
 def _spans(row: DiffRow) -> list[Span]:
-    """Return the code in its own colors, on the ground of the change, with the changed words marked.
+    """Return the code in its own colors, on the background of the change, with the changed words marked.
 
     The slot of the change comes last, so in a theme that sets its foreground that color wins.
     """

@@ -243,7 +243,7 @@ def _mark_line(label: str, width: int) -> Line:
     return mark_line(label, width)
 
 
-class Mark(Entry):
+class Divider(Entry):
     """A thin labeled line between entries."""
 
     def __init__(self, label: str) -> None:
@@ -411,14 +411,14 @@ class Thinking(Foldable):
             if len(tail) > 2 * width:
                 break
         words = tidy(tail[-2 * max(1, width) :]).split()
-        kept: list[str] = []
+        last_words: list[str] = []
         room = width
         for word in reversed(words):
-            room -= cell_len(word) + bool(kept)
+            room -= cell_len(word) + bool(last_words)
             if room < 0:
                 break
-            kept.append(word)
-        return " ".join(reversed(kept))
+            last_words.append(word)
+        return " ".join(reversed(last_words))
 
     def _body(self, line: str, width: int) -> list[Line]:
         return prefix(wrap([(tidy(line), ink("thinking"))], max(1, width - 2)), _THINKING_GUTTER, _THINKING_GUTTER)

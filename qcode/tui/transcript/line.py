@@ -85,7 +85,7 @@ def spread(spans: Sequence[Span]) -> list[Span]:
     return result
 
 
-def shown(text: str) -> str:
+def terminal_text(text: str) -> str:
     """Return the text of a line as it is sent to the terminal."""
     return text if text.isascii() else text.translate(_SHOWN)
 
@@ -136,7 +136,7 @@ def repaint(line: Line, paint: Ink) -> Line:
 
 def join(lines: Sequence[Line]) -> str:
     """Return the shown text, one row per line."""
-    return "\n".join([shown(line.text).rstrip() for line in lines])
+    return "\n".join([terminal_text(line.text).rstrip() for line in lines])
 
 
 def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
@@ -254,14 +254,14 @@ def _cut_indexes(text: str, width: int) -> list[int]:
 def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Line]:
     """Wrap `spans` into rows; a newline in their text is a real line break."""
     lines: list[Line] = []
-    for written in _split_lines(spans):
-        text = "".join([piece for piece, _ in written])
+    for line in _split_lines(spans):
+        text = "".join([piece for piece, _ in line])
         rows = break_cells(text, width) if is_code else break_text(text, width)
         if len(rows) == 1 and rows[0][1] == len(text):
-            lines.append(Line(tuple(written)))
+            lines.append(Line(tuple(line)))
             continue
         joint: str | None = None
-        for row, pieces in zip(rows, _split_spans(written, rows), strict=True):
+        for row, pieces in zip(rows, _split_spans(line, rows), strict=True):
             lines.append(Line(pieces, joint=joint))
             joint = text[row[1] : row[2]]
     return lines
@@ -304,13 +304,13 @@ def crop(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
-    kept, used = 0, 1
+    end, used = 0, 1
     for cluster in clusters(text):
         used += cell_len(cluster)
         if used > width:
             break
-        kept += len(cluster)
-    return text[:kept] + "…"
+        end += len(cluster)
+    return text[:end] + "…"
 
 
 def shorten(text: str, width: int) -> str:

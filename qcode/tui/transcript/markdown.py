@@ -71,8 +71,8 @@ class MarkdownStream:
         done = self._splitter.feed(self._clean(line))
         if done is not None:
             self._settle(done)
-        begun = self._splitter.open
-        if begun is not None and not begun.is_code and len(begun.lines) == 1:
+        chunk = self._splitter.open
+        if chunk is not None and not chunk.is_code and len(chunk.lines) == 1:
             self._view = self._next
         self._next = None
 
@@ -95,19 +95,19 @@ class MarkdownStream:
         rest = self._clean(self._rest)
         if not rest.strip() or _UNDECIDED.fullmatch(rest):
             rest = ""
-        begun = self._splitter.begin(rest) if rest else None
+        start = self._splitter.begin(rest) if rest else None
         rows: list[Line] = []
         if chunk is not None:
             if self._view is None:
                 self._view = self._new_view(chunk)
-            shown = chunk
-            if rest and begun is None:
-                shown = chunk.longer(rest)
-            rows = self._rows(shown, self._view)
-        if begun is not None:
-            if begun.is_code or not isinstance(self._next, ProseView):
-                self._next = self._new_view(begun)
-            rows = rows + self._rows(begun, self._next)
+            open_chunk = chunk
+            if rest and start is None:
+                open_chunk = chunk.longer(rest)
+            rows = self._rows(open_chunk, self._view)
+        if start is not None:
+            if start.is_code or not isinstance(self._next, ProseView):
+                self._next = self._new_view(start)
+            rows = rows + self._rows(start, self._next)
         return rows
 
     def _new_view(self, chunk: Chunk) -> CodeBlock | ProseView:

@@ -18,7 +18,7 @@ from qcode.tui.transcript.ansi import SLOT
 from qcode.tui.transcript.line import Ink
 
 
-class Look(NamedTuple):
+class SlotStyle(NamedTuple):
     """The style of one slot. Colors are names from the theme, or `#rrggbb`.
 
     The share of a named color is its opacity in per cent over the background. An empty color leaves the color below
@@ -27,121 +27,121 @@ class Look(NamedTuple):
 
     color: str = ""
     share: int = 100
-    ground: str = ""
-    ground_share: int = 100
+    background: str = ""
+    background_share: int = 100
     attributes: str = ""
 
 
-_LOOKS: dict[str, Look] = {
-    "welcome-title": Look(attributes="bold"),
-    "welcome": Look("text-muted"),
-    "user-band": Look(ground="foreground", ground_share=9),
-    "user": Look("foreground", attributes="bold"),
-    "user-mark": Look("accent", attributes="bold"),
-    "thinking": Look("text-muted", attributes="italic"),
-    "thinking-title": Look("text-muted"),
-    "mark": Look("text-muted"),
-    "old": Look("foreground", 52),
-    "dim": Look("text-muted"),
-    "notice-info": Look("text-muted"),
-    "notice-warning": Look("warning"),
-    "notice-error": Look("error"),
-    "heading": Look("primary", attributes="bold"),
-    "heading-1": Look(attributes="bold underline"),
-    "heading-2": Look(),
-    "heading-3": Look(attributes="not bold italic"),
-    "strong": Look(attributes="bold"),
-    "emphasis": Look(attributes="italic"),
-    "strike": Look(attributes="strike"),
-    "link": Look("primary", attributes="underline"),
-    "target": Look("text-muted"),
-    "quote": Look("text-muted"),
-    "quote-mark": Look("primary", 60),
-    "bullet": Look("accent"),
-    "rule": Look("foreground", 30),
-    "table-head": Look(attributes="bold"),
-    "code": Look("accent"),
-    "code-block": Look(ground="surface"),
-    "code-label": Look("text-muted"),
-    "code-keyword": Look("secondary"),
-    "code-type": Look("accent"),
-    "code-string": Look("success"),
-    "code-number": Look("warning"),
-    "code-comment": Look("text-muted", attributes="italic"),
-    "code-function": Look("primary"),
-    "card-title": Look(attributes="bold"),
-    "card-argument": Look("foreground"),
-    "card-running": Look("accent"),
-    "card-done": Look("success"),
-    "card-failed": Look("error"),
-    "card-denied": Look("warning"),
-    "output": Look("foreground", 75),
-    "diff-add": Look(ground="success", ground_share=22),
-    "diff-remove": Look(ground="error", ground_share=22),
-    "diff-add-word": Look(ground="success", ground_share=35),
-    "diff-remove-word": Look(ground="error", ground_share=35),
-    "diff-hunk": Look("text-muted"),
-    "diff-number": Look("text-muted"),
-    "news": Look("background", ground="accent", attributes="bold"),
-    "found": Look("background", ground="warning"),
-    "choice": Look("accent", attributes="bold"),
-    "chosen": Look(ground="accent", ground_share=28),
-    "risk": Look("warning", attributes="bold"),
+_LOOKS: dict[str, SlotStyle] = {
+    "welcome-title": SlotStyle(attributes="bold"),
+    "welcome": SlotStyle("text-muted"),
+    "user-band": SlotStyle(background="foreground", background_share=9),
+    "user": SlotStyle("foreground", attributes="bold"),
+    "user-mark": SlotStyle("accent", attributes="bold"),
+    "thinking": SlotStyle("text-muted", attributes="italic"),
+    "thinking-title": SlotStyle("text-muted"),
+    "mark": SlotStyle("text-muted"),
+    "old": SlotStyle("foreground", 52),
+    "dim": SlotStyle("text-muted"),
+    "notice-info": SlotStyle("text-muted"),
+    "notice-warning": SlotStyle("warning"),
+    "notice-error": SlotStyle("error"),
+    "heading": SlotStyle("primary", attributes="bold"),
+    "heading-1": SlotStyle(attributes="bold underline"),
+    "heading-2": SlotStyle(),
+    "heading-3": SlotStyle(attributes="not bold italic"),
+    "strong": SlotStyle(attributes="bold"),
+    "emphasis": SlotStyle(attributes="italic"),
+    "strike": SlotStyle(attributes="strike"),
+    "link": SlotStyle("primary", attributes="underline"),
+    "target": SlotStyle("text-muted"),
+    "quote": SlotStyle("text-muted"),
+    "quote-mark": SlotStyle("primary", 60),
+    "bullet": SlotStyle("accent"),
+    "rule": SlotStyle("foreground", 30),
+    "table-head": SlotStyle(attributes="bold"),
+    "code": SlotStyle("accent"),
+    "code-block": SlotStyle(background="surface"),
+    "code-label": SlotStyle("text-muted"),
+    "code-keyword": SlotStyle("secondary"),
+    "code-type": SlotStyle("accent"),
+    "code-string": SlotStyle("success"),
+    "code-number": SlotStyle("warning"),
+    "code-comment": SlotStyle("text-muted", attributes="italic"),
+    "code-function": SlotStyle("primary"),
+    "card-title": SlotStyle(attributes="bold"),
+    "card-argument": SlotStyle("foreground"),
+    "card-running": SlotStyle("accent"),
+    "card-done": SlotStyle("success"),
+    "card-failed": SlotStyle("error"),
+    "card-denied": SlotStyle("warning"),
+    "output": SlotStyle("foreground", 75),
+    "diff-add": SlotStyle(background="success", background_share=22),
+    "diff-remove": SlotStyle(background="error", background_share=22),
+    "diff-add-word": SlotStyle(background="success", background_share=35),
+    "diff-remove-word": SlotStyle(background="error", background_share=35),
+    "diff-hunk": SlotStyle("text-muted"),
+    "diff-number": SlotStyle("text-muted"),
+    "news": SlotStyle("background", background="accent", attributes="bold"),
+    "found": SlotStyle("background", background="warning"),
+    "choice": SlotStyle("accent", attributes="bold"),
+    "chosen": SlotStyle(background="accent", background_share=28),
+    "risk": SlotStyle("warning", attributes="bold"),
 }
 
 # For terminals with 256 colors. Their cube has six steps a channel, the darkest at 0 and 95: the nearest color to a
-# soft green or red ground is teal or gray. These are colors of the cube, by dark or light theme.
-_CUBE_LOOKS: dict[bool, dict[str, Look]] = {
+# soft green or red background is teal or gray. These are colors of the cube, by dark or light theme.
+_CUBE_LOOKS: dict[bool, dict[str, SlotStyle]] = {
     True: {
-        "diff-add": Look(ground="#005f00"),
-        "diff-remove": Look(ground="#5f0000"),
-        "diff-add-word": Look(ground="#008700"),
-        "diff-remove-word": Look(ground="#870000"),
-        "chosen": Look(ground="#005f5f"),
+        "diff-add": SlotStyle(background="#005f00"),
+        "diff-remove": SlotStyle(background="#5f0000"),
+        "diff-add-word": SlotStyle(background="#008700"),
+        "diff-remove-word": SlotStyle(background="#870000"),
+        "chosen": SlotStyle(background="#005f5f"),
     },
     False: {
-        "diff-add": Look(ground="#d7ffd7"),
-        "diff-remove": Look(ground="#ffd7d7"),
-        "diff-add-word": Look(ground="#afffaf"),
-        "diff-remove-word": Look(ground="#ffafaf"),
-        "chosen": Look(ground="#afffff"),
+        "diff-add": SlotStyle(background="#d7ffd7"),
+        "diff-remove": SlotStyle(background="#ffd7d7"),
+        "diff-add-word": SlotStyle(background="#afffaf"),
+        "diff-remove-word": SlotStyle(background="#ffafaf"),
+        "chosen": SlotStyle(background="#afffff"),
     },
 }
 
 # For a theme of blended colors on a terminal with 16 colors, where both grounds would be the nearest one.
-_FEW_LOOKS: dict[str, Look] = {
-    "diff-add": Look("#008000"),
-    "diff-remove": Look("#800000"),
-    "diff-number": Look(),
-    "diff-add-word": Look(attributes="reverse"),
-    "diff-remove-word": Look(attributes="reverse"),
-    "chosen": Look(attributes="reverse"),
+_FEW_LOOKS: dict[str, SlotStyle] = {
+    "diff-add": SlotStyle("#008000"),
+    "diff-remove": SlotStyle("#800000"),
+    "diff-number": SlotStyle(),
+    "diff-add-word": SlotStyle(attributes="reverse"),
+    "diff-remove-word": SlotStyle(attributes="reverse"),
+    "chosen": SlotStyle(attributes="reverse"),
 }
 
 # For the theme that uses the terminal's 16 colors, which cannot be blended.
-_TERMINAL_LOOKS: dict[str, Look] = {
-    "user-band": Look(),
-    "welcome": Look("text-muted", attributes="dim"),
-    "thinking-title": Look("text-muted", attributes="dim"),
-    "mark": Look("text-muted", attributes="dim"),
-    "old": Look("foreground", attributes="dim"),
-    "dim": Look("text-muted", attributes="dim"),
-    "notice-info": Look("text-muted", attributes="dim"),
-    "target": Look("text-muted", attributes="dim"),
-    "quote": Look("text-muted", attributes="dim"),
-    "rule": Look("foreground", attributes="dim"),
-    "code-label": Look("text-muted", attributes="dim"),
-    "diff-hunk": Look("text-muted", attributes="dim"),
-    "diff-number": Look(attributes="dim"),  # keeps the color of the change, which has no ground here
-    "thinking": Look("text-muted", attributes="dim italic"),
-    "code-comment": Look("text-muted", attributes="dim italic"),
-    "diff-add": Look("success"),
-    "diff-remove": Look("error"),
-    "diff-add-word": Look(attributes="reverse"),
-    "diff-remove-word": Look(attributes="reverse"),
-    "news": Look("accent", attributes="reverse bold"),
-    "found": Look("warning", attributes="reverse"),
-    "chosen": Look(attributes="reverse"),
+_TERMINAL_LOOKS: dict[str, SlotStyle] = {
+    "user-band": SlotStyle(),
+    "welcome": SlotStyle("text-muted", attributes="dim"),
+    "thinking-title": SlotStyle("text-muted", attributes="dim"),
+    "mark": SlotStyle("text-muted", attributes="dim"),
+    "old": SlotStyle("foreground", attributes="dim"),
+    "dim": SlotStyle("text-muted", attributes="dim"),
+    "notice-info": SlotStyle("text-muted", attributes="dim"),
+    "target": SlotStyle("text-muted", attributes="dim"),
+    "quote": SlotStyle("text-muted", attributes="dim"),
+    "rule": SlotStyle("foreground", attributes="dim"),
+    "code-label": SlotStyle("text-muted", attributes="dim"),
+    "diff-hunk": SlotStyle("text-muted", attributes="dim"),
+    "diff-number": SlotStyle(attributes="dim"),  # keeps the color of the change, which has no background here
+    "thinking": SlotStyle("text-muted", attributes="dim italic"),
+    "code-comment": SlotStyle("text-muted", attributes="dim italic"),
+    "diff-add": SlotStyle("success"),
+    "diff-remove": SlotStyle("error"),
+    "diff-add-word": SlotStyle(attributes="reverse"),
+    "diff-remove-word": SlotStyle(attributes="reverse"),
+    "news": SlotStyle("accent", attributes="reverse bold"),
+    "found": SlotStyle("warning", attributes="reverse"),
+    "chosen": SlotStyle(attributes="reverse"),
 }
 
 CSS = """
@@ -202,7 +202,9 @@ class Palette:
             look = _special_looks(app).get(slot, _LOOKS[slot])
             style = self._slots[slot] = Style.parse(look.attributes) + Style(
                 color=self._color(look.color, look.share, app.theme_variables, is_terminal=is_terminal),
-                bgcolor=self._color(look.ground, look.ground_share, app.theme_variables, is_terminal=is_terminal),
+                bgcolor=self._color(
+                    look.background, look.background_share, app.theme_variables, is_terminal=is_terminal
+                ),
             )
         return style
 
@@ -224,7 +226,7 @@ _SGR_ATTRIBUTES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "7"
 
 
 def _sgr_style(parameters: str) -> Style:
-    """Return the style of SGR parameters: an attribute, or a color of the text or of its ground."""
+    """Return the style of SGR parameters: an attribute, or a color of the text or of its background."""
     if parameters in _SGR_ATTRIBUTES:
         return Style.parse(_SGR_ATTRIBUTES[parameters])
     code, *values = map(int, parameters.split(";"))
@@ -236,7 +238,7 @@ def _sgr_style(parameters: str) -> Style:
     return Style(bgcolor=color) if is_ground else Style(color=color)
 
 
-def _special_looks(app: App[object]) -> dict[str, Look]:
+def _special_looks(app: App[object]) -> dict[str, SlotStyle]:
     """Return the looks that the theme and the colors of the terminal need instead of the usual ones."""
     if app.current_theme.ansi:
         return _TERMINAL_LOOKS

@@ -31,7 +31,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.tui.terminal.textual_internals import CrashApp
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry
-from qcode.tui.transcript.line import Line, crop, ink, shown
+from qcode.tui.transcript.line import Line, crop, ink, terminal_text
 from qcode.tui.transcript.palette import CSS, Palette, painted_over
 from qcode.values import dataclass
 
@@ -153,10 +153,10 @@ class Pane(ScrollView):
         self.is_due = False
         if not self.is_attached or not self.size.area:
             return
-        begun = monotonic()
+        start = monotonic()
         self._show_changes()
         # One slow frame, such as a long reply at a new width, must not stop the text for seconds.
-        self._next_frame = begun + max(_FRAME, min((monotonic() - begun) / _MAX_SHARE, _MAX_PAUSE))
+        self._next_frame = start + max(_FRAME, min((monotonic() - start) / _MAX_SHARE, _MAX_PAUSE))
         self._run_ticker()
 
     def show(self, content: Content) -> None:
@@ -225,7 +225,7 @@ class Pane(ScrollView):
 
     def _paint(self, line: Line, width: int, selected: tuple[int, int] | None, *, is_chosen: bool = False) -> Strip:
         style = self.palette.style
-        segments = [Segment(shown(text), style(paint)) for text, paint in line.spans]
+        segments = [Segment(terminal_text(text), style(paint)) for text, paint in line.spans]
         cells = line.width
         if self._pattern is not None:
             for found in self._pattern.finditer(line.text):

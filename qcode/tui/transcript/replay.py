@@ -62,12 +62,12 @@ async def show_earlier(
     messages: Sequence[StoredMessage], transcript: Transcript, clock: Callable[[], float], *, max_continuations: int = 3
 ) -> None:
     """Add `messages` above those in `transcript`, unless it shows another conversation by then."""
-    shown = transcript.content
+    content = transcript.content
     earlier = transcript.blank()
     for number, _ in enumerate(_replay_steps(messages, earlier, clock, max_continuations), 1):
         if number % _ITEMS_A_SLICE == 0:
             await asyncio.sleep(0)
-            if transcript.content is not shown:
+            if transcript.content is not content:
                 return
     transcript.insert_earlier(earlier)
 
@@ -121,7 +121,7 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
             transcript.add_card(f"!{number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
             summary = one_line(attached.result)
             transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
-    for text in [item.shown] if item.shown else typed:
+    for text in [item.typed] if item.typed else typed:
         transcript.add_user(text)
     if lines := attached_lines(item.message.blocks[:-1], typed_text(item.message)):
         transcript.add_attached(lines)

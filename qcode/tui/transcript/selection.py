@@ -187,7 +187,7 @@ class MarkingPane(Pane):
 
     def after_resize(self) -> None:
         """Find the selected characters in the new rows. The selection is dropped if the text has another order."""
-        placed = [self._find_anchor(kept) for kept in self._kept]
+        placed = [self._find_anchor(anchor) for anchor in self._kept]
         if self._pressed is not None:
             self._pressed = placed.pop()
         if self._anchors is not None:
@@ -197,20 +197,20 @@ class MarkingPane(Pane):
                 self.drop_selection()
         self._kept = ()
 
-    def _find_anchor(self, kept: WidthFreeAnchor) -> Anchor | None:
+    def _find_anchor(self, anchor: WidthFreeAnchor) -> Anchor | None:
         """Return the anchor at the current width, None if its text is not there."""
-        index = self.column.index(kept.entry)
+        index = self.column.index(anchor.entry)
         if index is None:
             return None
         self.column.lay_out(index)
-        rows = kept.entry.shown_rows()
+        rows = anchor.entry.shown_rows()
         text, places = content_places(rows)
-        if not places or _context_around(text, kept.count) != kept.around:
+        if not places or _context_around(text, anchor.count) != anchor.around:
             return None
-        at = kept.count - kept.is_end
+        at = anchor.count - anchor.is_end
         row, x = places[max(0, min(at, len(places) - 1))]
-        x += kept.is_end or at >= len(places)
-        return Anchor(kept.entry, row, x, rows[row].text[:x])
+        x += anchor.is_end or at >= len(places)
+        return Anchor(anchor.entry, row, x, rows[row].text[:x])
 
     def after_changes(self) -> None:
         """Move the selection with its text after rows moved, or drop it if its text is gone."""
@@ -252,13 +252,13 @@ class MarkingPane(Pane):
 
     def _extend(self) -> None:
         """Select from the pressed character to the pointer, both included."""
-        begun = self._offset_of(self._pressed) if self._pressed is not None else None
-        if begun is None:
+        start = self._offset_of(self._pressed) if self._pressed is not None else None
+        if start is None:
             return
         y, x = self._character(self._pointer)
         if self._pointer.y >= self.size.height:
             x = self._length(y)
-        first, last = sorted([(begun.y, begun.x), (y, x)])
+        first, last = sorted([(start.y, start.x), (y, x)])
         self.select(Offset(first[1], first[0]), Offset(min(last[1] + 1, self._length(last[0])), last[0]))
 
     def _pull(self) -> None:

@@ -132,9 +132,9 @@ class SearchingPane(MarkingPane):
 
     def _open_for(self, entry: Foldable, hit: Hit) -> None:
         """Unfold `entry`, unless the match is in its visible part."""
-        shown = entry.shown_rows()
+        rows = entry.shown_rows()
         full = entry.full_rows(self.column.width)
-        if shown == full or (hit.row < len(shown) and _is_same(shown[: hit.end_row + 1], full)):
+        if rows == full or (hit.row < len(rows) and _is_same(rows[: hit.end_row + 1], full)):
             return
         self.content.unfold(entry, True)
         self._opened.append(entry)
@@ -163,8 +163,8 @@ class CardChoosingPane(SearchingPane):
         `left` is called when the user is done, with the text they began to type instead.
         """
         bottom = round(self.scroll_y) + self.size.height
-        shown = [index for index in self._cards() if self.column.top(index) < bottom]
-        at = shown[-1] if shown else next(iter(self._cards()), None)
+        cards = [index for index in self._cards() if self.column.top(index) < bottom]
+        at = cards[-1] if cards else next(iter(self._cards()), None)
         if at is None:
             return False
         self._left = left

@@ -33,7 +33,7 @@ def test_ruff_is_used_if_the_project_configures_it(tmp_path: Path) -> None:
     (tmp_path / "ruff.toml").write_text('lint.select = ["F"]\n')
     found = checked(tmp_path, "a.py", "import os\nx = (\n")
     assert found is not None
-    assert [one.severity for one in found] == ["error"]
+    assert [item.severity for item in found] == ["error"]
     assert checked(tmp_path, "a.py", "\nimport os\n") == (
         Problem("warning", 2, 8, "`os` imported but unused", "ruff F401"),
     )
@@ -75,18 +75,18 @@ def test_syntax_error_is_found(tmp_path: Path, program: str, name: str, text: st
         assert problems[0].line == line
 
 
-def test_module_syntax_is_no_error_in_a_script(tmp_path: Path) -> None:
+def test_module_syntax_is_not_an_error_in_a_script(tmp_path: Path) -> None:
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     assert checked(tmp_path, "a.js", "import x from 'y';\n") == ()
     assert checked(tmp_path, "a.js", "export const a = 1;\n") == ()
 
 
-def test_output_that_cannot_be_read_is_no_problem() -> None:
+def test_unreadable_output_is_not_a_problem() -> None:
     for checker in TEXT_CHECKERS:
         for output in ("", "[", "[5]", '["x"]', "[{}]", "Traceback: no such module\n", '{"a": 1}'):
-            for one in checker.read(output):
-                assert one.line >= 1
+            for item in checker.read(output):
+                assert item.line >= 1
 
 
 def test_file_without_a_checker_is_not_checked(tmp_path: Path) -> None:

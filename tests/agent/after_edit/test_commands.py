@@ -24,7 +24,7 @@ def texts(editing: Editing, kind: type[Notice] | type[SteeringAdded]) -> list[st
     return [event.text for event in editing.events if isinstance(event, kind)]
 
 
-def test_formatter_changes_the_file_and_the_model_is_told(tmp_path: Path) -> None:
+def test_formatter_changes_the_file_and_the_result_says_so(tmp_path: Path) -> None:
     replies = write("bad\nx\n", "a.txt"), edit("good\nx", "good\ny", "a.txt"), DONE
     editing = Editing(tmp_path, *replies, settings=FORMAT, rules=SED)
     first, second = editing.run()
@@ -115,7 +115,7 @@ def test_user_is_asked_once_about_a_command(tmp_path: Path, decision: Answer | D
             editing.it.conversation.answer(event.approval.id, decision)
 
     finished = editing.run(on_event=answer)
-    assert [one.state for one in finished] == ["done", "done"]
+    assert [item.state for item in finished] == ["done", "done"]
     (question,) = asked
     assert question.question.startswith("Run the format command each time the model has edited a file?")
     assert question.detail == "sed -i s/bad/good/ {file}"

@@ -45,7 +45,7 @@ def test_second_problem_with_the_same_text_is_new() -> None:
 
 def test_errors_come_before_warnings_of_earlier_lines() -> None:
     found = new_problems((), (problem("warning", 1, 1, "w"), problem("error", 9, 1, "e")), None, "x")
-    assert [one.severity for one in found] == ["error", "warning"]
+    assert [item.severity for item in found] == ["error", "warning"]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
@@ -68,7 +68,7 @@ def test_columns_count_characters_although_the_protocol_counts_utf_16() -> None:
 
 def test_severities_beyond_warning_are_left_out_and_a_missing_one_is_an_error() -> None:
     found = problems_of([at(0, severity=number) for number in (1, 2, 3, 4)] + [at(0)], "x", "s")
-    assert [one.severity for one in found] == ["error", "warning", "error"]
+    assert [item.severity for item in found] == ["error", "warning", "error"]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class Checked:
         checks = [check.task for check in self.made.checks.values()]
         if checks:
             await asyncio.wait(checks, timeout=100)
-        return outcome.content + await self.made.held() + "".join(self.made.take_warnings())
+        return outcome.content + await self.made.reason_to_continue() + "".join(self.made.take_warnings())
 
     def run(self, *texts: str) -> list[str]:
         async def edited() -> list[str]:

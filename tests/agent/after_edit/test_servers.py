@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from qcode.acp import cards
-from qcode.acp.cards import Card
+from qcode.acp.cards import CallCard
 from qcode.agent.after_edit import client, session
-from qcode.agent.after_edit.client import Framing, ServerError
+from qcode.agent.after_edit.client import Framing, LanguageServerError
 from qcode.agent.after_edit.servers import find_server, language_of, server_rows
 from qcode.agent.sessions.replay import replayed
 from qcode.agent.sessions.store import SessionStore
@@ -53,8 +53,8 @@ def test_resumed_session_shows_the_problems_again(tmp_path: Path) -> None:
 def test_editor_gets_the_problems_with_the_diff(tmp_path: Path) -> None:
     editing = Editing(tmp_path, write(TWO), DONE)
     (finished,) = editing.run()
-    card = Card("1", "c", "write")
-    update = cards.finished(card, finished.call, finished.outcome, "done", str(editing.work), has_terminal=False)
+    card = CallCard("1", "c", "write")
+    update = cards.finished_update(card, finished.call, finished.outcome, "done", str(editing.work), has_terminal=False)
     assert "a.fake:1:1: error: one (fake F1)" in json.dumps(update["content"])
 
 
@@ -205,7 +205,7 @@ def test_server_that_dies_is_restarted_once(tmp_path: Path) -> None:
 def test_broken_server_fails_no_edit_and_is_reported_once(tmp_path: Path, option: str, why: str) -> None:
     editing = Editing(tmp_path, write("error: a\n"), edit("a", "b"), DONE, server=fake_server(option))
     finished = editing.run()
-    assert [one.state for one in finished] == ["done", "done"]
+    assert [item.state for item in finished] == ["done", "done"]
     assert editing.told == ["Created a.fake (1 line).", "Edited a.fake at line 1."]
     assert len(notices(editing)) == 1
     assert notices(editing)[0].endswith(f"checks no more edits of this session: {why}")
@@ -290,13 +290,13 @@ def test_framing_accepts_any_split_and_survives_broken_json() -> None:
     stream = b"Content-Type: x\r\ncontent-length: 3\r\n\r\n{{{" + b"Content-Length: %d\r\n\r\n" % len(body) + body
     for size in range(1, len(stream) + 1):
         framing = Framing()
-        found = [one for at in range(0, len(stream), size) for one in framing.feed(stream[at : at + size])]
+        found = [item for at in range(0, len(stream), size) for item in framing.feed(stream[at : at + size])]
         assert found == [{"id": 1, "result": "é"}]
 
 
 @pytest.mark.parametrize("stream", [b"x" * 5000, b"Content-Length: -1\r\n\r\n", b"Content-Length: 9999999999\r\n\r\n"])
 def test_framing_rejects_other_output(stream: bytes) -> None:
-    with pytest.raises(ServerError):
+    with pytest.raises(LanguageServerError):
         Framing().feed(stream)
 
 

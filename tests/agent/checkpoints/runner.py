@@ -58,8 +58,8 @@ class CheckpointRunner:
         watch = FolderWatch(self.workspace.root)
         watch.look()
         change()
-        for one in watch.differences():
-            self.recorder.saw(one.path, one.before, one.content, one.after)
+        for difference in watch.differences():
+            self.recorder.record_observed(difference.path, difference.before, difference.content, difference.after)
         self.session.append(assistant(Text("ran")))
 
     def undo(self, overwrite: Collection[str] = ()) -> RewindReport:

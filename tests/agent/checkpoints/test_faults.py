@@ -78,7 +78,7 @@ def test_file_that_cannot_be_saved_first_is_not_overwritten(tmp_path: Path, monk
     runner.path("a.txt").write_bytes(b"mine")
     runner.turn("one", a_txt=b"qcode")
     runner.path("a.txt").write_bytes(b"mine again")
-    monkeypatch.setattr(Blobs, "put", lambda self, data: False)
+    monkeypatch.setattr(Blobs, "store", lambda self, data: False)
     report = runner.undo(overwrite=["a.txt"])
     assert runner.files == {"a.txt": b"mine again"}
     assert "could not be saved first" in report.problems[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.checkpoints.rewind import FileDiff, NothingToDo, What, session_diffs
+from qcode.agent.checkpoints.rewind import NothingToDo, RewindScope, SessionFileDiff, session_diffs
 from qcode.agent.checkpoints.watch import MAX_CONTENT_BYTES
 from qcode.protocol.messages import user
 from qcode.tools.disk import open_folder, remove_file
@@ -79,7 +79,7 @@ def test_new_turn_after_an_undo_clears_redo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["conversation", "files", "both"])
-def test_rewind_reverts_files_messages_or_both(tmp_path: Path, what: What) -> None:
+def test_rewind_reverts_files_messages_or_both(tmp_path: Path, what: RewindScope) -> None:
     runner = CheckpointRunner(tmp_path)
     runner.turn("one", a_txt=b"1")
     number = runner.turn("two", a_txt=b"2", b_txt=b"b")
@@ -243,7 +243,7 @@ def test_deleted_session_takes_its_checkpoints_with_it(tmp_path: Path) -> None:
     assert any(blob.read_bytes() == b"secret words" for blob in (tmp_path / "state").rglob("*") if blob.is_file())
     runner.session.close()
     runner.store.delete(runner.session.session_id)
-    assert [one for one in (tmp_path / "state").rglob("*") if one.is_file()] == []
+    assert [path for path in (tmp_path / "state").rglob("*") if path.is_file()] == []
 
 
 def test_rewind_points_list_the_files_changed_after_them(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_rewind_points_list_the_files_changed_after_them(tmp_path: Path) -> None
     runner.turn("one", a_txt=b"1", b_txt=b"2")
     runner.turn("two")
     runner.turn("three", a_txt=b"3")
-    found = [(own.text, own.files) for own in runner.rewinder.own_messages()]
+    found = [(own.text, own.files) for own in runner.rewinder.user_prompts()]
     assert found == [("one", ("a.txt", "b.txt")), ("two", ()), ("three", ("a.txt",))]
 
 
@@ -288,7 +288,7 @@ def test_undo_restores_links_that_a_command_replaced_removed_or_redirected(tmp_p
     assert runner.path("turned").readlink() == Path("elsewhere")
     assert runner.path("made").readlink() == Path("target.txt")
     assert not runner.path("removed").is_symlink()
-    assert [one.note for one in asked_diffs(runner) if one.path.endswith("turned")] == [
+    assert [asked_diff.note for asked_diff in asked_diffs(runner) if asked_diff.path.endswith("turned")] == [
         "a symbolic link was made, changed or removed"
     ]
 
@@ -305,7 +305,7 @@ def test_undo_restores_modes_that_a_command_changed(tmp_path: Path) -> None:
         runner.path("large.bin").chmod(0o644)
 
     runner.command("run it", command)
-    assert {one.note for one in asked_diffs(runner)} == {
+    assert {asked_diff.note for asked_diff in asked_diffs(runner)} == {
         "mode changed from 600 to 755",
         "mode changed from 600 to 644",
     }
@@ -345,7 +345,7 @@ def test_link_changed_since_the_command_needs_confirmation(tmp_path: Path) -> No
     assert (outside / "link").readlink() == Path("mine")
 
 
-def asked_diffs(runner: CheckpointRunner) -> tuple[FileDiff, ...]:
+def asked_diffs(runner: CheckpointRunner) -> tuple[SessionFileDiff, ...]:
     return session_diffs(runner.session, runner.blobs, str)
 
 

@@ -45,7 +45,7 @@ def test_each_turn_lists_its_files_with_their_hunks(runner: CheckpointRunner) ->
     runner.turn("one more", a_txt=edited(BASE, l3="three", l30="thirty", l31="more"))
     first, second = listed(runner)
     assert [(file.path, file.note, len(file.hunks)) for file in first.files] == [("a.txt", "", 2), ("b.txt", "new", 1)]
-    assert [(one.line, one.added, one.removed) for one in first.files[0].hunks] == [(3, 1, 1), (30, 1, 1)]
+    assert [(hunk.line, hunk.added, hunk.removed) for hunk in first.files[0].hunks] == [(3, 1, 1), (30, 1, 1)]
     assert "+thirty" in first.files[0].hunks[1].diff
     assert "+three" not in first.files[0].hunks[1].diff
     assert [(file.path, len(file.hunks)) for file in second.files] == [("a.txt", 1)]
@@ -162,7 +162,7 @@ def test_binary_and_unknown_contents_have_a_note_instead_of_hunks(runner: Checkp
     runner.command("command", lambda: runner.path("a.txt").write_bytes(b"by a command\n"))
     runner.path("a.txt").write_bytes(b"something else\n")
     turn = listed(runner)[0]
-    notes = {file.path: (file.hunks, file.note) for one in listed(runner) for file in one.files}
+    notes = {file.path: (file.hunks, file.note) for item in listed(runner) for file in item.files}
     assert notes["d.bin"][0] == ()
     assert "binary" in notes["d.bin"][1]
     assert notes["a.txt"] == ((), "was changed later, and its content after this turn was not saved")

@@ -35,7 +35,7 @@ def test_tools_are_named_in_a_text_or_a_list(tools: object) -> None:
     assert offered({"tools": tools}, "read", "grep", "shell", "write", "edit") == ["read", "grep", "shell"]
 
 
-def test_one_way_to_edit_stands_for_all() -> None:
+def test_one_edit_tool_stands_for_all() -> None:
     assert offered({"tools": "Edit"}, "edit", "apply_patch", "write") == ["edit", "apply_patch"]
     assert offered({"disallowedTools": ["Edit", "Write"]}, "edit", "apply_patch", "write", "read") == ["read"]
 

@@ -38,8 +38,8 @@ class Place:
         self.env = {**os.environ, "QCODE_HOME": str(base / "qcode"), "HOME": str(self.home)}
 
     def agent(self, **options: Any) -> Agent:
-        wanted = Options(cwd=self.work, model=Scripted(["done"]), no_session=True, **{"trust": True, **options})
-        return Agent.begin(RunContext.read(wanted, self.env))
+        expected = Options(cwd=self.work, model=Scripted(["done"]), no_session=True, **{"trust": True, **options})
+        return Agent.begin(RunContext.read(expected, self.env))
 
     def names(self, **options: Any) -> list[str]:
         agent = self.agent(**options)
@@ -52,7 +52,7 @@ class Place:
         name, _, arguments = line[1:].partition(" ")
         agent = self.agent(**options)
         try:
-            command = next(one for one in agent.skill_commands() if one.handle == name)
+            command = next(skill_command for skill_command in agent.skill_commands() if skill_command.handle == name)
             return (await agent.skill_prompt(command, arguments))[0]
         finally:
             await agent.close()
@@ -143,7 +143,7 @@ def test_loser_of_a_name_is_named_once(place: Place) -> None:
         (lost, hidden) = sorted(line for line in agent.notices if "is ignored" in line)
         assert "/pdf is ignored, a skill already has this name" in lost
         assert f"/a is ignored, {place.own / 'a.md'} already has this name" in hidden
-        assert [one.handle for one in agent.skill_commands() if one.is_command] == ["a"]
+        assert [skill_command.handle for skill_command in agent.skill_commands() if skill_command.is_command] == ["a"]
     finally:
         agent.release()
     assert prompt(place, "/a") == "own"
@@ -162,7 +162,7 @@ def test_unusable_file_is_one_line(tmp_path: Path, text: str, problem: str) -> N
     write(tmp_path, "a.md", text)
     write(tmp_path, "b.md", "fine")
     commands, problems = find_commands([MarkdownFolder(tmp_path)], ())
-    assert [one.handle for one in commands] == ["b"]
+    assert [command.handle for command in commands] == ["b"]
     assert len(problems) == 1
     assert problem in problems[0]
 

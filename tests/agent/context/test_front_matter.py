@@ -150,7 +150,7 @@ def test_number_is_read(value: str, number: int | None) -> None:
 
 
 @pytest.mark.parametrize("value", ["-1", "1.5", "many", "[1]", "99999999999999999999"])
-def test_number_that_is_none_is_an_error(value: str) -> None:
+def test_invalid_number_is_an_error(value: str) -> None:
     with pytest.raises(FrontMatterError, match=r"^f\.md:2: `maxTurns` must be a whole number$"):
         read_front_matter(f"---\nmaxTurns: {value}\n---\n", "f.md").number("maxTurns")
 

@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def shown(found: Instructions) -> list[str]:
-    return [one.shown for one in found.files]
+    return [file.label for file in found.files]
 
 
 def test_user_file_comes_first_then_files_from_the_root_down(project: Project) -> None:
@@ -43,7 +43,7 @@ def test_user_file_comes_first_then_files_from_the_root_down(project: Project) -
     places = [found.text.index(f">\n{text}\n") for text in ("mine", "root", "middle", "deep")]
     assert places == sorted(places)
     assert "elsewhere" not in found.text
-    assert [one.size for one in found.files] == [4, 4, 6, 4]
+    assert [file.size for file in found.files] == [4, 4, 6, 4]
 
 
 @pytest.mark.parametrize("first", range(4))
@@ -73,7 +73,7 @@ def test_imported_file_follows_the_importing_file(project: Project) -> None:
     write(project.root / "README", "Read me.")
     found = project.load()
     assert shown(found) == ["AGENTS.md", "docs/style.md", "docs/more.md", "README"]
-    assert [one.imported_by for one in found.files] == ["", "AGENTS.md", "docs/style.md", "AGENTS.md"]
+    assert [file.imported_by for file in found.files] == ["", "AGENTS.md", "docs/style.md", "AGENTS.md"]
     assert '<instructions file="docs/style.md" imported-by="AGENTS.md">\nTabs.' in found.text
     assert found.notices == ()
 
@@ -158,7 +158,7 @@ def test_truncated_instructions_end_with_a_note(project: Project) -> None:
     assert (second.used, second.size, third.used) == (101, 505, 6)
     assert "[cut here: a/AGENTS.md has 505 bytes, and all instructions together may have 65536]" in found.text
     assert found.notices[0] == "a/AGENTS.md was truncated: 101 of 505 bytes fit into the 65536 for instructions"
-    assert sum(one.used for one in found.files) <= LIMIT
+    assert sum(file.used for file in found.files) <= LIMIT
 
 
 def test_truncated_line_ends_at_a_complete_character(project: Project) -> None:

@@ -48,7 +48,7 @@ def test_files_between_the_folder_and_the_touched_file_come_once_outermost_first
     assert repo.touched(nested, "packages/api/a.py", "docs/a.md") == ["packages/api", "docs"]
 
 
-def test_session_below_the_root_gets_only_what_is_below_it(repo: Monorepo) -> None:
+def test_session_in_a_subfolder_gets_only_files_below_it(repo: Monorepo) -> None:
     nested = repo.memory("packages").nested()
     assert repo.touched(nested, "docs/a.md") == []
     assert repo.touched(nested, "packages/web/src/a.py") == ["packages/web", "packages/web/src"]
@@ -61,7 +61,7 @@ def test_changed_file_and_compaction_bring_it_again(repo: Monorepo) -> None:
     assert repo.touched(nested, "docs/a.md") == ["the docs, changed"]
     nested.forget()
     assert repo.touched(nested, "docs/a.md") == ["the docs, changed"]
-    assert repo.touched(nested.beside(), "docs/a.md") == ["the docs, changed"]
+    assert repo.touched(nested.for_subagent(), "docs/a.md") == ["the docs, changed"]
     assert repo.touched(nested, "docs/a.md") == []
 
 
@@ -96,7 +96,7 @@ def test_rules_with_paths_come_with_the_first_file_they_cover(repo: Monorepo) ->
     assert repo.touched(nested, "packages/web/src/a.py")[-1] == "the web"
     assert repo.touched(nested, "packages/web/src/b.py") == []
     assert repo.touched(nested, "top.py") == ["the top"]
-    (web,) = [file for file in nested.files if file.shown == ".claude/rules/web.md"]
+    (web,) = [file for file in nested.files if file.label == ".claude/rules/web.md"]
     assert web.why == "a rule for packages/web/**/*.{py,ts}, read for packages/web/src/a.py"
 
 
@@ -124,8 +124,8 @@ def results(messages: tuple[Message, ...]) -> list[str]:
 
 def run(repo: Monorepo, replies: list[Any], *prompts: str, **options: Any) -> tuple[Message, ...]:
     async def work() -> tuple[Message, ...]:
-        wanted = Options(cwd=repo.root, model=Scripted(replies), no_session=True, trust=True, **options)
-        async with Agent.open(wanted) as agent:
+        expected = Options(cwd=repo.root, model=Scripted(replies), no_session=True, trust=True, **options)
+        async with Agent.open(expected) as agent:
             for prompt in prompts:
                 await agent.run(prompt)
             return agent.conversation.messages
@@ -165,8 +165,8 @@ def test_untrusted_folder_brings_none(repo: Monorepo) -> None:
 
 def test_attached_file_brings_the_instructions_of_its_folder(repo: Monorepo) -> None:
     async def work() -> tuple[Message, ...]:
-        wanted = Options(cwd=repo.root, model=Scripted(["done"]), no_session=True, trust=True)
-        async with Agent.open(wanted) as agent:
+        expected = Options(cwd=repo.root, model=Scripted(["done"]), no_session=True, trust=True)
+        async with Agent.open(expected) as agent:
             agent.conversation.attach((Text('<file path="docs/a.md">\nx\n</file>'),))
             await agent.run("look")
             return agent.conversation.messages

@@ -110,8 +110,8 @@ def test_every_format_contains_all_messages(form: ExportForm) -> None:
 
 def test_json_contains_the_messages_value_for_value() -> None:
     page = json.loads(written("json"))
-    assert tuple(message_from_json(one) for one in page["messages"]) == SAID
-    assert [one["turn"] for one in page["messages"]] == [1, 1, 1, 1, 2, 2]
+    assert tuple(message_from_json(message) for message in page["messages"]) == SAID
+    assert [message["turn"] for message in page["messages"]] == [1, 1, 1, 1, 2, 2]
     lone = exported(turns_of(history_of([user("\ud800")])), ABOUT, ExportRequest("json"))
     assert json.loads(lone.encode())["messages"][0]["blocks"][0]["text"] == "\ud800"
 
@@ -136,17 +136,17 @@ def test_only_web_and_mail_links_of_a_reply_are_links() -> None:
 
 def test_reply_markdown_is_rendered_below_the_page_headings_with_highlighted_code() -> None:
     tree = parsed(written("html", user("why?"), assistant(Text(MARKDOWN))))
-    assert [words(one) for one in tree.iter("h1")] == ["<b>Title</b> & more"]
-    assert [words(one) for one in tree.iter("h3")] == ["Cause"]
-    assert [words(one) for one in tree.iter("td")] == ["cart", "12"]
-    code = next(one for one in tree.iter("code") if one.attrib.get("class") == "language-python")
+    assert [words(item) for item in tree.iter("h1")] == ["<b>Title</b> & more"]
+    assert [words(item) for item in tree.iter("h3")] == ["Cause"]
+    assert [words(item) for item in tree.iter("td")] == ["cart", "12"]
+    code = next(item for item in tree.iter("code") if item.attrib.get("class") == "language-python")
     assert {span.attrib["class"]: span.text for span in code.iter("span")}["nf"] == "total"
 
 
 def test_headings_of_a_reply_skip_no_level() -> None:
     page = written("html", user("a"), assistant(Text("## Two\n\n#### Four\n\n# One\n\n### Three")))
     tree = parsed(page)
-    levels = [one.tag for one in tree.iter() if one.tag in ("h3", "h4", "h5", "h6")]
+    levels = [item.tag for item in tree.iter() if item.tag in ("h3", "h4", "h5", "h6")]
     assert levels == ["h3", "h4", "h3", "h4"]
 
 
@@ -184,10 +184,10 @@ def test_page_loads_nothing_and_follows_the_color_scheme_of_the_reader() -> None
 def test_call_is_one_collapsed_card_with_its_result() -> None:
     failed = Message("user", (ToolResult("c1", "shell", "no such file", is_error=True),))
     tree = parsed(written("html", SAID[0], SAID[1], failed, assistant(Text("Hm."))))
-    card = next(one for one in tree.iter("details") if "call" in one.attrib["class"])
+    card = next(item for item in tree.iter("details") if "call" in item.attrib["class"])
     assert "open" not in card.attrib
     assert words(card) == "Run ls failedno such file"
-    assert [words(one) for one in card.iter("summary")] == ["Run ls failed"]
+    assert [words(item) for item in card.iter("summary")] == ["Run ls failed"]
 
 
 DIFF = "--- a/cart.py\n+++ b/cart.py\n@@ -7,2 +7,2 @@\n same\n-old <b>\n+new <b>\n"
@@ -203,8 +203,8 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
     assert "+1 -1 lines [redacted]" in text
     if form == "html":
         card = next(parsed(text).iter("details"))
-        assert [words(one) for one in card.iter("summary")] == ["Edit cart.py +1 -1 lines [redacted]"]
-        lines = {one.attrib["class"]: words(one) for one in card.iter("span")}
+        assert [words(item) for item in card.iter("summary")] == ["Edit cart.py +1 -1 lines [redacted]"]
+        lines = {item.attrib["class"]: words(item) for item in card.iter("span")}
         assert lines == {"hunk": "@@ -7,2 +7,2 @@", "same": "7 same", "remove": "8-old <b>", "add": "8+new <b>"}
     elif form == "md":
         assert f"```diff\n{DIFF}" in text
@@ -219,8 +219,8 @@ def test_denied_call_is_marked() -> None:
         history.stored[1].shown_results["c1"] = ShownResult("denied", summary)
         assert "**Run** `ls` (denied)" in exported(turns_of(history), ABOUT, ExportRequest("md"))
         page = exported(turns_of(history), ABOUT, ExportRequest("html"))
-        card = next(one for one in parsed(page).iter("details") if "call" in one.attrib["class"])
-        assert [words(one) for one in card.iter("summary")] == ["Run ls denied"]
+        card = next(item for item in parsed(page).iter("details") if "call" in item.attrib["class"])
+        assert [words(item) for item in card.iter("summary")] == ["Run ls denied"]
 
 
 @pytest.mark.parametrize("form", ["md", "html"])
@@ -233,7 +233,7 @@ def test_truncated_call_has_no_marker_of_the_stored_session(form: ExportForm) ->
 
 def test_call_interrupted_by_a_crash_is_marked() -> None:
     tree = parsed(written("html", *SAID[:2]))
-    card = next(one for one in tree.iter("details") if "call" in one.attrib["class"])
+    card = next(item for item in tree.iter("details") if "call" in item.attrib["class"])
     assert words(card).startswith("Run ls failednot run: qcode ended before")
     assert "**Run** `ls` (failed)" in written("md", *SAID[:2])
 
@@ -288,18 +288,18 @@ def test_secrets_are_redacted_in_every_part(form: ExportForm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
+    ("expected", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
 )
-def test_turn_range_is_exported_with_turn_numbers(wanted: str, numbers: list[int]) -> None:
+def test_turn_range_is_exported_with_turn_numbers(expected: str, numbers: list[int]) -> None:
     said = [message for number in range(4) for message in (user(f"ask {number}"), assistant(Text("yes")))]
-    page = json.loads(written("json", *said, turns=wanted))
+    page = json.loads(written("json", *said, turns=expected))
     assert [turn["number"] for turn in page["turns"]] == numbers
-    tree = parsed(written("html", *said, turns=wanted))
-    assert [one.attrib["id"] for one in tree.iter("section")] == [f"turn-{number}" for number in numbers]
+    tree = parsed(written("html", *said, turns=expected))
+    assert [item.attrib["id"] for item in tree.iter("section")] == [f"turn-{number}" for number in numbers]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("expected", "said"),
     [
         ("7", "No turn in 7: this session has 2 turns."),
         ("2-1", "No turn in 2-1: this session has 2 turns."),
@@ -307,9 +307,9 @@ def test_turn_range_is_exported_with_turn_numbers(wanted: str, numbers: list[int
         ("-", '"-" is not a range of turns. Use 3, 3-7, 3- or -7.'),
     ],
 )
-def test_range_without_turns_is_a_one_line_error(wanted: str, said: str) -> None:
+def test_range_without_turns_is_a_one_line_error(expected: str, said: str) -> None:
     with pytest.raises(ValueError, match=r"^.") as refused:
-        written("md", turns=wanted)
+        written("md", turns=expected)
     assert str(refused.value) == said
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qcode.agent.hooks.answers import (
-    Answer,
+    HookAnswer,
     answer_of_exit,
     answer_of_function,
     answer_of_object,
@@ -17,15 +17,15 @@ from qcode.agent.hooks.answers import (
     judged_answer,
     merged,
 )
-from qcode.agent.hooks.events import EVENTS, Command, Handler, Hook, handler_of
+from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, handler_of
 
-OWN = Handler("PreToolUse", "", Command("check"), 60, "ask", "own", shown="check")
+OWN = Handler("PreToolUse", "", HookCommand("check"), 60, "ask", "own", label="check")
 BLOCKING = sorted(event for event, form in EVENTS.items() if form.blocks)
 OTHERS = sorted(set(EVENTS) - set(BLOCKING))
 
 
 def test_silent_success_decides_nothing() -> None:
-    assert all(answer_of_exit(event, 0, "", "noise") == Answer() for event in EVENTS)
+    assert all(answer_of_exit(event, 0, "", "noise") == HookAnswer() for event in EVENTS)
 
 
 @pytest.mark.parametrize("event", BLOCKING)
@@ -36,7 +36,7 @@ def test_exit_2_blocks_with_the_reason_on_stderr(event: str) -> None:
 
 @pytest.mark.parametrize("event", OTHERS)
 def test_exit_2_is_a_message_if_the_event_cannot_be_blocked(event: str) -> None:
-    assert answer_of_exit(event, 2, "", "seen") == Answer(messages=("seen",))
+    assert answer_of_exit(event, 2, "", "seen") == HookAnswer(messages=("seen",))
 
 
 def test_exit_2_blocks_beside_json_that_allows() -> None:
@@ -72,7 +72,7 @@ def test_text_is_context_at_a_start_and_a_prompt(event: str) -> None:
 
 @pytest.mark.parametrize("event", ["PreToolUse", "Stop", "Notification", "PostToolUse"])
 def test_text_is_ignored_elsewhere(event: str) -> None:
-    assert answer_of_exit(event, 0, "done", "") == Answer()
+    assert answer_of_exit(event, 0, "done", "") == HookAnswer()
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_escape_codes_never_leave_a_hook() -> None:
 
 
 def test_function_may_return_nothing_or_an_object() -> None:
-    assert answer_of_function("PreToolUse", None) == Answer()
-    assert answer_of_function("PreToolUse", {"async": True}) == Answer()
+    assert answer_of_function("PreToolUse", None) == HookAnswer()
+    assert answer_of_function("PreToolUse", {"async": True}) == HookAnswer()
     assert answer_of_function("Stop", {"decision": "block", "reason": "go on"}).decision == "deny"
 
 
@@ -156,12 +156,12 @@ def test_function_with_another_result_is_a_failure(value: object) -> None:
 )
 def test_allow_counts_only_for_an_own_hook_with_the_right(origin: Any, may_allow: bool, counts: bool) -> None:
     handler = replace(OWN, origin=origin, may_allow=may_allow)
-    assert judged_answer(handler, Answer("allow")).decision == ("allow" if counts else "")
+    assert judged_answer(handler, HookAnswer("allow")).decision == ("allow" if counts else "")
 
 
 def test_project_cannot_replace_a_result() -> None:
-    assert judged_answer(replace(OWN, origin="project"), Answer(output="fake")).output is None
-    assert judged_answer(OWN, Answer(output="new")).output == "new"
+    assert judged_answer(replace(OWN, origin="project"), HookAnswer(output="fake")).output is None
+    assert judged_answer(OWN, HookAnswer(output="new")).output == "new"
 
 
 @pytest.mark.parametrize(
@@ -193,31 +193,37 @@ def test_default_on_failure_is_strict_for_calls_and_prompts_only() -> None:
 
 
 def test_deny_wins_over_ask_over_allow() -> None:
-    answers = [Answer("allow", "a"), Answer("ask", "b"), Answer("deny", "c"), Answer("deny", "d"), Answer()]
+    answers = [
+        HookAnswer("allow", "a"),
+        HookAnswer("ask", "b"),
+        HookAnswer("deny", "c"),
+        HookAnswer("deny", "d"),
+        HookAnswer(),
+    ]
     assert (merged(answers).decision, merged(answers).reason) == ("deny", "c\nd")
     assert (merged(answers[:2]).decision, merged(answers[:2]).reason) == ("ask", "b")
     assert merged(answers[:1]).decision == "allow"
-    assert merged([]) == Answer()
+    assert merged([]) == HookAnswer()
 
 
 def test_texts_are_joined_in_order() -> None:
-    both = merged([Answer(context=("a",), messages=("m",)), Answer(context=("b",), messages=("n",))])
+    both = merged([HookAnswer(context=("a",), messages=("m",)), HookAnswer(context=("b",), messages=("n",))])
     assert (both.context, both.messages) == (("a", "b"), ("m", "n"))
 
 
 def test_same_replaced_input_twice_is_used() -> None:
-    assert merged([Answer(input={"a": 1}), Answer(input={"a": 1})]).input == {"a": 1}
+    assert merged([HookAnswer(input={"a": 1}), HookAnswer(input={"a": 1})]).input == {"a": 1}
 
 
 def test_two_different_replaced_inputs_ask() -> None:
-    answer = merged([Answer("allow", input={"a": 1}), Answer(input={"a": 2})])
+    answer = merged([HookAnswer("allow", input={"a": 1}), HookAnswer(input={"a": 2})])
     assert (answer.decision, answer.input) == ("ask", None)
     assert "neither is used" in answer.failures[0]
-    assert merged([Answer("deny", "no", input={"a": 1}), Answer(input={"a": 2})]).reason == "no"
+    assert merged([HookAnswer("deny", "no", input={"a": 1}), HookAnswer(input={"a": 2})]).reason == "no"
 
 
 def test_first_stop_counts() -> None:
-    answer = merged([Answer(), Answer(stops=True, stop_reason="a"), Answer(stops=True, stop_reason="b")])
+    answer = merged([HookAnswer(), HookAnswer(stops=True, stop_reason="a"), HookAnswer(stops=True, stop_reason="b")])
     assert (answer.stops, answer.stop_reason) == (True, "a")
 
 
@@ -232,7 +238,7 @@ def test_hook_of_a_program_names_the_nearest_event() -> None:
 
 def test_hook_that_goes_to_the_background_decides_nothing() -> None:
     text = '{"async": true, "asyncTimeout": 180000}\n{"decision": "block"}'
-    assert answer_of_exit("PreToolUse", 0, text, "") == Answer()
+    assert answer_of_exit("PreToolUse", 0, text, "") == HookAnswer()
     assert answer_of_exit("PreToolUse", 2, text, "no").decision == "deny"
 
 

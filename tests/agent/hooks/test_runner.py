@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.hooks.answers import Answer
-from qcode.agent.hooks.events import EVENTS, Command, Handler, Hook, HookInput, handler_of
+from qcode.agent.hooks.answers import HookAnswer
+from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, HookInput, handler_of
 from qcode.agent.hooks.listing import hook_lines
 from qcode.agent.hooks.process import MAX_OUTPUT
 from qcode.agent.hooks.runner import HandlerRuns, HookRunner
@@ -27,8 +27,8 @@ BASH = HookInput({"tool_name": "Bash"}, ("Bash", "shell"), "t1")
 def command(line: str, event: str = "PreToolUse", **fields: Any) -> Handler:
     form = EVENTS[event]
     given = {"matcher": "", "timeout_s": 20.0, "on_failure": form.on_failure, "origin": "own", **fields}
-    run = given.pop("run", None) or Command(line)
-    return Handler(event=event, run=run, shown=line, **given)
+    run = given.pop("run", None) or HookCommand(line)
+    return Handler(event=event, run=run, label=line, **given)
 
 
 class Ran:
@@ -42,13 +42,13 @@ class Ran:
     async def emit(self, event: HookStarted | HookEnded) -> None:
         self.events.append(event)
 
-    def answer(self, event: str = "PreToolUse", *inputs: HookInput, whole: HookInput | None = None) -> Answer:
+    def answer(self, event: str = "PreToolUse", *inputs: HookInput, whole: HookInput | None = None) -> HookAnswer:
         return asyncio.run(self.runner.run(event, inputs or (BASH,), self.emit, whole))
 
 
-def test_input_arrives_on_stdin_and_nowhere_else(tmp_path: Path) -> None:
+def test_input_arrives_only_on_stdin(tmp_path: Path) -> None:
     given = HookInput({"tool_input": {"command": "$(touch hacked); `id` '\n"}}, ("Bash",))
-    assert Ran(tmp_path, [command("cat > seen; echo $# > count")]).answer("PreToolUse", given) == Answer()
+    assert Ran(tmp_path, [command("cat > seen; echo $# > count")]).answer("PreToolUse", given) == HookAnswer()
     assert json.loads((tmp_path / "seen").read_text()) == given.fields
     assert (tmp_path / "count").read_text() == "0\n"
     assert not (tmp_path / "hacked").exists()
@@ -56,7 +56,7 @@ def test_input_arrives_on_stdin_and_nowhere_else(tmp_path: Path) -> None:
 
 def test_command_has_no_key_and_knows_the_project(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "k", "SLACK_URL": "s", "HOME": str(tmp_path)}
-    named = Command("env > seen", variables=("SLACK_URL", "ABSENT"))
+    named = HookCommand("env > seen", variables=("SLACK_URL", "ABSENT"))
     Ran(tmp_path, [command("", run=named)], env).answer()
     seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines())
     assert seen["CLAUDE_PROJECT_DIR"] == seen["QCODE_PROJECT_DIR"] == str(tmp_path)
@@ -66,27 +66,27 @@ def test_command_has_no_key_and_knows_the_project(tmp_path: Path) -> None:
 
 def test_project_hook_gets_no_further_variable(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "SLACK_URL": "s"}
-    named = Command("env > seen", variables=("SLACK_URL",))
+    named = HookCommand("env > seen", variables=("SLACK_URL",))
     Ran(tmp_path, [command("", run=named, origin="project")], env).answer()
     assert "SLACK_URL" not in (tmp_path / "seen").read_text()
 
 
 def test_words_run_without_a_shell(tmp_path: Path) -> None:
-    words = Command(argv=("touch", "a b", "$HOME"))
+    words = HookCommand(argv=("touch", "a b", "$HOME"))
     Ran(tmp_path, [command("", run=words)]).answer()
     assert (tmp_path / "a b").exists()
     assert (tmp_path / "$HOME").exists()
 
 
-def test_command_has_no_terminal_and_a_session_of_its_own(tmp_path: Path) -> None:
+def test_command_has_no_terminal_and_a_separate_session(tmp_path: Path) -> None:
     Ran(tmp_path, [command("ps -o sid= -p $$ > sid; (: < /dev/tty) 2> tty; echo $? > code")]).answer()
     assert int((tmp_path / "sid").read_text()) != os.getsid(0)
     assert (tmp_path / "code").read_text() != "0\n"
 
 
-def test_input_that_is_not_read_is_no_failure(tmp_path: Path) -> None:
+def test_unread_input_is_not_a_failure(tmp_path: Path) -> None:
     given = HookInput({"tool_input": {"content": "x" * 3_000_000}}, ("Write",))
-    assert Ran(tmp_path, [command("exec true")]).answer("PreToolUse", given) == Answer()
+    assert Ran(tmp_path, [command("exec true")]).answer("PreToolUse", given) == HookAnswer()
 
 
 def test_large_input_arrives_whole(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_large_input_arrives_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("argv", [("/nonexistent/check",), ("no-such-program-here",), ("/etc/passwd",), ("a\0b",)])
 def test_program_that_cannot_start_is_a_failure(tmp_path: Path, argv: tuple[str, ...]) -> None:
-    answer = Ran(tmp_path, [command("x", run=Command(argv=argv))]).answer()
+    answer = Ran(tmp_path, [command("x", run=HookCommand(argv=argv))]).answer()
     assert answer.decision == "ask"
     assert "could not be started" in answer.failures[0]
 
@@ -307,8 +307,8 @@ def _is_running(pid: int) -> bool:
 
 def test_listing_has_the_figures_of_a_session() -> None:
     hooks = [
-        Handler("Stop", "", Command("check"), 5, "go-on", "own", where="config.toml:3", shown="check"),
-        Handler("PreToolUse", "Bash", Command("guard"), 600, "ask", "own", True, "config.toml:7", "guard"),
+        Handler("Stop", "", HookCommand("check"), 5, "go-on", "own", location="config.toml:3", label="check"),
+        Handler("PreToolUse", "Bash", HookCommand("guard"), 600, "ask", "own", True, "config.toml:7", "guard"),
     ]
     noted = HandlerRuns(2, 1, datetime(2026, 1, 2, tzinfo=UTC), 0.25, 7, "exit code 7")
     lines = hook_lines(hooks, [UnusedHook("Stop", "./x", "settings.json", "relative")], [noted, HandlerRuns()])

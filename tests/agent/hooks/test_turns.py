@@ -107,8 +107,8 @@ def play(
 
     async def work_off() -> None:
         given = {event: [hook(answer)] for event, answer in (hooks or {}).items()}
-        wanted = Options(cwd=work, model=played.model, **{"trust": True, **options})
-        async with Agent.open(wanted, approve=None if decide is None else approve, hooks=given) as agent:
+        expected = Options(cwd=work, model=played.model, **{"trust": True, **options})
+        async with Agent.open(expected, approve=None if decide is None else approve, hooks=given) as agent:
             for prompt in prompts:
                 async with agent.stream(prompt) as stream:
                     async for event in stream:
@@ -281,7 +281,7 @@ def test_failing_hook_asks(tmp_path: Path) -> None:
 def test_permission_request_decides_only_what_would_ask(tmp_path: Path) -> None:
     answer = {"hookSpecificOutput": {"decision": {"behavior": "allow"}}}
     played = play(tmp_path, [[READ], [WRITE], "ok"], {"PermissionRequest": answer}, may_allow=True)
-    assert [one.state for one in played.results] == ["done", "done"]
+    assert [result.state for result in played.results] == ["done", "done"]
     assert played.seen == ["PermissionRequest"]
     answer = {"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "not today"}}}
     other = Call("write", path="b.txt", content="x")
@@ -470,8 +470,8 @@ def test_cancelling_ends_the_hook_of_a_prompt(tmp_path: Path) -> None:
             return {}
 
         (tmp_path / "work").mkdir()
-        wanted = Options(cwd=tmp_path / "work", model=Scripted([]), trust=True)
-        async with Agent.open(wanted, hooks={"UserPromptSubmit": [Hook("", hangs)]}) as agent:
+        expected = Options(cwd=tmp_path / "work", model=Scripted([]), trust=True)
+        async with Agent.open(expected, hooks={"UserPromptSubmit": [Hook("", hangs)]}) as agent:
             events: list[TurnEvent] = []
 
             async def follow() -> None:
@@ -655,7 +655,7 @@ def test_user_who_sends_no_prompt_is_notified(tmp_path: Path, monkeypatch: pytes
     assert (given["notification_type"], given["message"]) == ("idle_prompt", "qcode is waiting for your input")
 
 
-def test_nobody_is_notified_in_time_or_without_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_is_not_notified_early_or_if_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert play(tmp_path, ["one"], {"Notification": None}, decide=lambda _: Allow()).seen == []
     monkeypatch.setattr("qcode.agent.hooks.session.IDLE_S", 0.0)
     assert play(tmp_path, ["one"], {"Notification": None}).seen == []

@@ -59,7 +59,7 @@ def store_of(root: Path) -> SessionStore:
 
 
 @pytest.mark.parametrize("program", RECORDS)
-def test_imported_session_loads_as_it_was_read(program: str, root: Path) -> None:
+def test_imported_session_loads_unchanged(program: str, root: Path) -> None:
     path = write(root.parent / "session.jsonl", RECORDS[program](str(root)))
     before = (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
     foreign = read_file(path)
@@ -67,7 +67,7 @@ def test_imported_session_loads_as_it_was_read(program: str, root: Path) -> None
     assert (done.status, done.added) == ("imported", 6)
     assert done.session_id.startswith("20260120-1157")
     loaded = store_of(root).load(done.session_id)
-    assert loaded.messages == tuple(one.message for one in foreign.messages)
+    assert loaded.messages == tuple(message.message for message in foreign.messages)
     assert loaded.notices == ()
     assert loaded.title == "A tab too many"
     assert loaded.entries[-1].at.startswith("2026-01-20T11:57")
@@ -112,7 +112,9 @@ def test_session_continued_elsewhere_gets_the_new_messages_once(root: Path) -> N
     second = migration(root).run(read_file(path))
     assert (second.status, second.session_id) == ("updated", first.session_id)
     assert (first.added, second.added) == (4, 2)
-    assert store_of(root).load(first.session_id).messages == tuple(one.message for one in read_file(path).messages)
+    assert store_of(root).load(first.session_id).messages == tuple(
+        message.message for message in read_file(path).messages
+    )
     assert migration(root).run(read_file(path)).status == "unchanged"
 
 
@@ -120,7 +122,7 @@ def test_session_imported_in_the_middle_of_a_call_gets_its_result_later(root: Pa
     records = claude_records(str(root))
     for end in range(2, len(records) + 1):
         session_id = migration(root).run(read_file(write(root.parent / "s.jsonl", records[:end]))).session_id
-    messages = tuple(one.message for one in read_file(root.parent / "s.jsonl").messages)
+    messages = tuple(message.message for message in read_file(root.parent / "s.jsonl").messages)
     assert store_of(root).load(session_id).messages == messages
     assert len(store_of(root).ids()) == 1
 
@@ -281,9 +283,9 @@ def homes(tmp_path: Path, root: Path) -> dict[str, str]:
 
 def test_sessions_of_this_folder_are_found_newest_first(tmp_path: Path, root: Path) -> None:
     found = find(homes(tmp_path, root), root)
-    assert [one.head.program for one in found] == ["gemini-cli", "qwen-code", "codex", "claude-code"]
-    assert [one.written for one in found] == sorted((one.written for one in found), reverse=True)
-    assert {one.head.title for one in found} == {"A tab too many"}
+    assert [item.head.program for item in found] == ["gemini-cli", "qwen-code", "codex", "claude-code"]
+    assert [item.modified for item in found] == sorted((item.modified for item in found), reverse=True)
+    assert {item.head.title for item in found} == {"A tab too many"}
 
 
 def test_sessions_of_all_folders_are_found_without_sub_agents(tmp_path: Path, root: Path) -> None:
@@ -294,7 +296,7 @@ def test_homes_of_other_programs_follow_their_variables(tmp_path: Path, root: Pa
     write(tmp_path / "cc/projects/x/1.jsonl", claude_records(str(root)))
     write(tmp_path / "cx/sessions/rollout-1.jsonl", codex_records(str(root)))
     env = {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / "cc"), "CODEX_HOME": str(tmp_path / "cx")}
-    assert {one.head.program for one in find(env, None)} == {"claude-code", "codex"}
+    assert {item.head.program for item in find(env, None)} == {"claude-code", "codex"}
 
 
 def test_folder_is_searched_below_and_other_files_are_passed_over(tmp_path: Path, root: Path) -> None:
@@ -320,4 +322,4 @@ def test_results_of_a_reply_stay_with_it(root: Path) -> None:
         for block in message.blocks
         if isinstance(block, ToolResult)
     ]
-    assert [(one.name, one.is_error) for one in results] == [("Read", False), ("Bash", True)]
+    assert [(item.name, item.is_error) for item in results] == [("Read", False), ("Bash", True)]

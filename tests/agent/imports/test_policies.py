@@ -70,7 +70,7 @@ def test_codex_statements_that_are_not_converted_are_named(
     found = converted(tmp_path, "default.rules", text)
     assert rules(found) == []
     (row,) = found
-    assert row.where == f"~/default.rules:{line}"
+    assert row.location == f"~/default.rules:{line}"
     assert row.why
     assert row.is_unenforced is is_denial
 
@@ -105,7 +105,7 @@ def policy(values: str, decision: str = "allow", priority: int = 100) -> str:
 def test_gemini_policies_become_rules(tmp_path: Path, text: str, expected: list[str]) -> None:
     found = converted(tmp_path, "a.toml", text)
     assert list(dict.fromkeys(rules(found))) == expected
-    assert {row.where for row in found} == {"~/a.toml:1"}
+    assert {row.location for row in found} == {"~/a.toml:1"}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_gemini_policies_that_are_not_converted_are_named(tmp_path: Path, text: 
     found = converted(tmp_path, "a.toml", f"# a comment\n{text}")
     assert rules(found) == []
     (row,) = found
-    assert row.where == "~/a.toml:2"
+    assert row.location == "~/a.toml:2"
     assert row.why
     assert row.is_unenforced is is_denial
 

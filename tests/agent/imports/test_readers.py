@@ -51,8 +51,8 @@ def read(folder: Path, records: list[dict[str, Any]], *, more: bytes = b"") -> F
 def said(session: ForeignSession) -> list[str]:
     """Return the texts, calls and results in order, for a short comparison."""
     found = []
-    for one in session.messages:
-        for block in one.message.blocks:
+    for message in session.messages:
+        for block in message.message.blocks:
             match block:
                 case Text(said) | Reasoning(said):
                     found.append(said)
@@ -68,8 +68,8 @@ def said(session: ForeignSession) -> list[str]:
 @pytest.mark.parametrize("program", RECORDS)
 def test_conversation_is_read_without_loss(program: str, tmp_path: Path) -> None:
     session = read(tmp_path, RECORDS[program]("/nowhere/project"))
-    messages = [one.message for one in session.messages]
-    assert [one.role for one in messages] == ["user", "assistant", "user", "assistant", "user", "assistant"]
+    messages = [message.message for message in session.messages]
+    assert [message.role for message in messages] == ["user", "assistant", "user", "assistant", "user", "assistant"]
     assert messages[0] == Message("user", (Text(ASKED),))
     thought, reply, first, second = messages[1].blocks
     assert (thought, reply) == (Reasoning(THOUGHT), Text(SAID))
@@ -88,10 +88,10 @@ def test_conversation_is_read_without_loss(program: str, tmp_path: Path) -> None
         Message("user", (Text(AGAIN), Image("image/png", PIXEL))),
         Message("assistant", (Text(LAST),)),
     ]
-    assert [one.is_own for one in session.messages] == [True, False, False, False, True, False]
+    assert [message.is_own for message in session.messages] == [True, False, False, False, True, False]
     assert (session.program, session.title) == (program, "A tab too many")
     assert session.created.startswith("2026-01-20T11:57:0")
-    assert all(one.model for one in session.messages if one.message.role == "assistant")
+    assert all(message.model for message in session.messages if message.message.role == "assistant")
 
 
 @pytest.mark.parametrize("program", RECORDS)
@@ -108,12 +108,12 @@ def test_unknown_records_and_torn_lines_are_counted_and_named(program: str, tmp_
 @pytest.mark.parametrize("program", RECORDS)
 def test_file_cut_at_every_line_is_still_read(program: str, tmp_path: Path) -> None:
     records = RECORDS[program]("/nowhere/project")
-    whole = [one.message for one in read(tmp_path, records).messages]
+    whole = [item.message for item in read(tmp_path, records).messages]
     for end in range(4, len(records)):
-        messages = [one.message for one in read(tmp_path, records[:end]).messages]
+        messages = [item.message for item in read(tmp_path, records[:end]).messages]
         calls = [call for message in messages for call in message.calls]
         results = [block for message in messages for block in message.blocks if isinstance(block, ToolResult)]
-        assert [one.call_id for one in results] == [one.call_id for one in calls]
+        assert [item.call_id for item in results] == [item.call_id for item in calls]
         assert messages[:1] in ([], whole[:1])
 
 
@@ -267,7 +267,7 @@ def test_codex_free_text_of_a_custom_tool_is_one_argument(tmp_path: Path) -> Non
     ]
     records = [codex_records()[0], *(codex_record("response_item", item, at) for at, item in enumerate(items))]
     session = read(tmp_path, records)
-    calls = [call for one in session.messages for call in one.message.calls]
+    calls = [call for message in session.messages for call in message.message.calls]
     assert [json.loads(call.arguments) for call in calls] == [{"input": patch}, {"input": '{"path": "a'}]
     assert said(session)[-1] == f"result {NO_RESULT}"
 
@@ -340,9 +340,9 @@ def test_same_call_id_twice_in_one_reply_is_made_unique(tmp_path: Path) -> None:
     claude.user(ASKED)
     claude.reply("m1", use("t1", "Bash", command="a"), use("t1", "Bash", command="b"))
     claude.user([result("t1", "one"), result("t1", "two")])
-    messages = [one.message for one in read(tmp_path, claude.records).messages]
+    messages = [message.message for message in read(tmp_path, claude.records).messages]
     results = [block for block in messages[2].blocks if isinstance(block, ToolResult)]
-    assert [(one.call_id, one.content) for one in results] == [("t1", "one"), ("t1_2", "two")]
+    assert [(item.call_id, item.content) for item in results] == [("t1", "one"), ("t1_2", "two")]
 
 
 def test_result_without_a_call_is_counted(tmp_path: Path) -> None:

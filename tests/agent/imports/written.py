@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 
 def lines(records: list[Record]) -> bytes:
-    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records).encode()
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
 
 
 def time_of(number: int) -> str:
@@ -38,7 +38,7 @@ class Claude:
     def add(self, kind: str, message: Record | None = None, parent: str | None = "", **more: Any) -> str:
         """Add a record; return its id."""
         number = len(self.records)
-        before = next((one["uuid"] for one in reversed(self.records) if "uuid" in one), None)
+        before = next((item["uuid"] for item in reversed(self.records) if "uuid" in item), None)
         record = {
             "parentUuid": before if parent == "" else parent,
             "isSidechain": False,

@@ -31,7 +31,7 @@ def ring(patience_s: float = 5.0) -> Keyring:
 def test_key_is_stored_found_and_removed(use_keyring: UseKeyring) -> None:
     folder = use_keyring(make(backends.Working))
     assert ring().get("openai") is None
-    assert "Working" in ring().put("openai", KEY)
+    assert "Working" in ring().store("openai", KEY)
     assert [path.name for path in folder.iterdir()] == ["qcode test~openai"]
     assert ring().get("openai") == KEY
     assert ring().remove("openai")
@@ -55,7 +55,7 @@ def test_key_is_stored_found_and_removed(use_keyring: UseKeyring) -> None:
 def test_unsafe_or_broken_backend_gets_no_key(backend: KeyringBackend, use_keyring: UseKeyring) -> None:
     folder = use_keyring(backend)
     with pytest.raises(KeyringError) as raised:
-        ring().put("openai", KEY)
+        ring().store("openai", KEY)
     assert list(folder.iterdir()) == []
     assert "canary" not in str(raised.value)
 
@@ -63,17 +63,17 @@ def test_unsafe_or_broken_backend_gets_no_key(backend: KeyringBackend, use_keyri
 def test_backend_chain_uses_only_safe_members(use_keyring: UseKeyring, monkeypatch: pytest.MonkeyPatch) -> None:
     use_keyring(make(ChainerBackend))
     monkeypatch.setattr(ChainerBackend, "backends", [make(backends.PlaintextKeyring), make(backends.Working)])
-    assert ring().put("openai", KEY).endswith("Working")
+    assert ring().store("openai", KEY).endswith("Working")
     monkeypatch.setattr(ChainerBackend, "backends", [make(backends.PlaintextKeyring), make(backends.Weak)])
     with pytest.raises(KeyringError, match="not available"):
-        ring().put("gemini", KEY)
+        ring().store("gemini", KEY)
 
 
 def test_backend_that_cannot_be_loaded_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring.core, "_keyring_backend", None)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "no.such.Backend")
     with pytest.raises(KeyringError, match="ModuleNotFoundError"):
-        ring().put("openai", KEY)
+        ring().store("openai", KEY)
 
 
 def test_hanging_keyring_is_asked_once(use_keyring: UseKeyring) -> None:
@@ -104,7 +104,7 @@ def test_hanging_keyring_does_not_block_exit(tmp_path: Path) -> None:
         "from qcode.agent.keys.store import KeyStore\n"
         "from qcode.safety.redaction import Secret\n"
         f"store = KeyStore(__import__('pathlib').Path({str(tmp_path)!r}), Keyring('qcode test', patience_s=0.2))\n"
-        "assert store.put('openai', Secret('sk-canary')).place == 'file'"
+        "assert store.store('openai', Secret('sk-canary')).place == 'file'"
     )
     env = {**os.environ, "PYTHON_KEYRING_BACKEND": backends.NAME.replace("Working", "Stuck")}
     assert subprocess.run([sys.executable, "-c", program], env=env, cwd=ROOT, timeout=30).returncode == 0

@@ -32,7 +32,7 @@ def holding(base: Path) -> list[str]:
 
 def test_working_keyring_gets_the_key_and_the_file_does_not(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
-    stored = store(tmp_path).put("openai", KEY)
+    stored = store(tmp_path).store("openai", KEY)
     assert (stored.place, stored.why_no_keyring) == ("keyring", "")
     assert holding(tmp_path) == ["qcode test~openai"]
     assert store(tmp_path).places() == {"openai": "keyring"}
@@ -41,7 +41,7 @@ def test_working_keyring_gets_the_key_and_the_file_does_not(tmp_path: Path, use_
 
 def test_key_goes_to_the_file_without_a_keyring(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
-    stored = store(tmp_path).put("openai", KEY)
+    stored = store(tmp_path).store("openai", KEY)
     assert stored.place == "file"
     assert "not available" in stored.why_no_keyring
     assert holding(tmp_path) == ["keys.json"]
@@ -50,15 +50,15 @@ def test_key_goes_to_the_file_without_a_keyring(tmp_path: Path, use_keyring: Use
 
 def test_key_stored_again_is_removed_from_its_old_place(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
-    store(tmp_path).put("openai", KEY)
+    store(tmp_path).store("openai", KEY)
     use_keyring(make(backends.Working))
-    store(tmp_path).put("openai", KEY)
+    store(tmp_path).store("openai", KEY)
     assert holding(tmp_path) == ["qcode test~openai"]
 
 
 def test_removed_key_is_gone_from_keyring_and_file(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
-    store(tmp_path).put("openai", KEY)
+    store(tmp_path).store("openai", KEY)
     mine = store(tmp_path)
     # A file from before, restored by a backup, say.
     mine.file.path.write_text(json.dumps({"version": 1, "keys": {"openai": {"in": "file", "key": CANARY}}}))
@@ -70,7 +70,7 @@ def test_removed_key_is_gone_from_keyring_and_file(tmp_path: Path, use_keyring: 
 
 def test_removing_a_key_clears_a_damaged_file(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
-    store(tmp_path).put("openai", KEY)
+    store(tmp_path).store("openai", KEY)
     path = store(tmp_path).file.path
     path.write_text(path.read_text()[:-1])
     store(tmp_path).remove("openai")
@@ -79,7 +79,7 @@ def test_removing_a_key_clears_a_damaged_file(tmp_path: Path, use_keyring: UseKe
 
 def test_key_in_a_locked_keyring_is_not_reported_as_removed(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
-    store(tmp_path).put("openai", KEY)
+    store(tmp_path).store("openai", KEY)
     use_keyring(make(backends.Locked))
     with pytest.raises(KeyringError, match="locked"):
         store(tmp_path).remove("openai")
@@ -90,7 +90,7 @@ def test_key_in_a_locked_keyring_is_not_reported_as_removed(tmp_path: Path, use_
 
 def test_key_missing_from_the_keyring_is_reported(tmp_path: Path, use_keyring: UseKeyring) -> None:
     folder = use_keyring(make(backends.Working))
-    store(tmp_path).put("openai", KEY)
+    store(tmp_path).store("openai", KEY)
     for path in folder.iterdir():
         path.unlink()
     with pytest.raises(KeyringError, match="no longer has"):
@@ -100,17 +100,17 @@ def test_key_missing_from_the_keyring_is_reported(tmp_path: Path, use_keyring: U
 def test_keyring_is_read_once_per_run(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
     mine = store(tmp_path)
-    mine.put("openai", KEY)
+    mine.store("openai", KEY)
     use_keyring(make(backends.Locked))
     assert mine.get("openai") == KEY
 
 
 def test_keys_seen_in_this_run_stay_known_for_redaction(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
-    store(tmp_path).put("openai", KEY)
+    store(tmp_path).store("openai", KEY)
     mine = store(tmp_path)
     assert mine.known() == {KEY}
-    mine.put("gemini", Secret("another-key-1"))
+    mine.store("gemini", Secret("another-key-1"))
     mine.remove("openai")
     assert mine.known() == {KEY, Secret("another-key-1")}
     assert CANARY not in f"{mine.known()!r} {KEY} {KEY!r} {KEY:>30} {REDACTED}"

@@ -17,7 +17,7 @@ from pathlib import Path
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.mcp.credentials import Credentials
 from qcode.agent.mcp.identity import ServerContext
-from qcode.agent.mcp.login import Client, sign_in
+from qcode.agent.mcp.login import ClientRegistration, sign_in
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
@@ -36,7 +36,7 @@ async def main(address: str, base: Path) -> int:
     config = McpServer(url=address, client_metadata_url=_METADATA)
     spec = ServerSpec("conformance", config, "own", "here")
     store = KeyStore(base / "keys", NoKeyring("qcode-conformance"))
-    client = Client(given.get("client_id", ""), given.get("client_secret", ""))
+    client = ClientRegistration(given.get("client_id", ""), given.get("client_secret", ""))
     for _ in range(MAX_LOGINS + 1):
         context = ServerContext(base, os.environ, keys=lambda: store)
         servers = Servers((spec,), Pins(base / "state"), context, is_trusted=True)

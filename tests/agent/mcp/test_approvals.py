@@ -241,12 +241,12 @@ def test_tool_pin_covers_name_description_and_schema() -> None:
         replace(base, description="does it\u200b"),
         replace(base, schema={**base.schema, "required": ["a"]}),
     ]
-    assert len({pinned(one) for one in (base, *others)}) == 5
+    assert len({pinned(other) for other in (base, *others)}) == 5
     assert pinned(base) == pinned(replace(base, schema=dict(reversed(list(base.schema.items())))))
     known = {"s__t": pin_of(offered("s", [base])[0])}
     assert changes_of(known, offered("s", [base])) == ()
     (change,) = changes_of(known, offered("s", [others[2]]))
-    assert "in a part that the model does not see" in change.shown()
+    assert "in a part that the model does not see" in change.diff()
 
 
 def test_project_server_gets_no_variables_and_its_fingerprint_covers_its_values(folders: ServerFolders) -> None:
@@ -259,4 +259,4 @@ def test_project_server_gets_no_variables_and_its_fingerprint_covers_its_values(
     assert of_project(folders, **changed).fingerprint != spec.fingerprint
     assert folders.spec(**changed).fingerprint == own.fingerprint
     different: list[dict[str, Any]] = [{}, {"command": "x"}, {"args": ()}, {"env": {"Z": ""}}]
-    assert len({folders.spec(**one).fingerprint for one in different}) == 4
+    assert len({folders.spec(**item).fingerprint for item in different}) == 4

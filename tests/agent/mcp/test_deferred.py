@@ -72,7 +72,7 @@ def test_deferred_tool_is_found_judged_and_run_as_itself(folders: ServerFolders)
         await it.conversation.close()
         return events
 
-    found, used = [one.outcome.content for one in asyncio.run(body()) if isinstance(one, ToolFinished)]
+    found, used = [item.outcome.content for item in asyncio.run(body()) if isinstance(item, ToolFinished)]
     assert found.startswith('{"name": "fake__add", "description": "A tool of the server fake, which says about it: Add')
     assert used == "42"
     (approval,) = asked

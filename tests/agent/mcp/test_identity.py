@@ -110,7 +110,7 @@ def test_workspace_file_that_a_server_starts_is_part_of_its_identity(
     for name in ("node_modules/.bin/thing", ".venv/bin/thing"):
         work.program(work.work / name, "1\n")
     (work.bin / "linked").symlink_to(work.work / "tools/run")
-    given = [one.replace("{work}", str(work.work)) for one in args]
+    given = [argument.replace("{work}", str(work.work)) for argument in args]
     before = work.files(command, *given)
     assert work.files(command, *given) == before
     path = work.work / file
@@ -128,7 +128,7 @@ def test_workspace_file_that_a_server_starts_is_part_of_its_identity(
     ],
 )
 def test_data_of_a_server_is_not_part_of_its_identity(work: Work, command: str, args: list[str], file: str) -> None:
-    given = [one.replace("{work}", str(work.work)) for one in args]
+    given = [argument.replace("{work}", str(work.work)) for argument in args]
     before = work.files(command, *given)
     (work.work / file).write_text("changed\n")
     assert work.files(command, *given) == before

@@ -18,7 +18,7 @@ from qcode.agent.keys.ring import Keyring
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.mcp.credentials import Credentials, Login
 from qcode.agent.mcp.identity import ServerContext
-from qcode.agent.mcp.login import Client, sign_in, sign_out
+from qcode.agent.mcp.login import ClientRegistration, sign_in, sign_out
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.config.settings import McpServer
@@ -62,7 +62,9 @@ async def browse(address: str) -> None:
     threading.Thread(target=visit, args=(address,)).start()
 
 
-def log_in(server: OAuthServer, folders: ServerFolders, client: Client | None = None, **config: Any) -> Login:
+def log_in(
+    server: OAuthServer, folders: ServerFolders, client: ClientRegistration | None = None, **config: Any
+) -> Login:
     credentials = credentials_of(server, folders)
     login, _ = asyncio.run(sign_in(spec_of(server, **config).config, credentials, browse, None, client))
     return login
@@ -187,7 +189,7 @@ def test_concurrent_sessions_refresh_once(server: OAuthServer, folders: ServerFo
     async def body() -> None:
         first, second = servers_of(server, folders), servers_of(server, folders)
         async with open_servers(first), open_servers(second):
-            results = await asyncio.gather(*(call(one, "guarded__whoami") for one in (first, second) * 4))
+            results = await asyncio.gather(*(call(item, "guarded__whoami") for item in (first, second) * 4))
             assert {result.content for result in results} == {"you"}
 
     asyncio.run(body())
@@ -274,10 +276,10 @@ def test_configured_client_is_used_without_registration(server: OAuthServer, fol
     server.metadata = {"registration_endpoint": None}
     with pytest.raises(ServerError, match="--client-id"):
         log_in(server, folders)
-    login = log_in(server, folders, Client("mine"))
+    login = log_in(server, folders, ClientRegistration("mine"))
     assert (server.forms("/token")[0]["client_id"], login.client["client_id"]) == ("mine", "mine")
     server.metadata |= {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
-    log_in(server, folders, Client("mine", "hush"))
+    log_in(server, folders, ClientRegistration("mine", "hush"))
     assert server.forms("/token")[-1]["client_secret"] == "hush"
     assert credentials_of(server, folders).load() is not None
 
@@ -416,7 +418,7 @@ def test_login_that_is_too_large_is_not_stored_and_leaves_the_keys(server: OAuth
     from qcode.safety.secret import Secret
 
     store = store_of(folders)
-    store.put("openai", Secret("kept"))
+    store.store("openai", Secret("kept"))
     server.padding = 40_000
     with pytest.raises(ServerError, match="cannot be stored"):
         log_in(server, folders)

@@ -67,7 +67,7 @@ def test_prompts_resources_and_image_of_server_everything(tmp_path: Path) -> Non
     async def body() -> None:
         async with open_servers(folders.servers(ServerSpec("every", McpServer(str(program)), "own", "x"))) as servers:
             names = TypedNames(servers, lambda: folders.work)
-            handles = {one.handle: one for one in prompts_of(servers)}
+            handles = {prompt.handle: prompt for prompt in prompts_of(servers)}
             assert "every:simple-prompt" in handles
             assert "city" in handles["every:args-prompt"].hint
             text, _, _ = await names.expanded("/every:args-prompt city=Bern", (), NO_OPTIONS)

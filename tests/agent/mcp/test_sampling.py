@@ -34,7 +34,7 @@ def sampled(
 ) -> tuple[list[dict[str, Any]], list[Question], ScriptedProvider, Any]:
     """Return what a server got for its requests, what the user was asked, the provider, and the conversation."""
     calls: list[Reply] = [
-        call_reply("fake__ask", {"params": one, "method": "sampling/createMessage"}) for one in params
+        call_reply("fake__ask", {"params": param, "method": "sampling/createMessage"}) for param in params
     ]
     replies = [reply for call in calls for reply in (call, text_reply("Red."))]
     provider = ScriptedProvider([*replies, text_reply("Done.")])
@@ -117,7 +117,7 @@ def test_unsupported_request_is_refused_without_a_question(
 
 def test_requests_of_one_turn_are_limited(folders: ServerFolders) -> None:
     found, asked, _, _ = sampled(folders, *[request()] * 6)
-    assert [("content" in one) for one in found] == [True] * 5 + [False]
+    assert [("content" in item) for item in found] == [True] * 5 + [False]
     assert found[5]["message"] == "more than 5 requests during one turn"
     assert len(asked) == 5
 

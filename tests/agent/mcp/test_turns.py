@@ -15,7 +15,7 @@ from qcode.protocol.approvals import Allow, Answer, CallApproval, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import Text
 from qcode.protocol.reply import Outcome
-from qcode.tui.panels.choices import asked_by
+from qcode.tui.panels.choices import question_with_asker
 from tests.agent.mcp.serving import ServerFolders, until
 from tests.fakes.conversation import open_conversation
 from tests.fakes.scripted import Reply, ScriptedProvider, call_reply, text_reply
@@ -88,7 +88,7 @@ def test_question_of_a_server_is_asked_in_the_turn(decision: Decision, says: str
     assert [event.outcome.content for event in events if isinstance(event, ToolFinished)] == [says]
     (question,) = asked
     assert (question.server, question.question) == ("fake", "Who?")
-    assert asked_by(question) == "The tool server fake asks: Who?"
+    assert question_with_asker(question) == "The tool server fake asks: Who?"
     assert isinstance(events[-1], TurnEnded)
     assert events[-1].outcome is Outcome.END_TURN
 

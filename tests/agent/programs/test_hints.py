@@ -77,10 +77,10 @@ FAULTS: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "given", "wanted"), CASES)
-def test_value_that_fits_the_schema_becomes_the_type(hint: Any, given: Any, wanted: Any) -> None:
+@pytest.mark.parametrize(("hint", "given", "expected"), CASES)
+def test_value_that_fits_the_schema_becomes_the_type(hint: Any, given: Any, expected: Any) -> None:
     jsonschema.validate(given, schema_of(hint))
-    assert value_of(hint, given) == wanted
+    assert value_of(hint, given) == expected
 
 
 @pytest.mark.parametrize(("hint", "given", "fault"), FAULTS)

@@ -73,8 +73,8 @@ def use(
     work_folder.mkdir(exist_ok=True)
 
     async def run() -> Any:
-        wanted = Options(cwd=work_folder, model=model, **{"trust": True, **options})
-        async with Agent.open(wanted, approve=approve) as agent:
+        expected = Options(cwd=work_folder, model=model, **{"trust": True, **options})
+        async with Agent.open(expected, approve=approve) as agent:
             return await work(agent)
 
     return asyncio.run(run()), model
@@ -435,7 +435,7 @@ def test_cancel_does_not_wait_for_a_server_that_never_starts(tmp_path: Path) -> 
         options = Options(cwd=tmp_path, model=Scripted(["hi"]), no_session=True, trust=True, mcp_config=[config])
         async with Agent.open(options) as agent:
             task = asyncio.ensure_future(agent.run("go"))
-            while agent.servers is None or not any(one.state == "starting" for one in agent.servers.statuses()):
+            while agent.servers is None or not any(status.state == "starting" for status in agent.servers.statuses()):
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
             began = time.monotonic()
@@ -556,7 +556,7 @@ asyncio.run(main())
 """
 
 
-def test_agent_that_nobody_waits_for_any_more_is_released(tmp_path: Path) -> None:
+def test_abandoned_agent_is_released(tmp_path: Path) -> None:
     command = [sys.executable, "-c", ABANDONED, str(tmp_path)]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.split() == ["timeout", "released"]

@@ -59,7 +59,7 @@ def test_record_is_one_line(message: Message) -> None:
 
 @given(st.lists(TRIES, max_size=3))
 def test_attempts_survive_a_round_trip(attempts: list[AttemptRecord]) -> None:
-    found = json.loads(json.dumps([attempt_to_json(one) for one in attempts]))
+    found = json.loads(json.dumps([attempt_to_json(attempt) for attempt in attempts]))
     assert attempts_from_json(found) == tuple(attempts)
 
 

@@ -47,7 +47,7 @@ def test_file_cut_at_any_byte_loses_at_most_the_last_record(step: int, tmp_path:
         again = store.load(file.stem)
         assert again.messages[-1] == LAST, size
         assert again.messages[: len(loaded.messages)] == loaded.messages
-        assert not any("left out" in one for one in again.notices)
+        assert not any("left out" in notice for notice in again.notices)
         assert again.has_header
 
 

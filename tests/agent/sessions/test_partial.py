@@ -188,7 +188,7 @@ def test_partial_equals_the_answer_of_an_interrupted_pipe(
     assert answer.text.startswith(kept)
 
 
-def killed(chat: Talk, prompt: str, wanted: Sequence[str], hang: Hang) -> Path:
+def killed(chat: Talk, prompt: str, expected: Sequence[str], hang: Hang) -> Path:
     """Copy the session folder at the moment when the reply hangs, as a kill would leave it."""
     copy = chat.store.folder.parent / "killed"
 
@@ -200,7 +200,7 @@ def killed(chat: Talk, prompt: str, wanted: Sequence[str], hang: Hang) -> Path:
         await hang.reached.wait()
         session = chat.conversation.session_id
         async with asyncio.timeout(10):
-            while not all(one in text_of(chat.store.folder / f"{session}.partial", 1) for one in wanted):
+            while not all(item in text_of(chat.store.folder / f"{session}.partial", 1) for item in expected):
                 await asyncio.sleep(0.01)
         shutil.copytree(chat.store.folder, copy)
         hang.go.set()
@@ -230,7 +230,7 @@ def test_killed_reply_is_a_message_marked_interrupted_after_resume(tmp_path: Pat
     assert not (chat.store.folder / f"{session_id}.partial").exists()
     session.append(user("go on"))
     session.close()
-    assert [one.role for one in chat.store.load(session_id).messages] == ["user", "assistant", "user"]
+    assert [message.role for message in chat.store.load(session_id).messages] == ["user", "assistant", "user"]
 
 
 def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_unanswered_calls_before_a_partial_get_results_once(tmp_path: Path) -> N
     first, _ = store.resume(session.session_id)
     messages = [entry.message for entry in first.entries()]
     first.close()
-    assert [one.role for one in messages] == ["user", "assistant", "user", "assistant"]
+    assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
     assert list(store.load(session.session_id).messages) == messages
 
 

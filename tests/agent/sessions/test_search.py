@@ -61,7 +61,7 @@ def test_branch_of_the_start_is_in_the_summary(tmp_path: Path) -> None:
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/fix-cart\n")
     store = store_in(tmp_path)
     add(store, "one", "two")
-    assert [one.branch for one in store.summaries()] == ["fix-cart"]
+    assert [summary.branch for summary in store.summaries()] == ["fix-cart"]
 
 
 def test_500_sessions_are_searched_quickly(tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def test_each_record_is_one_write_of_one_line(tmp_path: Path, monkeypatch: pytes
     for message in CONVERSATION:
         session.append(message)
     session.close()
-    records = [one for one in writes if one.startswith(b"{")]
+    records = [item for item in writes if item.startswith(b"{")]
     assert len(records) == 1 + len(CONVERSATION)
-    assert all(one.endswith(b"\n") and one.count(b"\n") == 1 for one in records)
+    assert all(record.endswith(b"\n") and record.count(b"\n") == 1 for record in records)
 
 
 def test_session_files_are_private(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_resume_and_close_leave_the_file_unchanged(tmp_path: Path) -> None:
     before = file.read_bytes()
     store.resume(file.stem)[0].close()
     assert file.read_bytes() == before
-    assert [one.name for one in store.folder.iterdir()] == [file.name]
+    assert [path.name for path in store.folder.iterdir()] == [file.name]
 
 
 def test_latest_session_is_the_last_one_written(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_session_list_shows_the_title_or_the_first_words(tmp_path: Path) -> None
     session.switch_model("openai/gpt-x")
     session.close()
     os.utime(first, ns=(10**18, 10**18))
-    by_id = {one.session_id: one for one in store.summaries()}
+    by_id = {summary.session_id: summary for summary in store.summaries()}
     shown = by_id[first.stem]
     assert shown.title.startswith("please sort xx")
     assert len(shown.title) == 80
@@ -228,7 +228,7 @@ def test_used_id_is_never_reused(tmp_path: Path) -> None:
 def test_ids_sort_by_time_and_are_random() -> None:
     found = {new_session_id(START) for _ in range(20)}
     assert len(found) > 1
-    assert all(re.fullmatch(r"20261121-073520-[0-9a-f]{4}", one) for one in found)
+    assert all(re.fullmatch(r"20261121-073520-[0-9a-f]{4}", item) for item in found)
 
 
 def test_project_folder_is_named_after_its_real_path(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.skills.catalog import MAX_TOKENS, MIN_TOKENS, Catalog, budget, catalog_of
+from qcode.agent.skills.catalog import MAX_TOKENS, MIN_TOKENS, SkillCatalog, budget, catalog_of
 from qcode.agent.skills.skill import Skill
 from qcode.engine.counting import estimate_text
 
@@ -27,7 +27,7 @@ def test_catalog_lists_names_in_order_with_their_descriptions() -> None:
 
 
 def test_no_skill_for_the_model_gives_no_section() -> None:
-    assert catalog_of([skill("c", is_for_model=False)], None, {}) == Catalog()
+    assert catalog_of([skill("c", is_for_model=False)], None, {}) == SkillCatalog()
 
 
 def test_longest_descriptions_are_shortened_first() -> None:

@@ -30,13 +30,13 @@ def read(folder: Path) -> Skill:
         ("---\nname: x\ndescription: &a b\n---\n", "x/SKILL.md:3: YAML anchors"),
     ],
 )
-def test_unusable_file_is_no_skill_and_one_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_unusable_file_is_not_a_skill_and_reported_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(FrontMatterError) as raised:
         read(put(tmp_path, "x", text))
     assert str(raised.value).startswith(problem)
 
 
-def test_file_over_256_kib_is_no_skill(tmp_path: Path) -> None:
+def test_file_over_256_kib_is_not_a_skill(tmp_path: Path) -> None:
     folder = put(tmp_path, "x", body="x" * MAX_FILE_BYTES)
     with pytest.raises(FrontMatterError, match="larger than 256 KiB"):
         read(folder)
@@ -70,7 +70,7 @@ def test_name_gives_the_handle_and_at_most_one_warning(
 ) -> None:
     skill = read(put(tmp_path, folder, name=name))
     assert skill.handle == handle
-    assert [warning in one for one in skill.warnings] == ([True] if warning else [])
+    assert [warning in item for item in skill.warnings] == ([True] if warning else [])
 
 
 def test_skill_without_a_name_that_can_be_typed_is_an_error(tmp_path: Path) -> None:

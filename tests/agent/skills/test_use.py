@@ -94,7 +94,7 @@ def test_skill_is_given_once_until_it_changes(places: Places, own: Path) -> None
             await agent.run("go")
             (own / "SKILL.md").write_text("---\nname: pdf\ndescription: d\n---\nNew text.\n")
             await agent.run("again")
-            return [one.content for one in results_in(agent.conversation.messages)]
+            return [result.content for result in results_in(agent.conversation.messages)]
 
     first, second, third = asyncio.run(run())
     assert "Fill" in first
@@ -144,7 +144,7 @@ def test_script_of_a_skill_asks_and_is_denied_without_a_user(places: Places, own
             return results_in(agent.conversation.messages)[-1].content
 
     assert "filled" in asyncio.run(run())
-    assert [isinstance(one, ToolApproval) for one in asked] == [True]
+    assert [isinstance(item, ToolApproval) for item in asked] == [True]
 
 
 def test_allowed_tools_of_a_skill_grant_nothing(places: Places) -> None:
@@ -194,7 +194,7 @@ def test_changed_file_takes_the_skill_out_within_a_session(places: Places, name:
             await agent.run("go")
             changed.write_text(changed.read_text() + "# evil\n")
             await agent.run("again")
-            return [one.content for one in results_in(agent.conversation.messages)]
+            return [result.content for result in results_in(agent.conversation.messages)]
 
     first, second, third = asyncio.run(run())
     assert first.startswith("<skill ")
@@ -333,8 +333,8 @@ def test_commands_of_the_user_win_over_skills_and_skills_over_commands_of_a_proj
     async def run() -> tuple[list[str], list[str], tuple[str, ...]]:
         async with Agent.open(places.options()) as agent:
             found = agent.custom_commands()
-            names = [one.name for one in found.commands]
-            return names, [one.handle for one in agent.skill_commands(names)], found.problems
+            names = [command.name for command in found.commands]
+            return names, [skill_command.handle for skill_command in agent.skill_commands(names)], found.problems
 
     names, skills, problems = asyncio.run(run())
     assert (names, skills) == ([], ["pdf"])
@@ -388,7 +388,7 @@ def test_loaded_skills_come_back_after_a_compaction(places: Places, own: Path) -
             async for _ in agent.conversation.compact():
                 pass
             await agent.run("again")
-            last = [one.content for one in results_in(agent.conversation.messages)]
+            last = [result.content for result in results_in(agent.conversation.messages)]
             return agent.conversation.messages[0].text, last[-1]
 
     summary, last = asyncio.run(run())

@@ -213,7 +213,7 @@ def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(t
 def test_denial_in_a_sub_agent_counts_for_the_turn(tmp_path: Path) -> None:
     one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     events = one.run(one.answering(Deny("no"), []))
-    assert [(one.call.call_id, one.reason) for one in ended(events).denials] == [("agent_0/call_1", "no")]
+    assert [(denial.call.call_id, denial.reason) for denial in ended(events).denials] == [("agent_0/call_1", "no")]
 
 
 def test_four_explorers_run_at_once(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def _faults(given: Faults, step: Step, frames: Sequence[Frame]) -> tuple[Faults,
 def _behind(text: str, frames: Sequence[Frame]) -> int:
     if not text:
         return 0
-    wanted = json.dumps(text, ensure_ascii=False)
-    return next(number for number, frame in enumerate(frames) if wanted in frame.data) + 1
+    expected = json.dumps(text, ensure_ascii=False)
+    return next(number for number, frame in enumerate(frames) if expected in frame.data) + 1
 
 
 def _reported(frames: Sequence[Frame]) -> Usage:

@@ -158,7 +158,7 @@ def _check_calls(played: Played) -> None:
 def _was_sent_whole(played: Played, call: ToolCall, arguments: JsonObject) -> bool:
     """Say whether one answer of the host held this call, complete, or its pieces together are it."""
     turns = [step.turn if isinstance(step, Step) else step for step in played.row.script]
-    sent = [(each.name, parse_object(each.arguments)) for turn in turns for each in turn.calls]
+    sent = [(item.name, parse_object(item.arguments)) for turn in turns for item in turn.calls]
     if (call.name, arguments) in sent:
         return True
     pieces = "".join(piece for turn in turns[-5:] for piece in turn.text_pieces)

@@ -144,7 +144,7 @@ def hosting_with(
     """Start qcode with exactly these arguments; `<url>` in them is the address of the model."""
     work = workspace(base)
     with FakeServer(protocol, script) as server:
-        given = [one.replace("<url>", server.base_url) for one in arguments]
+        given = [argument.replace("<url>", server.base_url) for argument in arguments]
         with (base / "stderr").open("wb") as errors, Forked(given, work, environment(base), errors) as process:
             try:
                 yield Host(process, server)

@@ -112,7 +112,9 @@ def test_server_of_the_host_that_never_answers_holds_up_no_turn_for_long(tmp_pat
         host.greet(sdkMcpServers=["calc"])
         host.ask()
         assert host.result()["result"] == "Hello."
-        assert {one["name"]: one["status"] for one in host.control("mcp_status")["response"]["mcpServers"]}["calc"] in (
+        assert {server["name"]: server["status"] for server in host.control("mcp_status")["response"]["mcpServers"]}[
+            "calc"
+        ] in (
             "pending",
             "failed",
         )

@@ -155,10 +155,10 @@ def talkative(asked: Asked) -> Turn:
     return Turn(text="Hello.") if is_result or number >= len(CALLS) else Turn(calls=(CALLS[number],))
 
 
-def fuzz(host: Host, seed: int, seconds: float, wanted: set[str]) -> Fuzzer:
+def fuzz(host: Host, seed: int, seconds: float, expected: set[str]) -> Fuzzer:
     """Send random lines until the time is over, then close the input; all lines of qcode are in `seen`.
 
-    The requests of qcode are answered meanwhile, one in ten never. It ends after qcode made all `wanted` ones.
+    The requests of qcode are answered meanwhile, one in ten never. It ends after qcode made all `expected` ones.
     """
     fuzzer, replies, writing = Fuzzer(seed), Fuzzer(seed + 1_000), Lock()
     began, changed = time.monotonic(), Condition()
@@ -185,7 +185,7 @@ def fuzz(host: Host, seed: int, seconds: float, wanted: set[str]) -> Fuzzer:
 
     reader = Thread(target=read)
     reader.start()
-    while (spent := time.monotonic() - began) < seconds or (not wanted <= asked and spent < MAX_S):
+    while (spent := time.monotonic() - began) < seconds or (not expected <= asked and spent < MAX_S):
         with writing:
             host.send(*(fuzzer.line() for _ in range(5)))
         with changed:
@@ -206,11 +206,11 @@ def test_random_input_never_ends_the_process_and_each_request_has_one_answer(
     make_skill(tmp_path, "pdf")
     servers = json.dumps({"mcpServers": {"fake": FAKE_SERVER}})
     with hosting(tmp_path, talkative, "--permission-prompt-tool", "stdio", "--mcp-config", servers) as host:
-        wanted = OF_QCODE if seconds > 10 else {"hook_callback"}
-        fuzzer = fuzz(host, seed, seconds, wanted)
+        expected = OF_QCODE if seconds > 10 else {"hook_callback"}
+        fuzzer = fuzz(host, seed, seconds, expected)
         assert host.process.wait(30) in (0, 1, 42, 56, 130)
     asked = {line["request"]["subtype"] for line in host.seen if line["type"] == "control_request"}
-    assert asked >= wanted
+    assert asked >= expected
     answers = Counter(line["response"]["request_id"] for line in host.seen if line["type"] == "control_response")
     assert {request: answers[request] for request in fuzzer.requests} == dict.fromkeys(fuzzer.requests, 1)
     assert "internal error" not in json.dumps(host.seen)

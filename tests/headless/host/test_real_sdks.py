@@ -33,11 +33,11 @@ def ended(text: str, subtype: str = "success", stop: str | None = "end_turn") ->
 
 def ends(seen: list[Any]) -> list[Any]:
     """Return the ends of turns, without the reasons."""
-    return [one[:4] for one in seen if one and one[0] == "end"]
+    return [item[:4] for item in seen if item and item[0] == "end"]
 
 
 def calls(seen: list[Any]) -> list[Any]:
-    return [one for one in seen if one and one[0] in ("call", "result")]
+    return [item for item in seen if item and item[0] in ("call", "result")]
 
 
 def check_simple(found: Any, work: Path) -> None:
@@ -69,7 +69,7 @@ def check_permissions(found: Any, work: Path) -> None:
     ]
     assert [number for _, _, number, _ in found["asked"]] == [0, 2, 0]
     assert sorted(path.name for path in work.iterdir()) == ["a.txt", "c.txt", "d.txt"]
-    denied = [one for one in calls(found["seen"]) if one[0] == "result" and one[1]]
+    denied = [call for call in calls(found["seen"]) if call[0] == "result" and call[1]]
     assert denied == [["result", True, "Denied: only the tests"]]
     assert ends(found["seen"]) == [ended("Done.")]
 
@@ -112,7 +112,7 @@ def check_structured_output(found: Any, work: Path) -> None:
 
 
 def check_failed(found: Any, work: Path) -> None:
-    (end,) = [one for one in found["seen"] if one[0] == "end"]
+    (end,) = [item for item in found["seen"] if item[0] == "end"]
     assert end[1] == "error_during_execution"
     assert "the model is on holiday" in end[4][0]
     assert end[4][0] in found["raised"]
@@ -139,12 +139,12 @@ def check_agents(found: Any, work: Path) -> None:
 
 
 def check_hooks(found: Any, work: Path) -> None:
-    before = [one for one in found["called"] if one[0] == "PreToolUse"]
+    before = [item for item in found["called"] if item[0] == "PreToolUse"]
     assert [(name, values["command"]) for _, name, values in before] == [
         ("Bash", "rm a.txt"),
         ("Bash", "echo hi > b.txt"),
     ]
-    assert [one[1]["stdout"] for one in found["called"] if one[0] == "PostToolUse"] != []
+    assert [item[1]["stdout"] for item in found["called"] if item[0] == "PostToolUse"] != []
     assert sorted(path.name for path in work.iterdir()) == ["a.txt", "b.txt"]
     assert "no rm" in json.dumps(found["seen"])
 
@@ -154,7 +154,7 @@ def check_servers_set(found: Any, work: Path) -> None:
     assert (sorted(first["added"]), first["removed"], list(first["errors"])) == (["bad", "calc", "fake"], [], ["bad"])
     assert sorted(states) == [["bad", "failed"], ["calc", "connected"], ["fake", "connected"]]
     assert (last["added"], sorted(last["removed"])) == ([], ["bad", "calc", "fake"])
-    results = [one for one in calls(found["seen"]) if one[0] == "result"]
+    results = [call for call in calls(found["seen"]) if call[0] == "result"]
     assert results[0] == ["result", False, "sum 5"]
     assert '"color": "blue"' in results[1][2]
     assert ends(found["seen"]) == [ended("Hello."), ended("5")]
@@ -167,7 +167,7 @@ def check_unsupported(found: Any, work: Path) -> None:
 
 
 def check_skills_and_folders(found: Any, work: Path) -> None:
-    results = [one for one in calls(found["seen"]) if one[0] == "result"]
+    results = [call for call in calls(found["seen"]) if call[0] == "result"]
     assert [is_error for _, is_error, _ in results] == [False, True, False, False, False], results
     assert found["asked"] == ["Bash"]
     assert ends(found["seen"]) == [ended("Done.")]

@@ -15,9 +15,9 @@ from tests.headless.host.running import CLIENTS, Host, hosting_with
 from tests.headless.host.scripts import SCRIPTS
 
 RECORDED = {
-    (sdk, one["scenario"]): one
+    (sdk, load["scenario"]): load
     for sdk in ("python_sdk", "typescript_sdk")
-    for one in json.loads((CLIENTS / "recorded" / f"{sdk}.json").read_text("utf-8"))
+    for load in json.loads((CLIENTS / "recorded" / f"{sdk}.json").read_text("utf-8"))
 }
 ENDS = {
     "simple": ["success"],

@@ -18,7 +18,7 @@ PROMPTED = ("--permission-prompt-tool", "stdio")
 
 
 def statuses(host: Host) -> dict[str, str]:
-    return {one["name"]: one["status"] for one in host.control("mcp_status")["response"]["mcpServers"]}
+    return {server["name"]: server["status"] for server in host.control("mcp_status")["response"]["mcpServers"]}
 
 
 def set_servers(host: Host, servers: Any, *, serves: str = "") -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_servers_are_added_called_and_removed_while_the_host_runs(tmp_path: Path
         assert statuses(host) == {"fake": "connected"}
         host.ask()
         result = host.result()
-        assert (result["result"], [one.content for one in host.server.requests[-1].results]) == ("5", ["5"])
+        assert (result["result"], [item.content for item in host.server.requests[-1].results]) == ("5", ["5"])
         assert set_servers(host, {"fake": FAKE})["response"] == {"added": [], "removed": [], "errors": {}}
         assert set_servers(host, {})["response"] == {"added": [], "removed": ["fake"], "errors": {}}
         assert statuses(host) == {}
@@ -112,7 +112,7 @@ def test_process_server_does_not_start_in_an_untrusted_folder(tmp_path: Path) ->
         assert statuses(host) == {"fake": "disabled"}
 
 
-def test_servers_that_are_no_object_are_an_error(tmp_path: Path) -> None:
+def test_servers_that_are_not_an_object_are_an_error(tmp_path: Path) -> None:
     with hosting(tmp_path, []) as host:
         host.greet()
         assert "needs servers" in set_servers(host, ["x"])["error"]
@@ -168,7 +168,7 @@ def test_folders_are_added_and_removed_by_an_answer(tmp_path: Path) -> None:
         last = host.request()
         host.answer(last, behavior="deny", message="no")
         host.result()
-        results = [one.content for request in host.server.requests for one in request.results]
+        results = [result.content for request in host.server.requests for result in request.results]
         system = [json.dumps(request.body) for request in host.server.requests]
     assert last["request"]["tool_name"] == "Read"
     assert any("found it" in text for text in results)
@@ -221,7 +221,7 @@ def test_model_can_load_only_the_skills_that_the_host_lists(tmp_path: Path) -> N
         host.ask()
         host.result()
         first = json.dumps(host.server.requests[0].body)
-        results = [one.content for one in host.server.requests[-1].results]
+        results = [result.content for result in host.server.requests[-1].results]
     assert "About pdf." in first
     assert "About secret." not in first
     assert "The text of pdf." in results[0]

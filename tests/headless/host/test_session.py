@@ -170,7 +170,7 @@ def test_messages_are_echoed_and_one_without_a_query_joins_the_next(tmp_path: Pa
     assert "question" in sent.text
 
 
-def test_composed_prompt_is_sent_as_it_is(tmp_path: Path) -> None:
+def test_composed_prompt_is_sent_unchanged(tmp_path: Path) -> None:
     commands = tmp_path / "qcode" / "commands"
     commands.mkdir(parents=True)
     (commands / "shout.toml").write_text('prompt = "Shout {{args}}"\n')
@@ -407,7 +407,7 @@ def test_cost_that_is_not_known_is_0_for_a_host(tmp_path: Path) -> None:
         host.ask()
         result = host.result()
     assert (result["total_cost_usd"], result["qcode_total_cost_usd"]) == (0, None)
-    assert [one["costUSD"] for one in result["modelUsage"].values()] == [0]
+    assert [item["costUSD"] for item in result["modelUsage"].values()] == [0]
 
 
 def test_existing_session_id_is_refused(tmp_path: Path) -> None:
@@ -460,7 +460,7 @@ def test_request_of_a_server_is_refused_and_a_bad_message_is_an_error(tmp_path: 
 
 
 @pytest.mark.parametrize("response", [{}, {"mcp_response": "none"}, {"mcp_response": {"result": {}}}])
-def test_server_that_answers_nonsense_fails_and_the_turn_goes_on(response: dict[str, Any], tmp_path: Path) -> None:
+def test_server_that_answers_nonsense_fails_and_the_turn_continues(response: dict[str, Any], tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(text="Hello.")]) as host:
         host.greet(sdkMcpServers=["calc"])
         host.ask()

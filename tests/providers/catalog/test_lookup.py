@@ -67,7 +67,7 @@ def test_name_that_is_not_clearly_in_the_table_is_unknown(provider: str, model: 
 
 def test_contradicting_rows_give_no_fact(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"m-2024-01-01": ModelFacts(1000, 100), "m-2025-01-01": ModelFacts(1000, 200)}
-    table = catalog.Table("s", "d", {"h": rows}, {"h": catalog.by_plain_name("h", rows)}, frozenset())
+    table = catalog.CatalogTable("s", "d", {"h": rows}, {"h": catalog.by_plain_name("h", rows)}, frozenset())
     monkeypatch.setattr(catalog, "read_table", lambda: table)
     assert lookup("h", "m") is None
     assert lookup("h", "m-2024-01-01") == ModelFacts(1000, 100)
@@ -207,8 +207,8 @@ def test_nearest_name_without_candidates_comes_from_the_table() -> None:
 
 def test_every_correction_is_applied_and_has_a_reason() -> None:
     for (provider, model), correction in CORRECTIONS.items():
-        wanted = correction.output or (correction.whole and correction.whole.max_output_tokens)
-        assert limit(provider, model) == wanted
+        expected = correction.output or (correction.whole and correction.whole.max_output_tokens)
+        assert limit(provider, model) == expected
         assert correction.reason
 
 

@@ -106,8 +106,8 @@ def test_missing_vocabulary_disables_counting_without_retries() -> None:
 
 
 def test_vocabulary_loads_quickly_and_once() -> None:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     read_vocabulary(DATA)
-    took = time.perf_counter() - begun
+    took = time.perf_counter() - start
     assert took < 5, "the vocabulary takes 0.3 s on an ordinary machine"
     assert load_vocabulary() is load_vocabulary()

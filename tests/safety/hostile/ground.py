@@ -167,4 +167,4 @@ def filled(value: Any, ground: Ground) -> Any:
         return ground.fill(value)
     if isinstance(value, dict):
         return {name: filled(one, ground) for name, one in value.items()}
-    return [filled(one, ground) for one in value] if isinstance(value, list) else value
+    return [filled(item, ground) for item in value] if isinstance(value, list) else value

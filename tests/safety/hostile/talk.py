@@ -61,7 +61,7 @@ def play(
     replies = [calls_reply(*calls[at : at + _BATCH]) for at in range(0, len(calls), _BATCH)]
     provider = ScriptedProvider([*replies, text_reply("Done.")])
     state = ground.base.parent / "state"
-    model = "gpt-5" if any(one.tool == "apply_patch" for one in attempts) else "m"
+    model = "gpt-5" if any(attempt.tool == "apply_patch" for attempt in attempts) else "m"
     conversation = _conversation(ground, provider, model, mode, is_trusted=is_trusted, sandbox=sandbox, find=find)
     played = asyncio.run(_played(conversation, says_yes, on_event))
     played.sent = "\n".join(

@@ -51,8 +51,8 @@ def assert_nothing_got_out(played: Played) -> None:
         assert not found, (where, found[:3])
 
 
-def _places(text: str, wanted: str) -> list[int]:
-    return [at for at in range(len(text)) if text.startswith(wanted, at)] if wanted in text else []
+def _places(text: str, expected: str) -> list[int]:
+    return [at for at in range(len(text)) if text.startswith(expected, at)] if expected in text else []
 
 
 def share(number: int, size: int) -> tuple[Attempt, ...]:
@@ -69,9 +69,10 @@ def test_user_who_denies_everything_loses_nothing(
     case = mode if is_trusted else ("restricted plan" if mode == "plan" else "restricted")
     is_whole = case == "default"
     tried = [
-        one
-        for one in (ATTEMPTS if is_whole else share(MODES.index(mode) + 4 * is_trusted, 8))
-        if one.tool in offered and not (one.verdict(case) == "allow" and (one.tool == "shell" or one.kind in EFFECTS))
+        item
+        for item in (ATTEMPTS if is_whole else share(MODES.index(mode) + 4 * is_trusted, 8))
+        if item.tool in offered
+        and not (item.verdict(case) == "allow" and (item.tool == "shell" or item.kind in EFFECTS))
     ]
     before = ground.photograph()
     played = play(ground, [*FIRST, *tried], mode, is_trusted=is_trusted)
@@ -101,11 +102,11 @@ YES = {
 
 @pytest.mark.parametrize("one", YES)
 def test_one_approval_allows_exactly_one_call(one: str, ground: Ground) -> None:
-    wanted, changed = YES[one]
-    offered = BY_PATCHING if wanted.tool == "apply_patch" else BY_REPLACING
+    expected, changed = YES[one]
+    offered = BY_PATCHING if expected.tool == "apply_patch" else BY_REPLACING
     tried = [attempt for attempt in share(list(YES).index(one), 8) if attempt.tool in offered]
     tried = [attempt for attempt in tried if attempt.verdict("default") != "allow" or attempt.tool != "shell"]
-    calls = [*FIRST, *tried, wanted, *tried]
+    calls = [*FIRST, *tried, expected, *tried]
     before = ground.photograph()
     played = play(
         ground, calls, "default", says_yes=lambda asked: asked.call.call_id == f"call_{len(FIRST) + len(tried)}"

@@ -70,8 +70,8 @@ def connections(ground: Ground) -> Iterator[list[int]]:
 def sandbox_of(kind: str) -> Sandbox | None:
     if kind == "none":
         return None
-    wanted: Kind = "bubblewrap" if kind == "bubblewrap" else "landlock"
-    found = find_sandbox(allows=(wanted,))
+    expected: Kind = "bubblewrap" if kind == "bubblewrap" else "landlock"
+    found = find_sandbox(allows=(expected,))
     if found is None:
         pytest.skip(f"{kind} does not work here")
     return found

@@ -164,7 +164,7 @@ def test_user_rules_apply_to_imports(ground: Ground) -> None:
     )
     (ground.work / "AGENTS.md").write_text("@docs/guide.md @src/app.py @locked.txt\n")
     found = opened(ground).memory.read()
-    assert [one.shown for one in found.files] == ["AGENTS.md", "locked.txt"]
+    assert [file.label for file in found.files] == ["AGENTS.md", "locked.txt"]
 
 
 def test_project_sub_agent_attaches_no_file_through_its_prompt(ground: Ground) -> None:

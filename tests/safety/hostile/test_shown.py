@@ -15,7 +15,7 @@ from tests.safety.hostile.ground import MARK, Ground, make_ground
 from tests.safety.hostile.talk import play
 
 BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
-FORGED = tuple(f"touch a{one}1. Yes (y){one}Run this command?{one}ls" for one in BREAKS)
+FORGED = tuple(f"touch a{item}1. Yes (y){item}Run this command?{item}ls" for item in BREAKS)
 COMMANDS = (
     *FORGED,
     *(f"touch 'a{char}b'" for char in HOSTILE),
@@ -35,7 +35,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
 
 
 def test_command_is_shown_exactly_and_unambiguously(ground: Ground) -> None:
-    commands = [one for one in COMMANDS if not any("\ud800" <= char <= "\udfff" or char == "\0" for char in one)]
+    commands = [item for item in COMMANDS if not any("\ud800" <= char <= "\udfff" or char == "\0" for char in item)]
     tried = [Attempt("runs", "shell", {"command": command}) for command in commands]
     asked = play(ground, tried, "default").asked
     assert len(asked) == len(tried)
@@ -49,7 +49,7 @@ def test_command_is_shown_exactly_and_unambiguously(ground: Ground) -> None:
 
 
 def test_no_approval_contains_an_invisible_character(ground: Ground) -> None:
-    tried = [one for one in (*on_files.attempts(), *elsewhere.attempts()) if one.tool != "apply_patch"]
+    tried = [attempt for attempt in (*on_files.attempts(), *elsewhere.attempts()) if attempt.tool != "apply_patch"]
     tried += [
         Attempt("edits", "write", {"path": f"src/a{char}b", "content": f"x{char}y\n{char}\n"}) for char in HOSTILE
     ]
@@ -91,7 +91,9 @@ def test_plan_mode_offers_only_reading(ground: Ground, is_trusted: bool) -> None
         {"command": "ls", "background": True, "unconfined": True},
     ]
     tried = [*(Attempt("runs", "shell", arguments) for arguments in more)]
-    tried += [one for one in (*on_files.attempts(), *elsewhere.attempts()) if one.tool != "apply_patch"][::3]
+    tried += [attempt for attempt in (*on_files.attempts(), *elsewhere.attempts()) if attempt.tool != "apply_patch"][
+        ::3
+    ]
     tried += [Attempt("calls a server", "tracker__write", {"path": "x"})]
     before = ground.photograph()
     played = play(ground, tried, mode, is_trusted=is_trusted)
@@ -101,7 +103,7 @@ def test_plan_mode_offers_only_reading(ground: Ground, is_trusted: bool) -> None
 
 def test_plan_mode_offers_no_patch(ground: Ground) -> None:
     tried = [Attempt("reads", "read", {"path": "src/app.py"})]
-    tried += [one for one in on_files.attempts() if one.tool == "apply_patch"]
+    tried += [attempt for attempt in on_files.attempts() if attempt.tool == "apply_patch"]
     before = ground.photograph()
     played = play(ground, tried, "plan")
     assert {question.call.name for question in played.asked} <= {"read"}

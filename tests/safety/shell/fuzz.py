@@ -143,7 +143,7 @@ class Commands:
         if way < 0.15:
             return [f"{name}={self._quoted(value)}"] if name.startswith("--") else [f"{name}{self._quoted(value)}"]
         if option.arity == "none":
-            others = [one for one in known if len(one) == 2 and not one.startswith("--")]
+            others = [item for item in known if len(item) == 2 and not item.startswith("--")]
             return [name + chance.choice(others)[1:]] if len(name) == 2 and others and way < 0.4 else [name]
         if option.arity == "required":
             return [name, self._quoted(value)] if way < 0.6 else self._attached(name, value)
@@ -201,7 +201,7 @@ def hunt(scratch: Scratch, commands: Iterator[str], count: int) -> tuple[list[Fi
         if policy.judge(spec_of("shell"), {"command": command}).is_allowed:
             allowed.append(command)
         if allowed and (len(allowed) == BATCH or number == count - 1):
-            runs = observe([shell_argv(one) for one in allowed], scratch.workspace, scratch.env)
+            runs = observe([shell_argv(item) for item in allowed], scratch.workspace, scratch.env)
             findings += [
                 Finding(command, what)
                 for command, run in zip(allowed, runs, strict=True)

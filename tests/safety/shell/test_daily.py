@@ -75,8 +75,8 @@ PLAIN = [
 def test_surrounding_syntax_never_makes_a_command_more_allowed(root: Path, command: str, around: list[str]) -> None:
     if command.startswith("cd nested") and {"! {}", "ls | {}", "find . -name q | {}"} & set(around):
         return  # then git does not run in the folder
-    for one in around:
-        command = one.format(command)
+    for item in around:
+        command = item.format(command)
     assert verdict(command, root) == "ask"
 
 

@@ -22,11 +22,11 @@ def run(scratch: Scratch, command: str) -> Run:
 
 
 def names(scratch: Scratch, opened: frozenset[Opened]) -> set[str]:
-    return {one.real.removeprefix(f"{scratch.root}/") for one in opened if scratch.holds(one.real)}
+    return {item.real.removeprefix(f"{scratch.root}/") for item in opened if scratch.holds(item.real)}
 
 
 def programs(found: Run) -> list[str]:
-    return [Path(one).name for one in found.executed]
+    return [Path(item).name for item in found.executed]
 
 
 def test_read_file_is_reported_with_its_link_target(scratch: Scratch) -> None:
@@ -73,25 +73,25 @@ def test_chdir_applies_to_later_paths(scratch: Scratch) -> None:
 )
 def test_change_is_reported_if_it_succeeds_or_fails(scratch: Scratch, command: str, change: str) -> None:
     found = run(scratch, command)
-    assert [one for one in found.changed if one.startswith(change.format(scratch.workspace))], found.changed
+    assert [item for item in found.changed if item.startswith(change.format(scratch.workspace))], found.changed
 
 
 def test_connection_is_reported(scratch: Scratch) -> None:
     found = run(scratch, "exec 3<>/dev/udp/127.0.0.1/9")
-    assert [one for one in found.connected if "127.0.0.1" in one]
+    assert [item for item in found.connected if "127.0.0.1" in item]
 
 
 def test_program_started_by_a_grandchild_is_reported(scratch: Scratch) -> None:
     found = run(scratch, f"( ( {scratch.outside}/bin/evil; true ) & wait )")
     assert {"evil", "touch"} <= {*programs(found)}
-    assert [one for one in found.changed if "pwned" in one]
+    assert [item for item in found.changed if "pwned" in item]
 
 
 def test_every_command_of_a_batch_has_its_own_result(scratch: Scratch) -> None:
     commands = [["cat", "data.txt"], ["cat", "nothing"], ["true"], ["cat", "docs/guide.md"]]
     found = observe(commands, scratch.workspace, scratch.env)
-    assert [one.code for one in found] == [0, 1, 0, 0]
-    assert [names(scratch, one.read) for one in found] == [
+    assert [item.code for item in found] == [0, 1, 0, 0]
+    assert [names(scratch, item.read) for item in found] == [
         {"workspace/data.txt"},
         set(),
         set(),

@@ -8,14 +8,14 @@ from itertools import chain
 import pytest
 
 from qcode.safety.shell import table
-from qcode.safety.shell.ast import MARK, Hole, Word
+from qcode.safety.shell.ast import MARK, Expansion, Word
 from qcode.safety.shell.table import (
+    ConditionalOperands,
     Operands,
     OptionSpec,
     ParsedArguments,
     ProgramSpec,
     Role,
-    When,
     programs,
     read_arguments,
 )
@@ -148,7 +148,7 @@ def test_refused_option_is_named_with_the_reason_of_the_table() -> None:
         Word(f"-{MARK}", unknown="text"),
         Word(f"--key={MARK}", unknown="text"),
         Word(f"src/{MARK}", unknown="words"),
-        Word(MARK, holes=(Hole("X"),), unknown="text"),
+        Word(MARK, holes=(Expansion("X"),), unknown="text"),
         Word("-*", has_glob=True),
         Word("--*", has_glob=True),
         Word("-r*", has_glob=True),
@@ -395,7 +395,7 @@ def test_row_of_the_data_file_becomes_a_program() -> None:
     assert found.refused == {"-o": "writes", "--out": "writes"}
     assert found.core_options == {"-a"}
     assert found.operands == Operands(("text", "read"), 1, 0, None, (Word("."), "list"))
-    assert found.when == (When((frozenset({"-a"}), frozenset({"-b"})), Operands()),)
+    assert found.when == (ConditionalOperands((frozenset({"-a"}), frozenset({"-b"})), Operands()),)
 
 
 def test_table_loads_in_milliseconds() -> None:

@@ -151,7 +151,7 @@ def complaints(scratch: Scratch, program: ProgramSpec, arguments: ParsedArgument
     yield from (f"changed {change}" for change in run.changed if not QUIET_CHANGES.fullmatch(change))
     if len(run.executed) != 1:
         yield f"started {run.executed[1:]}"
-    yield from (f"connected {one}" for one in run.connected if not NAME_SERVICE.fullmatch(one))
+    yield from (f"connected {item}" for item in run.connected if not NAME_SERVICE.fullmatch(item))
     for opened in run.read:
         is_system = not scratch.holds(opened.real) and SYSTEM_FILES.fullmatch(opened.real)
         if not is_system and not claim.may_read(opened):

@@ -75,7 +75,7 @@ def _doing(seen: list[str], command: str, *keys: str) -> Callable[[Pilot[int]], 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_permissions(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
     project = Project(tmp_path)
-    project.permissions.keep(project.permissions.add("allow", "shell(make doc)").number)
+    project.permissions.save_rule(project.permissions.add("allow", "shell(make doc)").number)
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=project, **changes)
     assert snap_compare(app, run_before=_doing(seen, "/permissions", "down", "down", "down"), terminal_size=size)

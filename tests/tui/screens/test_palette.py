@@ -140,7 +140,7 @@ def test_closing_runs_nothing(key: str) -> None:
 def test_command_whose_name_starts_with_the_filter_comes_first(typed: str, first: str) -> None:
     async def test(run: Running) -> None:
         picker = await opened(run)
-        picker.finder.query_one("Field", Input).value = typed
+        picker.finder.query_one("SteadyInput", Input).value = typed
         await run.pilot.pause()
         assert picker.rows[0].id == first
 

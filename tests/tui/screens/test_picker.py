@@ -14,7 +14,7 @@ from textual.widgets import Input
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.palette import PalettePicker
 from qcode.tui.screens.picker import Column, Finder, Picker, PickerList, PickerRow, foot
-from qcode.tui.widgets import Field
+from qcode.tui.widgets import SteadyInput
 from tests.tui.harness import Running, drive
 
 ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
@@ -274,7 +274,7 @@ def test_cursor_of_the_terminal_stays_in_the_filter_when_the_list_shrinks() -> N
         await run.until(lambda: isinstance(run.app.screen, PalettePicker))
         await run.pilot.press(*"theme")
         await run.pilot.pause()
-        field = run.app.screen.query_one(Field)
+        field = run.app.screen.query_one(SteadyInput)
         assert len(run.app.screen.query_one(Finder).rows) < 5
         assert run.app.cursor_position == field.cursor_screen_offset
 

@@ -39,11 +39,11 @@ def configuring(file: Path, *argv: str) -> SettingsService:
 def play(
     test: Callable[[Running, SettingsScreen], Awaitable[None]],
     source: SettingsService,
-    wanted: str = "",
+    expected: str = "",
     size: tuple[int, int] = (80, 24),
 ) -> None:
     async def body(run: Running) -> None:
-        await run.send(f"/config {wanted}".rstrip())
+        await run.send(f"/config {expected}".rstrip())
         await run.until(lambda: isinstance(run.app.screen, SettingsScreen))
         await run.pilot.pause()
         screen = run.app.screen

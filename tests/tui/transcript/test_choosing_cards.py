@@ -16,7 +16,7 @@ from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, 
 CALLS = tuple(call("read", f'{{"path": "{name}.py"}}', name) for name in ("one", "two", "three"))
 READS: Script = [
     reply("I read.", *CALLS, stop=StopReason.TOOL_USE),
-    *(ToolFinished(one, ToolOutcome(f"text of {one.call_id}\n", summary="1 line"), "done") for one in CALLS),
+    *(ToolFinished(item, ToolOutcome(f"text of {item.call_id}\n", summary="1 line"), "done") for item in CALLS),
 ]
 
 

@@ -84,7 +84,7 @@ def in_vim(cases: Sequence[Case], folder: Path) -> list[list[State]]:
     )
     answers = json.loads(answered.read_text(encoding="utf-8"))
     assert len(answers) == len(cases)
-    return [[_state(*one) for one in states] for states in answers]
+    return [[_state(*state) for state in states] for states in answers]
 
 
 def _state(lines: list[str], row: int, column: int, register: str, kind: str) -> State:
@@ -144,4 +144,6 @@ def starts(text: str) -> list[int]:
 
 
 def shown(case: Case) -> str:
-    return f"{case.text!r} at {case.cursor}, " + " then ".join(re.sub("\x1b", "<Esc>", one) for one in case.commands)
+    return f"{case.text!r} at {case.cursor}, " + " then ".join(
+        re.sub("\x1b", "<Esc>", command) for command in case.commands
+    )

@@ -61,10 +61,10 @@ def one(*parts: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
 def same_in_both(cases: list[Case]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         answers = in_vim(cases, Path(folder))
-    for case, wanted in zip(cases, answers, strict=True):
+    for case, expected in zip(cases, answers, strict=True):
         before = State(case.text, case.cursor, Register("RR"))
         has_idle = False
-        for number, (ours, vims) in enumerate(zip(in_ours(case), wanted, strict=True)):
+        for number, (ours, vims) in enumerate(zip(in_ours(case), expected, strict=True)):
             command = case.commands[number]
             if not vims.text or is_incomparable(before, ours, vims, command, has_idle=has_idle):
                 break

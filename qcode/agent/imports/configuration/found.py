@@ -66,7 +66,7 @@ Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
 
 @dataclass(frozen=True, slots=True)
 class ForeignSetting:
-    """One thing that another program has. `where` is its `file:line`.
+    """One thing that another program has. `location` is its `file:line`.
 
     `changes` are what it becomes; without any, `why` says what happens instead. `lost` has a line for each part that
     cannot be converted. `is_unenforced`: it is a denial that nothing replaces. `is_read`: qcode reads it as it is.
@@ -74,7 +74,7 @@ class ForeignSetting:
 
     kind: Kind
     name: str
-    where: str
+    location: str
     changes: tuple[Change, ...] = ()
     why: str = ""
     lost: tuple[str, ...] = ()
@@ -84,11 +84,11 @@ class ForeignSetting:
 
 @dataclass(slots=True)
 class SettingsFile:
-    """The settings in a file of another program, and what was found in it. `shown` is its path for the user."""
+    """The settings in a file of another program, and what was found in it. `label` is its path for the user."""
 
     path: Path
     is_project: bool
-    shown: str
+    label: str
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     found: list[ForeignSetting] = field(default_factory=list)
@@ -97,10 +97,10 @@ class SettingsFile:
     def is_toml(self) -> bool:
         return self.path.suffix == ".toml"
 
-    def where(self, *keys: str) -> str:
+    def location(self, *keys: str) -> str:
         """Return `file:line` of a key, or of the nearest key above it."""
         line = self._toml_line(keys) if self.is_toml else self._json_line(keys)
-        return f"{self.shown}:{line}" if line else self.shown
+        return f"{self.label}:{line}" if line else self.label
 
     def _toml_line(self, keys: tuple[str, ...]) -> int:
         lines = find_lines(self.text)
@@ -144,7 +144,7 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
         if path.suffix != ".rules":
             file.values = parse_toml(text, path) if file.is_toml else parse_relaxed(text)
     except ConfigError as error:
-        file.add(ForeignSetting("file", path.name, file.shown, why=str(error).removeprefix(f"{path}: ")))
+        file.add(ForeignSetting("file", path.name, file.label, why=str(error).removeprefix(f"{path}: ")))
     return file
 
 

@@ -37,7 +37,7 @@ def codex_policy(file: SettingsFile) -> None:
         tree = ast.parse(file.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        where = f"{file.shown}:{line}" if line else file.shown
+        where = f"{file.label}:{line}" if line else file.label
         is_lost = "forbidden" in file.text
         why = "the file is not valid Starlark"
         file.add(ForeignSetting("file", file.path.name, where, why=why, is_unenforced=is_lost))
@@ -60,7 +60,7 @@ def codex_policy(file: SettingsFile) -> None:
 
 
 def _where(file: SettingsFile, node: ast.stmt) -> str:
-    return f"{file.shown}:{node.lineno}"
+    return f"{file.label}:{node.lineno}"
 
 
 def _assign(statement: ast.Assign, names: dict[str, Any]) -> None:
@@ -177,7 +177,7 @@ def gemini_policy(file: SettingsFile) -> None:
     rows = file.values.get("rule", [])
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     lines = [file.text.count("\n", 0, match.end()) + 1 for match in _HEADER.finditer(file.text)]
-    wheres = [f"{file.shown}:{line}" for line in lines] if len(lines) == len(rows) else [file.shown] * len(rows)
+    wheres = [f"{file.label}:{line}" for line in lines] if len(lines) == len(rows) else [file.label] * len(rows)
     policies = [_read_policy(row) for row in rows]
     strict = [policy.priority for policy in policies if policy is not None and policy.effect != "allow"]
     for row, policy, where in zip(rows, policies, wheres, strict=True):
@@ -199,7 +199,7 @@ def gemini_policy(file: SettingsFile) -> None:
             add_rule(file, policy.effect, rule, rule, "project", where, tuple(lost))
     for key in file.values:
         if key != "rule":
-            file.add(ForeignSetting("setting", single_spaced(key, 80), file.where(key), why="has no equivalent"))
+            file.add(ForeignSetting("setting", single_spaced(key, 80), file.location(key), why="has no equivalent"))
 
 
 def _read_policy(row: Mapping[str, Any]) -> _Policy | None:

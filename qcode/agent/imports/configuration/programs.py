@@ -66,7 +66,7 @@ _OPENCODE_HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ImportFolders:
     """The environment, and the project at `root`, whose files are read only if `reads_project`."""
 
     env: Mapping[str, str]
@@ -95,7 +95,7 @@ class Places:
         return read_settings(path, self.home, is_project=is_project)
 
 
-def find(program: str, places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def find(program: str, places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     """Yield what a program has, each with whether it belongs to the project."""
     return _FINDERS[program](places)
 
@@ -104,7 +104,7 @@ def _entries_of(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
     return ((found, file.is_project) for found in file.found)
 
 
-def _claude(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _claude(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("CLAUDE_CONFIG_DIR", ".claude")
     for folder, is_project in places.folders(own, ".claude"):
         for name in ("settings.json", "settings.local.json"):
@@ -136,24 +136,24 @@ def _claude_projects(file: SettingsFile, root: Path) -> None:
             add_servers(file, "claude", ("projects", name, "mcpServers"))
         else:
             why = "servers of another project; run qcode import in its folder"
-            file.add(ForeignSetting("setting", single_spaced(name, 200), file.where("projects", name), why=why))
+            file.add(ForeignSetting("setting", single_spaced(name, 200), file.location("projects", name), why=why))
 
 
-def _read(places: Places, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
+def _read(places: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
         if may_exist(folder / name):
             yield ForeignSetting("file", name, shown_path(folder / name, places.home), why=_READ, is_read=True)
 
 
-def _unread(places: Places, folder: Path, name: str, why: str) -> Iterator[ForeignSetting]:
+def _unread(places: ImportFolders, folder: Path, name: str, why: str) -> Iterator[ForeignSetting]:
     """Yield a file that is not converted, if it exists."""
     if may_exist(folder / name):
         yield ForeignSetting("file", name, shown_path(folder / name, places.home), why=why)
 
 
 def _policies(
-    places: Places,
+    places: ImportFolders,
     folder: Path,
     pattern: str,
     convert: Callable[[SettingsFile], None],
@@ -163,10 +163,10 @@ def _policies(
 ) -> Iterator[tuple[ForeignSetting, bool]]:
     """Yield the rules in the files that match; one that cannot be read and has the word `denies` may lose a denial."""
     for number, path in enumerate(sorted(folder.glob(pattern))):
-        shown = shown_path(path, places.home)
+        label = shown_path(path, places.home)
         if number == _MAX_FILES:
             why = f"more than {_MAX_FILES} files; this and the following ones are not read"
-            yield ForeignSetting("file", path.name, shown, why=why, is_unenforced=True), is_project
+            yield ForeignSetting("file", path.name, label, why=why, is_unenforced=True), is_project
             return
         file = places.settings(path, is_project=is_project)
         if file is None:
@@ -182,7 +182,7 @@ def _policies(
 _COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it is to apply here"
 
 
-def _codex(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _codex(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("CODEX_HOME", ".codex")
     for folder, is_project in places.folders(own, ".codex"):
         file = places.settings(folder / "config.toml", is_project=is_project)
@@ -199,7 +199,7 @@ def _codex(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
     yield from ((item, False) for item in _unread(places, own, "AGENTS.md", _COPY))
 
 
-def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
+def _gemini_like(places: ImportFolders, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
     own = places.own("", f".{program}")
     for folder, is_project in places.folders(own, f".{program}"):
         file = places.settings(folder / "settings.json", is_project=is_project)
@@ -221,15 +221,15 @@ def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Fo
     yield from ((found, False) for found in _unread(places, own, memory, _COPY))
 
 
-def _gemini(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _gemini(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     return _gemini_like(places, "gemini", "GEMINI.md")
 
 
-def _qwen(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _qwen(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     return _gemini_like(places, "qwen", "QWEN.md")
 
 
-def _opencode(places: Places) -> Iterator[tuple[ForeignSetting, bool]]:
+def _opencode(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     config = places.env.get("XDG_CONFIG_HOME", "")
     own = Path(config) / "opencode" if config else places.own("", ".config/opencode")
     for folder, is_project in places.folders(own, ".opencode"):
@@ -257,21 +257,21 @@ def _opencode_tables(file: SettingsFile) -> None:
     for name in file.table("command"):
         values = dict(file.table("command", name))
         text = str(values.get("template") or "")
-        file.add(command_found(name, values, text, file.where("command", name), opencode_prompt))
+        file.add(command_found(name, values, text, file.location("command", name), opencode_prompt))
     for name in file.table("agent"):
-        values, where = dict(file.table("agent", name)), file.where("agent", name)
+        values, location = dict(file.table("agent", name)), file.location("agent", name)
         prompt = str(values.pop("prompt", "") or "")
         if prompt.startswith("{file:"):
             file.add(
                 ForeignSetting(
-                    "agent", name, where, why="its prompt is in another file; write it as an agent in Markdown"
+                    "agent", name, location, why="its prompt is in another file; write it as an agent in Markdown"
                 )
             )
         else:
-            file.add(agent_found(name, values, prompt, where, "opencode"))
+            file.add(agent_found(name, values, prompt, location, "opencode"))
 
 
-_FINDERS: Mapping[str, Callable[[Places], Iterator[tuple[ForeignSetting, bool]]]] = {
+_FINDERS: Mapping[str, Callable[[ImportFolders], Iterator[tuple[ForeignSetting, bool]]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,

@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ConvertedPrompt:
     """The prompt of a command in qcode's form, with the names of its arguments and what was lost."""
 
     body: str
@@ -43,7 +43,7 @@ class Prompt:
     lost: tuple[str, ...] = ()
 
 
-def codex_prompt(text: str) -> Prompt:
+def codex_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of Codex: `$1` to `$9`, `$ARGUMENTS`, `$NAME` of `NAME=value`, and `$$` for a dollar."""
     names: dict[str, None] = {}
 
@@ -60,10 +60,10 @@ def codex_prompt(text: str) -> Prompt:
     lost = tuple(
         f"${name.upper()} is argument {place} here, without {name.upper()}=" for place, name in enumerate(names, 1)
     )
-    return Prompt(body, tuple(names), lost)
+    return ConvertedPrompt(body, tuple(names), lost)
 
 
-def gemini_prompt(text: str) -> Prompt:
+def gemini_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of Gemini CLI or qwen-code: `{{args}}`, `!{command}` and `@{path}`, with balanced braces."""
     parts: list[str] = []
     lost: list[str] = []
@@ -78,7 +78,7 @@ def gemini_prompt(text: str) -> Prompt:
             parts.append(_run(_escaped(inside.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
         end = stop
     parts.append(_escaped(text[end:]).replace(_ARGS, "$ARGUMENTS"))
-    return Prompt("".join(parts), lost=tuple(dict.fromkeys(lost)))
+    return ConvertedPrompt("".join(parts), lost=tuple(dict.fromkeys(lost)))
 
 
 def _escaped(text: str) -> str:
@@ -109,7 +109,7 @@ def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
             yield match.start(), end, match[1], text[match.end() : end - 1]
 
 
-def opencode_prompt(text: str) -> Prompt:
+def opencode_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of OpenCode, where the highest of `$1`, `$2`, ... takes the rest of the arguments."""
     highest = max((int(number) for number in _NUMBER.findall(text)), default=0)
     lost = (f"${highest} takes one word here, not the rest",) if highest > 1 else ()
@@ -119,7 +119,7 @@ def opencode_prompt(text: str) -> Prompt:
         before = body[match.start() - 1 : match.start()]
         return _run(match[1], "" if not before or before.isspace() else " ")
 
-    return Prompt(_OPENCODE_RUN.sub(value, body), lost=lost)
+    return ConvertedPrompt(_OPENCODE_RUN.sub(value, body), lost=lost)
 
 
 def markdown(fields: Mapping[str, object], body: str) -> str:
@@ -134,15 +134,15 @@ _USED = frozenset({"description", "argument-hint", "template", "prompt"})
 
 
 def command_found(
-    name: str, fields: Mapping[str, object], text: str, where: str, convert: Callable[[str], Prompt]
+    name: str, fields: Mapping[str, object], text: str, location: str, convert: Callable[[str], ConvertedPrompt]
 ) -> ForeignSetting:
     """Return a command; one without a prompt, or with a name that cannot be typed, is not converted."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
         return ForeignSetting(
-            "command", name, where, why="a name has letters, digits, - and _, and starts with a letter"
+            "command", name, location, why="a name has letters, digits, - and _, and starts with a letter"
         )
     if not text.strip():
-        return ForeignSetting("command", name, where, why="it has no prompt")
+        return ForeignSetting("command", name, location, why="it has no prompt")
     prompt = convert(text)
     header = {
         "description": single_spaced(str(fields.get("description") or ""), 1_000),
@@ -151,26 +151,31 @@ def command_found(
     }
     lost = [*prompt.lost, *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _USED)]
     return ForeignSetting(
-        "command", name, where, (WriteFile("commands", name, markdown(header, prompt.body)),), lost=tuple(lost)
+        "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), lost=tuple(lost)
     )
 
 
 def commands_in(
-    folder: Path, home: str, project: Path | None, suffix: str, convert: Callable[[str], Prompt], prefix: str = ""
+    folder: Path,
+    home: str,
+    project: Path | None,
+    suffix: str,
+    convert: Callable[[str], ConvertedPrompt],
+    prefix: str = "",
 ) -> Iterator[ForeignSetting]:
     """Yield the commands in the files of a folder."""
     problems: list[str] = []
     for stem, file in named_files(folder, problems, inside=project, suffix=suffix):
-        name, where = f"{prefix}{stem}", shown_path(file, home)
+        name, location = f"{prefix}{stem}", shown_path(file, home)
         try:
             if suffix == ".toml":
                 table = parse_toml(read_toml_text(file, is_needed=True) or "", file)
-                yield command_found(name, table, str(table.get("prompt") or ""), where, convert)
+                yield command_found(name, table, str(table.get("prompt") or ""), location, convert)
             else:
                 matter = read_markdown(file)
-                yield command_found(name, _fields(matter), matter.body, where, convert)
+                yield command_found(name, _fields(matter), matter.body, location, convert)
         except (FrontMatterError, ConfigError) as problem:
-            yield ForeignSetting("command", name, where, why=str(problem).removeprefix(f"{file}:").strip())
+            yield ForeignSetting("command", name, location, why=str(problem).removeprefix(f"{file}:").strip())
     yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
@@ -182,30 +187,32 @@ def agents_in(folder: Path, home: str, project: Path | None, program: str) -> It
     """Yield the agents in the files of a folder."""
     problems: list[str] = []
     for stem, file in named_files(folder, problems, inside=project, suffix=".md"):
-        where = shown_path(file, home)
+        location = shown_path(file, home)
         try:
             matter = read_markdown(file)
         except FrontMatterError as problem:
-            yield ForeignSetting("agent", stem, where, why=str(problem).removeprefix(f"{file}:").strip())
+            yield ForeignSetting("agent", stem, location, why=str(problem).removeprefix(f"{file}:").strip())
             continue
-        yield agent_found(stem, _fields(matter), matter.body, where, program)
+        yield agent_found(stem, _fields(matter), matter.body, location, program)
     yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
-def agent_found(stem: str, fields: Mapping[str, object], body: str, where: str, program: str) -> ForeignSetting:
+def agent_found(stem: str, fields: Mapping[str, object], body: str, location: str, program: str) -> ForeignSetting:
     """Return an agent, if what it becomes is one that qcode can use."""
     name = str(fields.get("name") or stem.rpartition(":")[2])
     agent = _Agent(dict(fields))
     agent.convert(program)
     text = markdown({"name": name, **agent.header}, body)
     if not _NAME.fullmatch(name):
-        return ForeignSetting("agent", name, where, why="a name has letters, digits, - and _, and starts with a letter")
+        return ForeignSetting(
+            "agent", name, location, why="a name has letters, digits, - and _, and starts with a letter"
+        )
     try:
-        matter = read_front_matter(text, where)
+        matter = read_front_matter(text, location)
         agent_kind(name, {key: plain(field.value) for key, field in matter.fields.items()} | agent.limits, matter.body)
     except ValueError as problem:
-        return ForeignSetting("agent", name, where, why=str(problem).removeprefix(f"{where}:").strip())
-    return ForeignSetting("agent", name, where, (WriteFile("agents", name, text),), lost=tuple(agent.lost))
+        return ForeignSetting("agent", name, location, why=str(problem).removeprefix(f"{location}:").strip())
+    return ForeignSetting("agent", name, location, (WriteFile("agents", name, text),), lost=tuple(agent.lost))
 
 
 class _Agent:

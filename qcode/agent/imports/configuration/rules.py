@@ -41,28 +41,28 @@ def claude_rules(file: SettingsFile, source: Source) -> None:
     table = file.table("permissions")
     for effect in EFFECTS:
         for text in file.texts("permissions", effect):
-            add_rule(file, effect, text, _with_claude_tool(text), source, file.where("permissions", effect, text))
+            add_rule(file, effect, text, _with_claude_tool(text), source, file.location("permissions", effect, text))
     mode = table.get("defaultMode")
     if isinstance(mode, str):
         _add_mode(file, mode)
     for key in table:
         if key not in (*EFFECTS, "defaultMode"):
             hint = "; use --add-dir" if key == "additionalDirectories" else ""
-            where = file.where("permissions", key)
-            file.add(ForeignSetting("setting", f"permissions.{key}", where, why=f"has no equivalent{hint}"))
+            location = file.location("permissions", key)
+            file.add(ForeignSetting("setting", f"permissions.{key}", location, why=f"has no equivalent{hint}"))
 
 
 def _add_mode(file: SettingsFile, mode: str) -> None:
-    where, name = file.where("permissions", "defaultMode"), single_spaced(mode, 60)
+    location, name = file.location("permissions", "defaultMode"), single_spaced(mode, 60)
     ours = MODES.get(mode)
     if file.is_project:
-        found = ForeignSetting("mode", name, where, why="a project's file may not choose the mode")
+        found = ForeignSetting("mode", name, location, why="a project's file may not choose the mode")
     elif ours is None or mode in ("bypassPermissions", "dontAsk"):
         found = ForeignSetting(
-            "mode", name, where, why="a configuration may not choose this mode; use --permission-mode"
+            "mode", name, location, why="a configuration may not choose this mode; use --permission-mode"
         )
     else:
-        found = ForeignSetting("mode", name, where, (SetMode(ours),))
+        found = ForeignSetting("mode", name, location, (SetMode(ours),))
     file.add(found)
 
 
@@ -80,7 +80,7 @@ def gemini_rules(file: SettingsFile) -> None:
             match = _RULE.fullmatch(rule)
             if match is not None and match[1] == "Bash":
                 rule = f"Bash({match[2]}:*)"  # here the text is the beginning of a command
-            add_rule(file, effect, text, rule, "project", file.where(*path, text))
+            add_rule(file, effect, text, rule, "project", file.location(*path, text))
 
 
 def opencode_rules(file: SettingsFile) -> None:
@@ -91,19 +91,19 @@ def opencode_rules(file: SettingsFile) -> None:
         open_at = max((at for at, pattern in enumerate(patterns) if pattern == "*"), default=-1)
         for at, (pattern, effect) in enumerate(patterns.items()):
             path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
-            shown = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
+            label = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
             if effect not in ("allow", "ask", "deny"):
-                file.add(ForeignSetting("rule", shown, file.where(*path), why="is neither allow nor ask nor deny"))
+                file.add(ForeignSetting("rule", label, file.location(*path), why="is neither allow nor ask nor deny"))
             elif effect == "ask" and pattern == "*":
                 why = "not needed: qcode asks, except for commands and files that are only read"
-                file.add(ForeignSetting("rule", f"ask {shown}", file.where(*path), why=why))
+                file.add(ForeignSetting("rule", f"ask {label}", file.location(*path), why=why))
             elif effect == "allow" and (at < open_at or (pattern == "*" and name == "Bash")):
                 why = "a later rule decides" if at < open_at else "a rule for every command is not taken over"
-                file.add(ForeignSetting("rule", f"allow {shown}", file.where(*path), why=why))
+                file.add(ForeignSetting("rule", f"allow {label}", file.location(*path), why=why))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
                 rule = (name or tool) + ("" if pattern == "*" else f"({body})")
-                add_rule(file, effect, shown, rule, "project", file.where(*path))
+                add_rule(file, effect, label, rule, "project", file.location(*path))
 
 
 def _with_claude_tool(text: str) -> str:
@@ -120,28 +120,28 @@ def add_rule(
     text: str,
     rule: str,
     source: Source,
-    where: str,
+    location: str,
     lost: tuple[str, ...] = (),
 ) -> None:
     """Add one rule; `text` is how the other program writes it, `rule` how Claude Code would."""
     name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
-        file.add(ForeignSetting("rule", name, where, why=FROM_PROJECT))
+        file.add(ForeignSetting("rule", name, location, why=FROM_PROJECT))
         return
     if not is_claude_rule(rule):
         unknown = rule.partition("(")[0]
         why = f"{single_spaced(unknown, 60)} is not a tool of qcode"
-        file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=False))
+        file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=False))
         return
     found = convert(rule, effect, "project" if file.is_project else source)
     changes = tuple(AddRule(effect, rule) for rule in found.rules)
     is_unenforced = bool(converted_rules([rule], effect, source).unenforced)
     if not changes:
         why = found.lost or found.note or "nothing is needed"
-        file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=is_unenforced))
+        file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
         return
     lost = (*lost, *filter(None, (found.lost, found.note)))
-    file.add(ForeignSetting("rule", name, where, changes, lost=lost, is_unenforced=is_unenforced))
+    file.add(ForeignSetting("rule", name, location, changes, lost=lost, is_unenforced=is_unenforced))
 
 
 def listed(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:
@@ -153,15 +153,14 @@ def listed(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]
         why = hints.get(key, "has no equivalent")
         if key == "hooks":
             names = ", ".join(map(str, value)) if isinstance(value, Mapping) else key
-            file.add(ForeignSetting("hooks", single_spaced(names, 200), file.where(key), why=why))
+            file.add(ForeignSetting("hooks", single_spaced(names, 200), file.location(key), why=why))
         elif key in nested and isinstance(value, Mapping):
             for inner in value:
                 if f"{key}.{inner}" not in handled:
-                    file.add(
-                        ForeignSetting("setting", single_spaced(f"{key}.{inner}", 80), file.where(key, inner), why=why)
-                    )
+                    name = single_spaced(f"{key}.{inner}", 80)
+                    file.add(ForeignSetting("setting", name, file.location(key, inner), why=why))
         else:
-            file.add(ForeignSetting("setting", single_spaced(key, 80), file.where(key), why=why))
+            file.add(ForeignSetting("setting", single_spaced(key, 80), file.location(key), why=why))
 
 
 def _is_empty(value: object) -> bool:

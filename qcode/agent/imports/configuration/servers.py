@@ -47,7 +47,7 @@ class _Server:
         self.lost: list[str] = []
         self.denied: tuple[str, ...] = ()
 
-    def take(self, key: str, kind: type[_T]) -> _T | None:
+    def pop(self, key: str, kind: type[_T]) -> _T | None:
         """Remove a value from the entry and return it, None if missing; raise `NotConvertibleError` if unfit."""
         value = self.entry.pop(key, None)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
@@ -55,13 +55,13 @@ class _Server:
         return value
 
     def texts(self, key: str) -> list[str]:
-        found = self.take(key, list) or []
+        found = self.pop(key, list) or []
         if not all(isinstance(item, str) for item in found):
             raise NotConvertibleError(f"`{key}` must be a list of texts")
         return [str(item) for item in found]
 
     def table(self, key: str) -> dict[str, str]:
-        found = self.take(key, dict) or {}
+        found = self.pop(key, dict) or {}
         if not all(isinstance(item, str | int | float) for item in found.values()):
             raise NotConvertibleError(f"`{key}` must have texts as values")
         return {str(name): str(item) for name, item in found.items()}
@@ -80,7 +80,7 @@ class _Server:
         """Set the command of a local server; `sh` starts one that has a `cwd` there."""
         if not isinstance(command, str) or not command:
             raise NotConvertibleError("`command` is missing")
-        folder = self.take("cwd", str)
+        folder = self.pop("cwd", str)
         words = [command, *arguments]
         if folder:
             words = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", folder, *words]
@@ -101,12 +101,14 @@ class _Server:
         self._add_named("headers", headers)
 
     def _add_named(self, key: str, named: Mapping[str, str]) -> None:
-        kept = {}
+        literal = {}
         for name, value in named.items():
             text = self.fill(value)
             is_secret = may_be_secret(name) or Redactor().redact(text) != text
-            kept[name] = self._reference(name if key == "env" else "", name) if is_secret and _literal(text) else text
-        self.values |= {key: kept} if kept else {}
+            literal[name] = (
+                self._reference(name if key == "env" else "", name) if is_secret and _literal(text) else text
+            )
+        self.values |= {key: literal} if literal else {}
 
     def _without_secret(self, word: str, before: str) -> str:
         """Return an argument of a command with a reference in the place of a secret."""
@@ -124,9 +126,9 @@ class _Server:
             return match[0]
         return f"{mark}{name}={self._reference('', name)}"
 
-    def _reference(self, variable: str, what: str) -> str:
+    def _reference(self, variable: str, field: str) -> str:
         """Return a reference to a variable, and note that the user must set it."""
-        plain = what.strip("-")
+        plain = field.strip("-")
         variable = variable or re.sub(r"\W+", "_", f"{self.name}_{plain}").upper()
         self.lost.append(f"the value of {single_spaced(plain, 60)} is left out: set the variable {variable}")
         return f"${{{variable}}}"
@@ -151,61 +153,61 @@ def _opencode_fill(text: str) -> str:
 
 
 def _claude(server: _Server) -> None:
-    kind = server.take("type", str) or ""
+    kind = server.pop("type", str) or ""
     if kind == "sdk":
         raise NotConvertibleError("it lives in another program")
     if "command" in server.entry:
-        server.program(server.take("command", str), server.texts("args"), server.table("env"))
+        server.program(server.pop("command", str), server.texts("args"), server.table("env"))
     else:
         transport = "sse" if kind == "sse" else ""
-        server.address(server.take("url", str), server.table("headers"), transport)
+        server.address(server.pop("url", str), server.table("headers"), transport)
 
 
 def _codex(server: _Server) -> None:
     if "command" in server.entry:
         variables = server.table("env")
-        for item in server.take("env_vars", list) or []:
+        for item in server.pop("env_vars", list) or []:
             name = item.get("name") if isinstance(item, dict) else item
             variables.setdefault(str(name), f"${{{name}}}")
-        server.program(server.take("command", str), server.texts("args"), variables)
+        server.program(server.pop("command", str), server.texts("args"), variables)
     else:
         headers = server.table("http_headers")
         headers |= {name: f"${{{variable}}}" for name, variable in server.table("env_http_headers").items()}
-        bearer = server.take("bearer_token_env_var", str)
+        bearer = server.pop("bearer_token_env_var", str)
         headers |= {"Authorization": f"Bearer ${{{bearer}}}"} if bearer else {}
-        server.address(server.take("url", str), headers)
+        server.address(server.pop("url", str), headers)
     startup = server.seconds("startup_timeout_sec")
     startup = server.seconds("startup_timeout_ms", 0.001) if startup is None else startup
     _limits(server, server.seconds("tool_timeout_sec"), startup)
     _choose_tools(server, "enabled_tools", "disabled_tools")
-    if server.take("enabled", bool) is False:
+    if server.pop("enabled", bool) is False:
         server.values["enabled"] = False
 
 
 def _gemini(server: _Server) -> None:
-    kind, timeout = server.take("type", str) or "", server.seconds("timeout", 0.001)
+    kind, timeout = server.pop("type", str) or "", server.seconds("timeout", 0.001)
     if "command" in server.entry:
-        server.program(server.take("command", str), server.texts("args"), server.table("env"))
+        server.program(server.pop("command", str), server.texts("args"), server.table("env"))
     else:
-        http, url = server.take("httpUrl", str), server.take("url", str)
+        http, url = server.pop("httpUrl", str), server.pop("url", str)
         transport = "http" if http or kind == "http" else "sse"
         server.address(http or url, server.table("headers"), transport)
     _limits(server, timeout, None)
     _choose_tools(server, "includeTools", "excludeTools")
-    if server.take("trust", bool):
+    if server.pop("trust", bool):
         server.lost.append("`trust` is dropped: its calls ask, unless a rule allows them")
     server.entry.pop("description", None)
 
 
 def _opencode(server: _Server) -> None:
-    kind, startup = server.take("type", str), server.seconds("timeout", 0.001)
+    kind, startup = server.pop("type", str), server.seconds("timeout", 0.001)
     if kind == "remote":
-        server.address(server.take("url", str), server.table("headers"))
+        server.address(server.pop("url", str), server.table("headers"))
     else:
         words = server.texts("command")
         server.program(words[0] if words else None, words[1:], server.table("environment"))
     _limits(server, None, startup)
-    if server.take("enabled", bool) is False:
+    if server.pop("enabled", bool) is False:
         server.values["enabled"] = False
 
 
@@ -233,15 +235,15 @@ _FORMS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]] = {
 def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], off: tuple[str, ...] = ()) -> None:
     """Add the servers in a table of a file; those in `off` are not started."""
     for name, entry in file.table(*path).items():
-        where = file.where(*path, name)
+        location = file.location(*path, name)
         try:
-            file.add(_convert_server(file, program, name, entry, where, is_off=name in off))
+            file.add(_convert_server(file, program, name, entry, location, is_off=name in off))
         except (NotConvertibleError, ConfigError) as problem:
-            file.add(ForeignSetting("server", name, where, why=str(problem)))
+            file.add(ForeignSetting("server", name, location, why=str(problem)))
 
 
 def _convert_server(
-    file: SettingsFile, program: str, name: str, entry: object, where: str, *, is_off: bool
+    file: SettingsFile, program: str, name: str, entry: object, location: str, *, is_off: bool
 ) -> ForeignSetting:
     """Return one server; raise `NotConvertibleError` or `ConfigError` if qcode cannot have it."""
     if not is_server_name(name):
@@ -264,6 +266,6 @@ def _convert_server(
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
     unfit = [rule.rule for rule in rules if not is_rule(rule.rule)]
     server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in unfit]
-    kept = tuple(rule for rule in rules if rule.rule not in unfit)
-    changes: tuple[Change, ...] = (AddServer(name, server.values), *kept)
-    return ForeignSetting("server", name, where, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))
+    fitting = tuple(rule for rule in rules if rule.rule not in unfit)
+    changes: tuple[Change, ...] = (AddServer(name, server.values), *fitting)
+    return ForeignSetting("server", name, location, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))

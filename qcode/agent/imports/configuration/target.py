@@ -79,19 +79,19 @@ class Target:
         permissions = values.get("permissions", {})
         match change:
             case AddServer(name=name):
-                there = values.get("mcp_servers", {}).get(name)
-                if there is not None:
-                    why = f"{self._shown} has another server of this name"
-                    return ("same", "") if there == dict(change.values) else ("taken", why)
+                existing = values.get("mcp_servers", {}).get(name)
+                if existing is not None:
+                    why = f"{self._label} has another server of this name"
+                    return ("same", "") if existing == dict(change.values) else ("taken", why)
                 self._text = with_table(self._text, ("mcp_servers", name), copy.deepcopy(dict(change.values)))
             case AddRule(effect=effect, rule=rule):
                 if rule in permissions.get(effect, []):
                     return "same", ""
                 self._text = with_items(self._text, ("permissions", effect), [rule])
             case SetMode(mode=mode):
-                there = permissions.get("mode")
-                if there is not None:
-                    return ("same", "") if there == mode else ("taken", f"permissions.mode is {there}")
+                existing = permissions.get("mode")
+                if existing is not None:
+                    return ("same", "") if existing == mode else ("taken", f"permissions.mode is {existing}")
                 self._text = with_value(self._text, ("permissions", "mode"), mode)
             case WriteFile():
                 return self._add_file(change)
@@ -103,40 +103,40 @@ class Target:
             return "lost", f"{path.parent} leads out of the project"
         if change.folder == AGENTS_FOLDER and change.name in {kind.name for kind in KINDS}:
             return "taken", "qcode has a sub-agent of this name"
-        there = self._files.get(path)
-        if there is None and path.is_file():
-            there = path.read_text("utf-8", "replace")
-        if there is None and not (os.path.lexists(path) or os.path.lexists(path.with_suffix(".toml"))):
+        existing = self._files.get(path)
+        if existing is None and path.is_file():
+            existing = path.read_text("utf-8", "replace")
+        if existing is None and not (os.path.lexists(path) or os.path.lexists(path.with_suffix(".toml"))):
             self._files[path] = change.text
             return "new", ""
-        is_same = there == change.text
+        is_same = existing == change.text
         return ("same", "") if is_same else ("taken", f"{shown_path(path, self._home)} is already there")
 
     @property
-    def _shown(self) -> str:
+    def _label(self) -> str:
         return shown_path(self.file, self._home)
 
     def write(self) -> list[str]:
-        """Write the plan; return the paths that were written, and that of the copy. Raise `ConfigError`."""
-        written = []
+        """Write the plan; return the written paths, and the path of the copy. Raise `ConfigError`."""
+        paths = []
         try:
             if self._text != (self._before or ""):
                 if self._before is not None:
-                    kept = _free(self.file)
-                    state_file.replace(kept, self._before.encode("utf-8"), mode=self.file.stat().st_mode & 0o777)
-                    written.append(str(kept))
+                    copy = _free(self.file)
+                    state_file.replace(copy, self._before.encode("utf-8"), mode=self.file.stat().st_mode & 0o777)
+                    paths.append(str(copy))
                 self.file.parent.mkdir(parents=True, exist_ok=True)
                 replace_text(self.file, self._text)
-                written.append(str(self.file))
+                paths.append(str(self.file))
             for path, text in self._files.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("x", encoding="utf-8") as stream:
                     stream.write(text)
-                written.append(str(path))
+                paths.append(str(path))
         except OSError as error:
             where = Path(error.filename) if isinstance(error.filename, str) else self.file
             raise ConfigError(f"cannot write the file: {error.strerror}", file=where) from None
-        return written
+        return paths
 
 
 def _is_inside(path: Path, root: Path) -> bool:

@@ -23,7 +23,7 @@ from typing import BinaryIO, Protocol, cast
 from qcode.agent.options import Options
 from qcode.agent.outcomes import signal_code
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.subcommands.batch.tasks import Task, ThisProcess, read_tasks
+from qcode.cli.subcommands.batch.tasks import BatchTask, ThisProcess, read_tasks
 from qcode.config import state_file
 from qcode.headless.lines import encode
 from qcode.headless.stderr import StderrWriter, can_erase
@@ -73,7 +73,7 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
         try:
             stream = files.enter_context(path.open("ab"))
             _lock(stream, path)
-            kept, lines = _finished_tasks(path)
+            finished, lines = _finished_tasks(path)
             if lines is not None:
                 # The lock is on the old file. It is held until the new one, without the removed lines, is locked.
                 state_file.replace(path, lines, mode=path.stat().st_mode & 0o777)
@@ -81,7 +81,7 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
                 _lock(stream, path)
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}") from None
-        yield stream, kept
+        yield stream, finished
 
 
 def _lock(stream: BinaryIO, path: Path) -> None:
@@ -97,7 +97,7 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
     Raise `InputError` if the file holds anything but results: it may be a file of the user, and stays as it is.
     """
     found: dict[str, JsonObject] = {}
-    data, kept = path.read_bytes(), list[bytes]()
+    data, finished = path.read_bytes(), list[bytes]()
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             continue  # torn, when a run was killed
@@ -109,15 +109,15 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
             raise InputError(f"{path}:{number} is not a result of qcode batch; name another file with --out")
         if row.get("exit_code") not in _AGAIN:
             found[str(row["id"])] = row
-            kept.append(line)
-    lines = b"".join(kept)
+            finished.append(line)
+    lines = b"".join(finished)
     return found, None if lines == data else lines
 
 
 class Workplace(Protocol):
     """A place that runs tasks: this process, or a cluster."""
 
-    async def result(self, task: Task) -> JsonObject:
+    async def result(self, task: BatchTask) -> JsonObject:
         """Run a task and return its line. Raise no failure of the task."""
         ...
 
@@ -150,7 +150,7 @@ class Batch:
             self._output += cast(int, usage.get("output_tokens") or 0)
             self._cost += Decimal(str(result.get("total_cost_usd") or 0))
 
-    async def run(self, tasks: Sequence[Task], jobs: int) -> int:
+    async def run(self, tasks: Sequence[BatchTask], jobs: int) -> int:
         began, skipped = time.monotonic(), self._done
         if skipped:
             await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} have a result already")
@@ -171,7 +171,7 @@ class Batch:
             return signal_code(self._signal)
         return ExitCode.FAILED if self._failed else ExitCode.OK
 
-    async def _work(self, waiting: deque[Task]) -> None:
+    async def _work(self, waiting: deque[BatchTask]) -> None:
         while waiting:
             task = waiting.popleft()
             self._running += 1

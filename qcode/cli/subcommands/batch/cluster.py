@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import qcode
 from qcode.agent.options import Options
-from qcode.cli.subcommands.batch.tasks import SharedLimits, Task, task_result
+from qcode.cli.subcommands.batch.tasks import BatchTask, SharedLimits, task_result
 from qcode.headless.lines import line_without_turn
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, UsageError
 from qcode.text.clean import single_spaced
@@ -44,7 +44,7 @@ class Cluster:
         self._limits = ray.remote(num_cpus=0)(SharedLimits).remote()
         self._run: Any = ray.remote(num_cpus=1, max_retries=RUNS_AGAIN, scheduling_strategy="SPREAD")(_run)
 
-    async def result(self, task: Task) -> JsonObject:
+    async def result(self, task: BatchTask) -> JsonObject:
         running = self._run.remote(qcode.__version__, task, self._options, self._limits)
         ended = asyncio.wrap_future(running.future())
         try:
@@ -55,8 +55,8 @@ class Cluster:
             raise
         except self._ray.exceptions.RayError as error:
             failure = ErrorInfo(ErrorKind.INTERNAL, f"the cluster lost the task: {single_spaced(str(error))[:500]}")
-            about: JsonObject = {"id": task.id, "cwd": str(task.cwd), "exit_code": int(ExitCode.TRANSIENT)}
-            return {**about, **line_without_turn(failure, "")}
+            common: JsonObject = {"id": task.id, "cwd": str(task.cwd), "exit_code": int(ExitCode.TRANSIENT)}
+            return {**common, **line_without_turn(failure, "")}
 
     async def pause_left(self) -> float:
         return await _RemoteLimits(self._limits).left()
@@ -69,7 +69,7 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
 
 
-def _run(version: str, task: Task, options: Options, actor: object) -> JsonObject:
+def _run(version: str, task: BatchTask, options: Options, actor: object) -> JsonObject:
     """Run a task in a worker of the cluster."""
     host: JsonObject = {"host": socket.gethostname()}
     if version != qcode.__version__:

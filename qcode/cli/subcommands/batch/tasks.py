@@ -47,7 +47,7 @@ MIN_PAUSE_S, MAX_PAUSE_S = 2.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class BatchTask:
     """A line of the file of tasks. `options` replace those of the command line; `cwd` is absolute."""
 
     id: str
@@ -57,13 +57,13 @@ class Task:
     options: JsonObject
 
 
-def read_tasks(path: Path, folder: Path) -> list[Task]:
+def read_tasks(path: Path, folder: Path) -> list[BatchTask]:
     """Read the tasks; raise `InputError` with the line of the first one that cannot be used."""
     try:
         lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
-    found: dict[str, Task] = {}
+    found: dict[str, BatchTask] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -79,7 +79,7 @@ def read_tasks(path: Path, folder: Path) -> list[Task]:
     return list(found.values())
 
 
-def _task(row: Json, number: int, folder: Path) -> Task:
+def _task(row: Json, number: int, folder: Path) -> BatchTask:
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
     unknown = next((key for key in row if key not in _KEYS), None)
@@ -105,7 +105,7 @@ def _task(row: Json, number: int, folder: Path) -> Task:
             options[key] = row[key]
     if "schema" in row:
         options["json_schema"] = json.dumps(row["schema"])
-    return Task(str(name), prompt, folder / cwd, tuple(cast("list[str]", files)), options)
+    return BatchTask(str(name), prompt, folder / cwd, tuple(cast("list[str]", files)), options)
 
 
 class SharedLimits:
@@ -139,25 +139,25 @@ class ThisProcess:
         self._options = options
         self._limits = SharedLimits()
 
-    async def result(self, task: Task) -> JsonObject:
+    async def result(self, task: BatchTask) -> JsonObject:
         return await task_result(task, self._options, self._limits)
 
     async def pause_left(self) -> float:
         return await self._limits.left()
 
 
-async def task_result(task: Task, options: Options, limits: SharedLimits) -> JsonObject:
+async def task_result(task: BatchTask, options: Options, limits: SharedLimits) -> JsonObject:
     """Run a task and return its line, also if it fails."""
-    about: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
+    common: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
     try:
         options = replace(options, cwd=added_folder(task.cwd), **cast("dict[str, Any]", task.options))
         async with Opening(partial(_open, options, limits)) as agent:
-            return {**about, "model": agent.conversation.model, **await _answer(agent, task)}
+            return {**common, "model": agent.conversation.model, **await _answer(agent, task)}
     except QcodeError as failure:
-        return {**about, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, "")}
+        return {**common, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, "")}
     except Exception as fault:  # noqa: BLE001 - a fault of one task must not end the others
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}: {fault}")
-        return {**about, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, "")}
+        return {**common, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, "")}
 
 
 def _open(options: Options, limits: SharedLimits) -> Agent:
@@ -165,7 +165,7 @@ def _open(options: Options, limits: SharedLimits) -> Agent:
     return Agent.begin(context, wrap=lambda provider: _SharingProvider(provider, limits))
 
 
-async def _answer(agent: Agent, task: Task) -> JsonObject:
+async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
     prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
     began = time.monotonic()
     spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known().output_limit)

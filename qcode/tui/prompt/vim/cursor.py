@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcode.tui.prompt.vim import motions, operators
-from qcode.tui.prompt.vim.grammar import Command
+from qcode.tui.prompt.vim.grammar import VimCommand
 from qcode.tui.prompt.vim.motions import Find, clamped, first_non_blank, is_line_end, line_end, line_start
 from qcode.tui.prompt.vim.objects import Extent, text_object
 from qcode.values import dataclass
@@ -20,7 +20,7 @@ class Motion:
 
 
 class MovingCursor:
-    """A text with a cursor. `wanted` is the column that `j` and `k` keep, None to take that of the cursor."""
+    """A text with a cursor. `wanted` is the column that `j` and `k` keep, None for the column of the cursor."""
 
     def __init__(self, width: motions.Width) -> None:
         self.text = ""
@@ -34,7 +34,7 @@ class MovingCursor:
         """Whether the cursor may rest on line ends."""
         return False
 
-    def motion(self, command: Command) -> Motion | None:
+    def motion(self, command: VimCommand) -> Motion | None:
         """Return the end of a motion, None if it fails."""
         name, count = command.name, command.count or 1
         if name in "hl" or name in ("0", "^", "$", "_", "+", "-", "j", "k", "gg", "G"):
@@ -54,7 +54,7 @@ class MovingCursor:
             return self._object_motion(command, count)
         return self._word_motion(command, count)
 
-    def _line_motion(self, command: Command, count: int) -> Motion | None:
+    def _line_motion(self, command: VimCommand, count: int) -> Motion | None:
         text, at, name = self.text, self.cursor, command.name
         if name == "h":
             if at == line_start(text, at) and not command.operator:
@@ -90,7 +90,7 @@ class MovingCursor:
             self.wanted = motions.column_at(self.text, self.cursor, self._width)
         return motions.at_column(self.text, start, self.wanted, self._width, is_visual=self.is_visual)
 
-    def _word_motion(self, command: Command, count: int) -> Motion | None:
+    def _word_motion(self, command: VimCommand, count: int) -> Motion | None:
         text, at, name = self.text, self.cursor, command.name
         is_big = name[-1].isupper()
         if name in ("b", "B", "ge", "gE"):
@@ -115,7 +115,7 @@ class MovingCursor:
             end, is_inclusive = end - 1, True
         return Motion(end, is_inclusive)
 
-    def _find_motion(self, command: Command, count: int) -> Motion | None:
+    def _find_motion(self, command: VimCommand, count: int) -> Motion | None:
         is_repeated = command.name in (";", ",")
         if is_repeated:
             find = self._find if self._find is None or command.name == ";" else self._find.reversed
@@ -127,7 +127,7 @@ class MovingCursor:
         at = motions.find_in_line(self.text, self.cursor, find, count, is_repeated=is_repeated)
         return None if at is None else Motion(at, is_inclusive=find.step > 0)
 
-    def _object_motion(self, command: Command, count: int) -> Motion | None:
+    def _object_motion(self, command: VimCommand, count: int) -> Motion | None:
         extent: Extent | None = text_object(
             self.text, self.cursor, command.name[1], count, is_around=command.name[0] == "a"
         )

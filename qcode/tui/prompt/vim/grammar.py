@@ -80,7 +80,7 @@ VIM_KEYS: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class VimCommand:
     """A complete command.
 
     `name` is a motion, a text object such as `iw`, or an action. `operator` works on it. `argument` is the character of
@@ -132,7 +132,7 @@ class _Keys:
         return found
 
 
-def parse(keys: Sequence[str], *, is_visual: bool) -> Command | None:
+def parse(keys: Sequence[str], *, is_visual: bool) -> VimCommand | None:
     """Return the command, None if keys are missing; raise `InvalidKeysError` if no command begins with them."""
     reader = _Keys(keys)
     count, register = reader.count(), ""
@@ -149,7 +149,7 @@ def parse(keys: Sequence[str], *, is_visual: bool) -> Command | None:
         return _visual(reader, name, count, register)
     if name in _SHORT:
         operator, motion = _SHORT[name]
-        return Command(motion, operator, count, register)
+        return VimCommand(motion, operator, count, register)
     if name not in _OPERATORS:
         return _simple_command(reader, name, count, register)
     return _operation(reader, name, count, register)
@@ -159,53 +159,53 @@ def _product(number: int | None, other: int | None) -> int | None:
     return other if number is None else number if other is None else min(number * other, _MAX_COUNT)
 
 
-def _operation(reader: _Keys, operator: str, count: int | None, register: str) -> Command | None:
+def _operation(reader: _Keys, operator: str, count: int | None, register: str) -> VimCommand | None:
     count = _product(count, reader.count())
     name = reader.name()
     if name is None:
         return None
     if name in (operator, operator[1:], "_"):
-        return Command(LINES, operator, count, register)
+        return VimCommand(LINES, operator, count, register)
     if name in _FINDS:
         argument = reader.next()
-        return None if argument is None else Command(name, operator, count, register, _character(argument))
+        return None if argument is None else VimCommand(name, operator, count, register, _character(argument))
     if name in ("i", "a"):
         return _object(reader, name, operator, count, register)
     if name in _PLAIN_MOTIONS:
-        return Command(name, operator, count, register)
+        return VimCommand(name, operator, count, register)
     raise InvalidKeysError(name)
 
 
-def _object(reader: _Keys, around: str, operator: str, count: int | None, register: str) -> Command | None:
+def _object(reader: _Keys, around: str, operator: str, count: int | None, register: str) -> VimCommand | None:
     name = reader.next()
     if name is None:
         return None
     if name not in OBJECTS:
         raise InvalidKeysError(name)
-    return Command(around + name, operator, count, register)
+    return VimCommand(around + name, operator, count, register)
 
 
-def _simple_command(reader: _Keys, name: str, count: int | None, register: str) -> Command | None:
+def _simple_command(reader: _Keys, name: str, count: int | None, register: str) -> VimCommand | None:
     if name in _FINDS or name == "r":
         argument = reader.next()
-        return None if argument is None else Command(name, "", count, register, _character(argument))
+        return None if argument is None else VimCommand(name, "", count, register, _character(argument))
     if name in _PLAIN_MOTIONS or name in _ACTIONS:
-        return Command(name, "", count, register)
+        return VimCommand(name, "", count, register)
     raise InvalidKeysError(name)
 
 
-def _visual(reader: _Keys, name: str, count: int | None, register: str) -> Command | None:
+def _visual(reader: _Keys, name: str, count: int | None, register: str) -> VimCommand | None:
     if name in _VISUAL_OPERATORS:
-        return Command(SELECTION, _VISUAL_OPERATORS[name], count, register)
+        return VimCommand(SELECTION, _VISUAL_OPERATORS[name], count, register)
     if name in _VISUAL_LINE_OPERATORS:
-        return Command(SELECTION, _VISUAL_LINE_OPERATORS[name], count, register, is_linewise=True)
+        return VimCommand(SELECTION, _VISUAL_LINE_OPERATORS[name], count, register, is_linewise=True)
     if name == "r":
         argument = reader.next()
-        return None if argument is None else Command(SELECTION, "r", count, register, _character(argument))
+        return None if argument is None else VimCommand(SELECTION, "r", count, register, _character(argument))
     if name in ("i", "a"):
         return _object(reader, name, "", count, register)
     if name in ("o", "O"):
-        return Command("o")
+        return VimCommand("o")
     if name in ("v", "V", "gv") or name in _PLAIN_MOTIONS or name in _FINDS:
         return _simple_command(reader, name, count, register)
     raise InvalidKeysError(name)

@@ -155,9 +155,9 @@ class VimKeys:
         area = self._area
         old, new = area.text, self._units.unpack(edited.text)
         if new != old:
-            start, gone, come = difference(old, new)
+            start, removed, come = difference(old, new)
             area.history.checkpoint()
-            end = _location(old, start + len(gone))
+            end = _location(old, start + len(removed))
             area.replace(come, _location(old, start), end, maintain_selection_offset=False)
             area.history.checkpoint()
         self._put_cursor(edited.cursor)
@@ -174,10 +174,10 @@ class VimKeys:
             self._painted = region
             self._area.notify_style_update()
             self._area.refresh()
-        shown = f"{self._vim.mode.upper()} {self._vim.pending}".rstrip()
-        if shown != self._shown:
-            self._shown = shown
-            self._changed(shown)
+        label = f"{self._vim.mode.upper()} {self._vim.pending}".rstrip()
+        if label != self._shown:
+            self._shown = label
+            self._changed(label)
 
 
 def _offset(text: str, location: Location) -> int:

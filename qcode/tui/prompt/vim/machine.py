@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from qcode.tui.prompt.vim import motions, operators
 from qcode.tui.prompt.vim.cursor import MovingCursor
-from qcode.tui.prompt.vim.grammar import LINES, SELECTION, Command, InvalidKeysError, parse
+from qcode.tui.prompt.vim.grammar import LINES, SELECTION, InvalidKeysError, VimCommand, parse
 from qcode.tui.prompt.vim.motions import (
     END_OF_LINE,
     clamped,
@@ -44,7 +44,7 @@ class _Selected:
 class _Insertion:
     """An insert session: the command that began it, and the text around the cursor at that moment."""
 
-    command: Command
+    command: VimCommand
     before: str
     after: str
 
@@ -53,7 +53,7 @@ class _Insertion:
 class _Change:
     """The last change, for `.`: a command, the size of its selection, and what was typed: characters deleted, text."""
 
-    command: Command
+    command: VimCommand
     selected: _Selected | None = None
     deleted: int = 0
     typed: str = ""
@@ -158,7 +158,7 @@ class Vim(MovingCursor):
         self._history.note(self.text, self.cursor)
         self._step(is_redo=is_redo)
         if self.mode == "insert":
-            self._insertion = _Insertion(Command("i"), self.text[: self.cursor], self.text[self.cursor :])
+            self._insertion = _Insertion(VimCommand("i"), self.text[: self.cursor], self.text[self.cursor :])
         return ChangedText(self.text, self.cursor)
 
     # Modes
@@ -183,7 +183,7 @@ class Vim(MovingCursor):
     def _take(self, edited: ChangedText) -> None:
         self.text, self.cursor = edited.text, edited.cursor
 
-    def _enter_insert(self, command: Command, change: _Change | None) -> None:
+    def _enter_insert(self, command: VimCommand, change: _Change | None) -> None:
         """Begin an insertion; with `change` type its text instead, as `.` does."""
         self.mode = "insert"
         self._insertion = _Insertion(command, self.text[: self.cursor], self.text[self.cursor :])
@@ -218,7 +218,7 @@ class Vim(MovingCursor):
 
     # Commands
 
-    def _run(self, command: Command, change: _Change | None = None) -> None:
+    def _run(self, command: VimCommand, change: _Change | None = None) -> None:
         """Perform a command; `change` has what `.` types and selects."""
         if self.is_visual and not command.operator:
             self._run_visual(command)
@@ -241,7 +241,7 @@ class Vim(MovingCursor):
         if self.mode != "insert":
             self._history.note(self.text, self.cursor)
 
-    def _move(self, command: Command) -> None:
+    def _move(self, command: VimCommand) -> None:
         motion = self.motion(command)
         if motion is None:
             return
@@ -249,7 +249,7 @@ class Vim(MovingCursor):
         if command.name not in ("j", "k"):
             self.wanted = END_OF_LINE if command.name == "$" else None
 
-    def _run_visual(self, command: Command) -> None:
+    def _run_visual(self, command: VimCommand) -> None:
         name = command.name
         if name == "o":
             self._anchor, self.cursor = self.cursor, self._anchor
@@ -271,7 +271,7 @@ class Vim(MovingCursor):
             anchor, cursor, self.mode = self._last_selection
             self._anchor, self.cursor = min(anchor, len(self.text)), min(cursor, len(self.text))
 
-    def _select_object(self, command: Command) -> None:
+    def _select_object(self, command: VimCommand) -> None:
         count, around = command.count or 1, command.name[0] == "a"
         if self.cursor > self._anchor and command.name[1] in "wW":
             more = more_words(self.text, self.cursor, count, is_around=around, is_big=command.name[1] == "W")
@@ -298,7 +298,7 @@ class Vim(MovingCursor):
 
     # Operators
 
-    def _run_operator(self, command: Command, change: _Change | None) -> None:
+    def _run_operator(self, command: VimCommand, change: _Change | None) -> None:
         region, selected = self._region_of(command, change)
         if region is None or (command.operator == "d" and not self.text):
             return
@@ -317,7 +317,7 @@ class Vim(MovingCursor):
         self._history.begin_at(self.cursor)
         self._apply(command, region, change)
 
-    def _region_of(self, command: Command, change: _Change | None) -> tuple[Region | None, _Selected | None]:
+    def _region_of(self, command: VimCommand, change: _Change | None) -> tuple[Region | None, _Selected | None]:
         """Return the region of an operator, and its size if it is a selection."""
         text, operator = self.text, command.operator
         if command.name == SELECTION:
@@ -335,9 +335,9 @@ class Vim(MovingCursor):
             count = (command.count or 1) - 1
             last = motions.lines_below(text, self.cursor, count) if count else self.cursor
             return (None if last is None else operators.lines_region(text, self.cursor, last)), None
-        wanted = self.wanted
+        column = self.wanted
         motion = self.motion(command)
-        self.wanted = wanted
+        self.wanted = column
         if motion is None:
             return None, None
         start = self.cursor if motion.start is None else motion.start
@@ -361,7 +361,7 @@ class Vim(MovingCursor):
         begin = at if selected.lines == 1 else start
         return Region(at, min(begin + selected.characters, line_end(text, begin) + joins_lines, len(text)))
 
-    def _apply(self, command: Command, region: Region, change: _Change | None) -> None:
+    def _apply(self, command: VimCommand, region: Region, change: _Change | None) -> None:
         """Perform an operator; the cursor is where the region begins."""
         text, operator, count = self.text, command.operator, command.count or 1
         if operator in ("d", "c", "y"):
@@ -387,7 +387,7 @@ class Vim(MovingCursor):
         else:
             self._put_over(command, region, count)
 
-    def _put_over(self, command: Command, region: Region, count: int) -> None:
+    def _put_over(self, command: VimCommand, region: Region, count: int) -> None:
         register = self._registers.get(command.register or '"')
         if register is None:
             return
@@ -396,7 +396,7 @@ class Vim(MovingCursor):
         if command.operator == "p" and (replaced.text or replaced.is_lines):
             self._registers['"'] = replaced
 
-    def _set_register(self, register: Register, command: Command) -> None:
+    def _set_register(self, register: Register, command: VimCommand) -> None:
         """Keep a deleted or yanked text in the register of the command; `"A` appends to `"a`."""
         name = command.register
         if name == "_":
@@ -414,7 +414,7 @@ class Vim(MovingCursor):
 
     # Other changes
 
-    def _insert(self, command: Command, change: _Change | None) -> None:
+    def _insert(self, command: VimCommand, change: _Change | None) -> None:
         text, at, name = self.text, self.cursor, command.name
         self._change = change or _Change(command)
         if name in "oO":
@@ -433,7 +433,7 @@ class Vim(MovingCursor):
             self._history.begin_at(self.cursor)
         self._enter_insert(command, change)
 
-    def _edit(self, command: Command) -> None:
+    def _edit(self, command: VimCommand) -> None:
         text, at, count = self.text, self.cursor, command.count or 1
         edited: ChangedText | None = None
         if command.name in "pP":
@@ -465,7 +465,7 @@ class Vim(MovingCursor):
             command = replace(command, count=count)
         self._run(command, replace(self._change, command=command))
 
-    def _undo(self, command: Command) -> None:
+    def _undo(self, command: VimCommand) -> None:
         for _ in range(command.count or 1):
             if not self._step(is_redo=command.name != "u"):
                 return

@@ -348,10 +348,10 @@ def matching_bracket(text: str, at: int) -> int | None:
 
 def unmatched(text: str, at: int, opening: str, closing: str, step: Literal[1, -1]) -> int | None:
     """Return the first bracket from `at` on that has no partner before it: `closing` forward, `opening` backward."""
-    wanted, other = (closing, opening) if step > 0 else (opening, closing)
+    target, other = (closing, opening) if step > 0 else (opening, closing)
     depth = 0
     while 0 <= at < len(text):
-        if text[at] == wanted:
+        if text[at] == target:
             if depth == 0:
                 return at
             depth -= 1

@@ -120,7 +120,7 @@ async def permissions() -> Any:
         if len(asked) == 1:
             return PermissionResultAllow(updated_input={**values, "command": "echo changed > c.txt"})
         if len(asked) == 2:
-            assert all(isinstance(one, PermissionUpdate) for one in context.suggestions)
+            assert all(isinstance(suggestion, PermissionUpdate) for suggestion in context.suggestions)
             return PermissionResultAllow(updated_permissions=context.suggestions[:1])
         return PermissionResultDeny(message="only the tests")
 
@@ -284,8 +284,8 @@ async def agents() -> Any:
 
 Scenario = Callable[[], Coroutine[Any, Any, Any]]
 SCENARIOS: dict[str, Scenario] = {
-    one.__name__: one
-    for one in (
+    item.__name__: item
+    for item in (
         *(simple, streaming_input, several_turns, partial_messages, permissions, deny_and_interrupt),
         *(question_and_plan, interrupted, settings, sessions, structured_output, failed, truncated),
         system_prompt,
