@@ -6,12 +6,14 @@ block, so Ctrl+C works while the reader stalls. A thread reads the lines, becaus
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import threading
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    import asyncio
 
 # POSIX: a pipe that polls writable accepts this much without blocking (PIPE_BUF is at least 512, on Linux 4,096).
 _CHUNK = select.PIPE_BUF
@@ -32,6 +34,8 @@ class Pipe:
     """
 
     def __init__(self, stream: BinaryIO) -> None:
+        import asyncio  # the first line of a host is read and answered without it
+
         self._stream = stream
         self._rest = bytearray()
         self._sent = 0
@@ -81,6 +85,8 @@ class Pipe:
         return True
 
     async def _writable(self) -> None:
+        import asyncio
+
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
         assert self._descriptor is not None
@@ -132,6 +138,8 @@ class StdinReader:
         longest: int = MAX_LINE_BYTES,
         first_bytes: bytes = b"",
     ) -> None:
+        import asyncio
+
         self._descriptor = descriptor
         self._begun = first_bytes
         self._line = line

@@ -31,7 +31,7 @@ class Call:
 
     def __init__(self, name: str, /, **arguments: Json) -> None:
         self.name = name
-        self.arguments = json.dumps(arguments)
+        self.arguments: str = json.dumps(arguments)
 
 
 class Truncated(str):

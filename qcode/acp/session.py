@@ -28,6 +28,7 @@ from qcode.agent.sessions.replay import ReplayedPrompt, ReplayItem, replayed
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
+    ApiCalls,
     ApprovalRequested,
     LimitReached,
     Notice,
@@ -38,6 +39,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block
 from qcode.protocol.reply import Outcome
+from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
@@ -178,7 +180,7 @@ class EditorSession:
         if prompt is not self._running:
             with suppress(ValueError):
                 self._waiting.remove(prompt)
-            prompt.finish({"stopReason": "cancelled"})
+            prompt.finish(self._without_turn(Outcome.CANCELLED))
             return
         self._stop_asking()
         self.agent.conversation.cancel()
@@ -190,7 +192,7 @@ class EditorSession:
         if self._view is not None:
             self._view.end()
             self._view = None
-        prompt.finish({"stopReason": "cancelled"})
+        prompt.finish(self._without_turn(Outcome.CANCELLED))
 
     async def close(self) -> None:
         """Cancel everything and release the session."""
@@ -211,7 +213,7 @@ class EditorSession:
                     await asyncio.wait(self._connecting)
                 await self._run(prompt)
             except asyncio.CancelledError:
-                prompt.finish({"stopReason": "cancelled"})
+                prompt.finish(self._without_turn(Outcome.CANCELLED))
                 raise
             except WireError as error:
                 prompt.finish(error)
@@ -260,7 +262,7 @@ class EditorSession:
     async def _run(self, prompt: PendingPrompt) -> None:
         await self._ask_about_servers(prompt)
         if prompt.answer.done() or prompt.is_cancelled:
-            prompt.finish({"stopReason": "cancelled"})
+            prompt.finish(self._without_turn(Outcome.CANCELLED))
             return
         command = self.commands.typed(prompt.blocks.first_text)
         if command is not None:
@@ -268,7 +270,7 @@ class EditorSession:
             if isinstance(outcome, commands.CommandOutput):
                 self._say(outcome.text)
                 self._sync()
-                prompt.finish({"stopReason": "end_turn"})
+                prompt.finish(self._without_turn(Outcome.END_TURN))
                 return
             if isinstance(outcome, commands.CompactCommand):
                 await self._follow(self.agent.conversation.compact(outcome.focus), prompt, ())
@@ -369,6 +371,10 @@ class EditorSession:
             task.cancel()
 
     # Answers and state
+
+    def _without_turn(self, outcome: Outcome) -> JsonObject | WireError:
+        """Return the answer to a prompt that did not begin a turn, or whose turn does not stop."""
+        return self._answer(TurnEnded(outcome, None, "", "", 0, Usage(), Decimal(0), ApiCalls()), "", [])
 
     def _answer(self, ended: TurnEnded, note: str, notices: list[str]) -> JsonObject | WireError:
         model = self.agent.conversation.model

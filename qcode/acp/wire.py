@@ -29,21 +29,20 @@ Then: TypeAlias = Callable[[], object]
 
 
 class WireError(Exception):
-    """A request fails: `code` and one line of text, with `data` for the client."""
+    """A request fails: `code` and one line of text, with `data` for the client; some show only its `details`."""
 
     def __init__(self, code: int, text: str, data: JsonObject | None = None) -> None:
         super().__init__(text)
         self.code = code
-        self.data = data
+        self.data: JsonObject = {"details": text, **(data or {})}
 
     def as_json(self) -> JsonObject:
-        error: JsonObject = {"code": self.code, "message": str(self)}
-        return error if self.data is None else {**error, "data": self.data}
+        return {"code": self.code, "message": str(self), "data": self.data}
 
 
 def invalid(text: str) -> WireError:
     """Return the error for parameters that cannot be used."""
-    return WireError(INVALID_PARAMS, text, {"details": text})
+    return WireError(INVALID_PARAMS, text)
 
 
 @dataclass(frozen=True, slots=True)

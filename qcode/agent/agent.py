@@ -89,7 +89,7 @@ class Agent:
         from qcode.agent.opening import AgentParts  # loads most of the library
 
         parts = AgentParts(context, selection, own_tools, history, wrap, hooks)
-        self.context = context
+        self.context: RunContext = context
         self.selection = selection
         self.permissions = parts.permissions
         self.memory: Memory = parts.memory
@@ -98,8 +98,8 @@ class Agent:
         self.toolbox = parts.toolbox
         self.conversation = parts.conversation
         self.skills = parts.skills
-        self.notices = parts.notices
-        self.redact = parts.redact
+        self.notices: tuple[str, ...] = parts.notices
+        self.redact: Callable[[str], str] = parts.redact
         self._own_tools = tuple(own_tools)
         self._hooks = hooks
         self._store = parts.store
@@ -303,19 +303,7 @@ class Agent:
         found = load_custom_commands(
             context.user_folder, context.root, is_trusted=context.reads_project, used_names=used_names
         )
-        if self.skills is None:
-            return found
-        skills = {skill.handle.lower(): skill for skill in self.skills.for_user if not skill.is_command}
-        hidden = [command for command in found.commands if command.is_from_project and command.name.lower() in skills]
-        problems = (
-            f"{command.file}: /{command.name} is ignored, it is the name of a skill; rename the file"
-            for command in hidden
-        )
-        return replace(
-            found,
-            commands=tuple(command for command in found.commands if command not in hidden),
-            problems=(*found.problems, *problems),
-        )
+        return found if self.skills is None else self.skills.without_hidden(found)
 
     def skill_commands(self, used_names: Sequence[str] = ()) -> tuple[Skill, ...]:
         """Return the skills that `/name` runs; the names in `used_names` mean commands."""
@@ -500,15 +488,59 @@ class Opening:
         return agent
 
 
+@overload
 def run(
     prompt: Prompt,
     *,
-    output: Any = None,  # noqa: ANN401  # a type that only the caller knows
+    output: type[OutputT],
+    check: Literal[True] = True,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
+    **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[OutputT]: ...
+@overload
+def run(
+    prompt: Prompt,
+    *,
+    output: type[OutputT],
+    check: bool,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
+    **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[OutputT | None]: ...
+@overload
+def run(
+    prompt: Prompt,
+    *,
+    output: None = None,
     check: bool = True,
     approve: Approve | None = None,
     tools: Sequence[FunctionTool] = (),
     hooks: Hooks | None = None,
     **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[None]: ...
+@overload
+def run(
+    prompt: Prompt,
+    *,
+    output: object,
+    check: bool = True,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
+    **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[Any]: ...
+def run(
+    prompt: Prompt,
+    *,
+    output: Any = None,  # a type that only the caller knows
+    check: bool = True,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
+    **options: Any,  # checked by `Options`
 ) -> Result[Any]:
     """Open an agent, run one turn, close the agent and return the result; `options` are the fields of `Options`.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.environment import read_environment
-from qcode.agent.context.memory import Memory
+from qcode.agent.context.memory import Memory, kinds_of, may_have_skills
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
 from qcode.agent.models.client import Clients
@@ -25,10 +25,9 @@ from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, new_session_id
-from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
+from qcode.agent.subagent_kinds import SubagentKind, offered_agent
 from qcode.agent.toolbox import FetchGate, Toolbox, search_key
-from qcode.agent.trust import SKILL_FOLDERS
-from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, MCP_FILE, may_exist
+from qcode.config.paths import MCP_FILE, may_exist
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Message
@@ -453,46 +452,3 @@ def session_ids(options: Options) -> Callable[[datetime], str]:
     """Return the ids of new sessions: the id of `--session-id` first."""
     ids = [] if options.session_id is None else [options.session_id]
     return lambda now: ids.pop() if ids else new_session_id(now)
-
-
-def may_have_skills(context: RunContext) -> bool:
-    """Return whether a folder of skills or commands exists, so that a run without any need not load their package."""
-    if context.definition_folders(COMMANDS_FOLDER):
-        return True
-    settings, own = context.settings.skills, context.user_folder
-    if context.options.no_skills:
-        return False
-    places = [] if own is None else [own / "skills"]
-    if own is not None and settings.foreign:
-        places += [Path(context.env.get("HOME") or "/", name) for name in SKILL_FOLDERS[1:]]
-    if context.reads_project:
-        folder, root = context.folder.resolve(), context.root.resolve()
-        above = (path for path in (folder, *folder.parents) if path == root or path.is_relative_to(root))
-        places += [path / name for path in above for name in SKILL_FOLDERS]
-    return bool(settings.paths) or any(map(may_exist, places))
-
-
-def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    """Return the kinds of sub-agents, and a line for each file that cannot be used."""
-    if not context.settings.tools.agents:
-        return (), ()
-    kinds, problems = _kinds_of_files(context)
-    names = {kind.name for kind in context.program_agents}
-    return (*(kind for kind in kinds if kind.name not in names), *context.program_agents), problems
-
-
-def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    folders = context.definition_folders(AGENTS_FOLDER)
-    if not folders:
-        return KINDS, ()
-    from qcode.agent.claude.agents import load_agents
-    from qcode.agent.claude.markdown import markdown_folders
-    from qcode.config.definitions import load_custom_agents
-
-    used_names = tuple(kind.name for kind in KINDS)
-    found = load_custom_agents(
-        context.user_folder, context.root, is_trusted=context.reads_project, used_names=used_names
-    )
-    kinds = (*KINDS, *map(own_kind, found.agents))
-    more, problems = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
-    return (*kinds, *more), (*found.problems, *problems)

@@ -147,6 +147,8 @@ class Options:
             # A text such as "false" would count as true.
             if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and bool not in kind)):
                 raise TypeError(f"Options({option.name}=...) takes {_WORDS[kind[0]]}, not {type(value).__name__}")
+            if "PathText" in str(option.type) and "\0" in str(value):
+                raise UsageError(f"Options({option.name}=...) takes a path, which has no NUL character")
 
     @property
     def model_name(self) -> str:

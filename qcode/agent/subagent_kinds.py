@@ -10,13 +10,13 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from qcode.protocol.tools import SKILL_TOOL, ToolSpec
-from qcode.safety.policy import Policy
-from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SubagentTool
+from qcode.protocol.tools import EXPLORE, GENERAL, SAME, SKILL_TOOL, ToolSpec
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.config.definitions import CustomAgent
+    from qcode.safety.policy import Policy
+    from qcode.tools.subagent import SubagentTool
 
 MAX_STEPS = 60
 
@@ -111,5 +111,7 @@ def offered_agent(kinds: tuple[SubagentKind, ...], *, has_small: bool) -> Subage
     """Return the tool that starts sub-agents of these kinds, None without kinds."""
     if not kinds:
         return None
+    from qcode.tools.subagent import SubagentTool
+
     readers = tuple(kind.name for kind in kinds if kind.only_reads)
     return SubagentTool(tuple((kind.name, kind.purpose) for kind in kinds), readers=readers, has_small=has_small)

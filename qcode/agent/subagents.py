@@ -59,12 +59,12 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReasoningDelta, TextDelta
-from qcode.protocol.tools import SKILL_TOOL, Refused, ToolOutcome
+from qcode.protocol.tools import SKILL_TOOL, SMALL, Refused, ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools.output import Collector
-from qcode.tools.subagent import SMALL, SubagentTool, Task
+from qcode.tools.subagent import SubagentTool, Task
 from qcode.tools.tool import failed
 from qcode.values import dataclass
 

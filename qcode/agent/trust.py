@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.context.instructions import LOCAL_NAME, NAMES, RULE_FOLDERS
 from qcode.config import state_file
-from qcode.config.paths import CLAUDE_SETTINGS, PROJECT_FOLDER
+from qcode.config.paths import CLAUDE_SETTINGS, PROJECT_FOLDER, SKILL_FOLDERS
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
@@ -243,9 +243,6 @@ def _limit_rows(rows: list[str]) -> list[str]:
 SETTINGS = f"{PROJECT_FOLDER}/config.toml"
 MAX_PINNED_FILES = 5_000
 MAX_PINNED_BYTES = 50 * 1024 * 1024
-SKILL_FOLDERS = (".qcode/skills", ".agents/skills", ".claude/skills")
-"""The folders of a project's skills, in their order."""
-
 _CLAUDE = tuple(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks"))
 PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE, *CLAUDE_SETTINGS)
 """The folders and files of a project's root that are pinned whole. Below the root, `SKILL_FOLDERS` are."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.terminal import ask, working_folder, write_stderr
-from qcode.cli.trust import is_trusted
+from qcode.cli.trust import is_trusted, note_for_pipes
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, UsageError
 from qcode.text.clean import single_spaced
@@ -32,6 +34,20 @@ def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunCont
         judge_trust=judge_trust,
         on_wait=_ask_for_patience if is_attended else None,
     )
+
+
+def pipe_context(options: Options, report: Callable[[str], None]) -> RunContext:
+    """Return the context of a run without a user; `report` gets lines for the one who reads its output."""
+    context = run_context(options, working_folder(options.cwd), is_attended=False)
+    if not context.is_trusted and (
+        note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
+    ):
+        report(note)
+    elif not context.is_trusted and context.settings.permissions.mode == "bypass":
+        report("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
+    for warning in context.settings.warnings:
+        report(warning)
+    return context
 
 
 def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:

@@ -345,9 +345,8 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "mcp": Subcommand(
         {"list": (), "show": (), "approve": (), "add": (), "remove": (), "login": (), "logout": (), "serve": ()},
         (
-            *_shared("--cwd", "--mcp-config", "--trust"),
-            *_shared("--model", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--max-turns"),
-            *_shared("--max-tool-calls", "--max-budget-usd", "--settings", "--no-session"),
+            *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
+            *_shared("--cwd", "--mcp-config", "--settings", "--no-session"),
             Flag("--env NAME=VALUE", "texts"),
             Flag("--header NAME:VALUE", "texts"),
             Flag("--transport KIND", "choice", choices=("http", "sse")),

@@ -83,9 +83,9 @@ def _dispatch(arguments: list[str]) -> int:
         is_pipe = subcommand is None and _is_pipe(options)
     except CommandLineError as error:
         if wanted_format(arguments) != "text":
-            from qcode.cli.pipe import report_usage
+            from qcode.headless.lines import result_without_turn
 
-            report_usage(error, wanted_format(arguments))
+            write_stdout(result_without_turn(error.info, None, wanted_format(arguments)))
         raise
     if subcommand is not None:
         return _run_subcommand(*subcommand)
@@ -143,6 +143,11 @@ def _run(options: Options, *, is_pipe: bool) -> int:
         # From here on an interrupted run must still write a result, so the code for that is imported first.
         hold()
         try:
+            if options.input_format == "stream-json":
+                with _loading():
+                    from qcode.cli.lines import run_lines
+
+                return run_lines(options, release)
             with _loading():
                 from qcode.cli.pipe import run_pipe
 

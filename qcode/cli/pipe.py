@@ -10,29 +10,28 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qcode import __version__
 from qcode.agent.agent import Agent
-from qcode.agent.options import Options, OutputFormat, RunContext
+from qcode.agent.context.memory import may_have_skills
+from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
-from qcode.cli.arguments import CommandLineError
-from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.terminal import working_folder, write_stderr, write_stdout
-from qcode.cli.trust import note_for_pipes
-from qcode.headless.lines import InitFacts, result_without_turn
+from qcode.cli.context import pipe_context, run_context, with_chosen_session
+from qcode.cli.terminal import reporting, working_folder, write_stderr
+from qcode.headless.lines import result_without_turn
 from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError, UsageError
+from qcode.protocol.errors import ExitCode, UsageError
 from qcode.protocol.messages import Block
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Hooks
+    from qcode.agent.models.selection import Selection
     from qcode.config.definitions import CustomCommand
     from qcode.headless.host.handshake import Handshake
     from qcode.headless.host.link import HostLink
@@ -44,8 +43,8 @@ HOST_EXIT_TIMEOUT_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenedRun:
-    """An opened run. `read` is the input that was read so far, `host` the handshake in it."""
+class OpenedRun:
+    """An opened run. `read` is the input that was read so far, `host` the handshake in it, which is answered."""
 
     agent: Agent
     prompt: str
@@ -58,102 +57,30 @@ class _OpenedRun:
 
 def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
-    with _report_errors(options.output_format, options):
+    with reporting(partial(result_without_turn, options=options, format=options.output_format)):
         release()
-        opened = _begin_lines(options) if options.input_format == "stream-json" else begin(options)
+        opened = begin(options)
+    return serve(opened)
+
+
+def serve(opened: OpenedRun) -> int:
+    """Run what was opened, and return the exit code."""
     return asyncio.run(_run(opened))
 
 
-def _begin_lines(options: Options) -> _OpenedRun:
-    """Read the first line and open the agent. If the line is the handshake of a host, it sets options of the agent."""
-    from qcode.headless.exchange import handshake_of
-    from qcode.streams import read_first_line
-
-    stream = standard_input()
-    try:
-        read = b"" if stream is None else read_first_line(stream.fileno())
-    except OSError:
-        read = b""  # the reader of the lines meets the error again, and reports it
-    request = handshake_of(read)
-    if request is None:
-        return replace(begin(options), read=read)
-    from qcode.headless.host.handshake import Handshake
-    from qcode.headless.host.link import HostLink
-
-    host, link, notices = Handshake.read(request.request_id, request.request), HostLink(), list[str]()
-
-    def prepare(context: RunContext) -> RunContext:
-        kinds, complaints = host.kinds()
-        notices.extend(complaints)
-        return replace(
-            context,
-            is_attended=options.permission_prompt_tool is not None,
-            program_servers=link.connections(host.server_names(options)),
-            program_agents=kinds,
-            program_skills=host.skills,
-            plan_instructions=host.plan_instructions,
-            servers_can_ask=True,
-            has_patches=False,
-        )
-
-    hooks, complaints = link.hooks(host.hooks)
-    notices.extend(complaints)
-    opened = begin(host.applied_to(options), notices.append, prepare, hooks)
-    return replace(opened, read=read, host=host, link=link, notices=tuple(notices))
+def begin(options: Options) -> OpenedRun:
+    """Open the agent of a run without a host."""
+    return begin_in(pipe_context(options, write_stderr))
 
 
-def report_usage(error: CommandLineError, output_format: OutputFormat) -> None:
-    """Write the result of an invalid command line."""
-    write_stdout(result_without_turn(error.info, _facts(None), output_format))
-
-
-@contextmanager
-def _report_errors(output_format: OutputFormat, options: Options) -> Iterator[None]:
-    """Write a result if the body fails, and raise the failure again for the line on stderr."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        write_stdout(result_without_turn(None, _facts(options), output_format))
-        raise
-    except QcodeError as failure:
-        write_stdout(result_without_turn(failure.info, _facts(options), output_format))
-        raise
-    except Exception as fault:
-        error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")
-        write_stdout(result_without_turn(error, _facts(options), output_format))
-        raise
-
-
-def _facts(options: Options | None) -> InitFacts:
-    """Return the facts about a run that has not begun."""
-    model = options.model_name if options is not None else ""
-    mode = options.permission_mode if options is not None else None
-    try:
-        cwd = str(Path.cwd())
-    except OSError:
-        cwd = ""
-    return InitFacts("", cwd, model, (), mode or "default", __version__)
-
-
-def begin(
-    options: Options,
+def begin_in(
+    context: RunContext,
     report: Callable[[str], None] = write_stderr,
-    prepare: Callable[[RunContext], RunContext] = lambda context: context,
+    selection: Selection | None = None,
     hooks: Hooks | None = None,
-) -> _OpenedRun:
-    """Open the agent.
-
-    `report` gets lines for the user; `prepare` adds the options and `hooks` the functions of a host.
-    """
-    context = prepare(run_context(options, working_folder(options.cwd), is_attended=False))
-    if not context.is_trusted and (
-        note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
-    ):
-        report(note)
-    elif not context.is_trusted and context.settings.permissions.mode == "bypass":
-        report("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
-    for warning in context.settings.warnings:
-        report(warning)
+) -> OpenedRun:
+    """Read the prompt, and open the agent. `report` gets lines for the user, `hooks` are functions of a host."""
+    options = context.options
     typed, turn = options.prompt or "", NO_OPTIONS
     found = _custom_command(context)
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
@@ -161,17 +88,15 @@ def begin(
         typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
         if command.model and not options.model:
             named = replace(options, model=command.model)
-            context = prepare(run_context(named, working_folder(options.cwd), is_attended=False))
-    elif typed.startswith("/"):
-        from qcode.agent.opening import may_have_skills  # the agent loads it anyway, after standard input is read
-
-        if may_have_skills(context):
-            return _begin_skill(context, typed, report)
-    _check(context)
+            context = run_context(named, working_folder(options.cwd), is_attended=False)
+    elif typed.startswith("/") and may_have_skills(context):
+        return _begin_skill(context, typed, report)
+    selection = selection or _checked(context)
     began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     turn = _with_rest_of_time(options, turn, began)
-    return _OpenedRun(_open_agent(context, attached, report, hooks), prompt, replace(turn, typed=typed))
+    agent = _open_agent(context, attached, report, selection, hooks)
+    return OpenedRun(agent, prompt, replace(turn, typed=typed))
 
 
 def _with_rest_of_time(options: Options, turn: TurnOptions, began: float) -> TurnOptions:
@@ -181,8 +106,8 @@ def _with_rest_of_time(options: Options, turn: TurnOptions, began: float) -> Tur
     return replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
 
 
-def _check(context: RunContext) -> None:
-    """Raise `QcodeError` for an invalid rule or model name, before waiting for standard input.
+def _checked(context: RunContext) -> Selection:
+    """Return the model; raise `QcodeError` for an invalid rule or model name, before standard input is waited for.
 
     The agent is opened after that: in `qcode -p A | qcode -c -p B` the session is complete only then.
     """
@@ -190,16 +115,17 @@ def _check(context: RunContext) -> None:
     from qcode.agent.permissions import configured_rules
 
     configured_rules(context.settings)
-    begin_with(context)
+    return begin_with(context)
 
 
 def _open_agent(
     context: RunContext,
     attached: tuple[Block, ...] = (),
     report: Callable[[str], None] = write_stderr,
+    selection: Selection | None = None,
     hooks: Hooks | None = None,
 ) -> Agent:
-    agent = Agent.begin(with_chosen_session(context), hooks=hooks)
+    agent = Agent.begin(with_chosen_session(context), selection, hooks=hooks)
     for notice in (*context.keys.complaints, *agent.notices):
         report(notice)
     agent.conversation.attach(attached)
@@ -208,8 +134,6 @@ def _open_agent(
 
 def _is_skill(context: RunContext, name: str) -> bool:
     """Return whether `/name` runs a skill, which wins over a command of the project."""
-    from qcode.agent.opening import may_have_skills
-
     if not may_have_skills(context):
         return False
     from qcode.agent.skills.library import Skills
@@ -217,7 +141,7 @@ def _is_skill(context: RunContext, name: str) -> bool:
     return any(skill.handle.lower() == name.lower() for skill in Skills(context).for_user)
 
 
-def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None]) -> _OpenedRun:
+def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None]) -> OpenedRun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
     agent, turn, began = _open_agent(context, report=report), NO_OPTIONS, time.monotonic()
     name, _, arguments = typed[1:].partition(" ")
@@ -240,7 +164,7 @@ def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None])
         raise
     agent.conversation.attach(attached)
     turn = _with_rest_of_time(context.options, turn, began)
-    return _OpenedRun(agent, prompt, replace(turn, typed=typed))
+    return OpenedRun(agent, prompt, replace(turn, typed=typed))
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
@@ -284,7 +208,7 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
     return prompt, attached
 
 
-async def _run(opened: _OpenedRun) -> int:
+async def _run(opened: OpenedRun) -> int:
     try:
         code = await _run_replay(opened)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
@@ -296,7 +220,7 @@ async def _run(opened: _OpenedRun) -> int:
         await opened.agent.close()
 
 
-async def _run_replay(opened: _OpenedRun) -> int:
+async def _run_replay(opened: OpenedRun) -> int:
     agent, turn, stdout, stderr = opened.agent, opened.turn, sys.stdout.buffer, sys.stderr.buffer
     if agent.context.options.input_format == "text":
         return await run_headless(agent, opened.prompt, stdout=stdout, stderr=stderr, turn=turn)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from qcode.protocol.errors import InputError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, InputError, QcodeError
 from qcode.text.clean import clean
 
 
@@ -33,6 +35,25 @@ def write_stdout(data: str | bytes) -> None:
         # The interpreter flushes stdout again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise OutputLost(error) from error
+
+
+@contextmanager
+def reporting(result: Callable[[ErrorInfo | None], bytes]) -> Iterator[None]:
+    """Write a result if the body fails, and raise the failure again for the line on stderr.
+
+    `result` returns the bytes for an error, None if the body was interrupted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        write_stdout(result(None))
+        raise
+    except QcodeError as failure:
+        write_stdout(result(failure.info))
+        raise
+    except Exception as fault:
+        write_stdout(result(ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")))
+        raise
 
 
 def write_stderr(text: str) -> None:

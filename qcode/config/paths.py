@@ -18,6 +18,8 @@ CLAUDE_SETTINGS = (f"{CLAUDE_FOLDER}/settings.json", f"{CLAUDE_FOLDER}/settings.
 
 AGENTS_FOLDER = "agents"
 COMMANDS_FOLDER = "commands"
+SKILL_FOLDERS = (".qcode/skills", ".agents/skills", ".claude/skills")
+"""The folders of a project's skills, in their order."""
 MCP_FILE = ".mcp.json"
 
 

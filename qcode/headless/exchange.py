@@ -7,25 +7,20 @@ format that other tools write: messages of Anthropic's API in an envelope with a
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO
 
 from qcode.agent import outcomes
-from qcode.agent.context.attachments import MAX_IMAGE_BYTES
+from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
 from qcode.headless.lines import encode, init_line, line_without_turn
 from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
-from qcode.protocol.messages import Block, Image, Text
 from qcode.streams import REQUEST_COST, OutputLostError, StdinReader
-from qcode.text.json import Json, JsonObject, parse_object
-from qcode.tools.files.pictures import image_type
-from qcode.values import dataclass
+from qcode.text.json import JsonObject
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -269,122 +264,3 @@ class Exchange:
                 work.cancel()
         if work.done():
             work.result()
-
-
-@dataclass(frozen=True, slots=True)
-class UserMessage:
-    """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it.
-
-    `line` is the whole line, for fields that only a host sends; `size` is its length.
-    """
-
-    prompt: str
-    attached: tuple[Block, ...] = ()
-    line: JsonObject = field(default_factory=dict)
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ControlRequest:
-    """A control request, such as an interrupt. `request_id` is None if no response is expected."""
-
-    subtype: str
-    request_id: Json = None
-    request: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class InvalidLine:
-    """An invalid line. It is not kept, so it counts as nothing."""
-
-    reason: str
-    size: int = 0
-
-
-InputLine: TypeAlias = UserMessage | ControlRequest | InvalidLine
-
-
-class _Invalid(Exception):  # noqa: N818  # never leaves this module
-    pass
-
-
-def read_line(line: bytes) -> InputLine | None:
-    """Parse a line; return None for a blank one."""
-    try:
-        text = line.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return InvalidLine("it is not UTF-8")
-    if not text.strip():
-        return None
-    value = parse_object(text)
-    if value is None:
-        return InvalidLine("it is not a JSON object")
-    try:
-        return _read(value)
-    except _Invalid as invalid:
-        return InvalidLine(str(invalid))
-
-
-def handshake_of(first_bytes: bytes) -> ControlRequest | None:
-    """Return the `initialize` request if it is the first line of an input that is not blank."""
-    first = next((line for line in first_bytes.split(b"\n") if line.strip()), b"")
-    message = read_line(first)
-    return message if isinstance(message, ControlRequest) and message.subtype == "initialize" else None
-
-
-def _read(value: JsonObject) -> InputLine:
-    match value:
-        case {"type": "user", "message": {"role": "user", "content": content}}:
-            return replace(_message_of(content), line=value)
-        case {"type": "user"}:
-            raise _Invalid('a user line needs "message": {"role": "user", "content": ...}')
-        case {"type": "control_request", "request": {"subtype": str(subtype)}}:
-            request = value["request"]
-            return ControlRequest(subtype, value.get("request_id"), request if isinstance(request, dict) else {})
-        case {"type": "control_request"}:
-            raise _Invalid('a control_request line needs "request": {"subtype": ...}')
-        case {"type": str(kind)}:
-            raise _Invalid(f'its type is "{kind[:80]}", but only user and control_request are supported')
-        case _:
-            raise _Invalid('it has no "type"')
-
-
-def _message_of(content: Json) -> UserMessage:
-    if isinstance(content, str):
-        blocks: list[Block] = [Text(content)]
-    elif isinstance(content, list):
-        blocks = [_block(part) for part in content]
-    else:
-        raise _Invalid("its content is neither text nor a list of blocks")
-    if all(isinstance(block, Text) and not block.text.strip() for block in blocks):
-        raise _Invalid("its content is empty")
-    last = blocks[-1]
-    return UserMessage(last.text, tuple(blocks[:-1])) if isinstance(last, Text) else UserMessage("", tuple(blocks))
-
-
-def _block(part: Json) -> Block:
-    match part:
-        case {"type": "text", "text": str(text)}:
-            return Text(text)
-        case {"type": "image", "source": {"type": "base64", "data": str(data)}}:
-            return _image(data)
-        case {"type": "image"}:
-            raise _Invalid('an image needs "source": {"type": "base64", "media_type": ..., "data": ...}')
-        case {"type": str(kind)}:
-            raise _Invalid(f'its content has a block of type "{kind[:80]}"; only text and image are supported')
-        case _:
-            raise _Invalid("its content has an entry that is not a text or image block")
-
-
-def _image(data: str) -> Image:
-    try:
-        raw = base64.b64decode("".join(data.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise _Invalid("the data of its image is not base64") from None
-    if len(raw) > MAX_IMAGE_BYTES:
-        raise _Invalid(f"its image is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
-    # The type is detected from the bytes, not taken from the line: providers reject an image with a wrong type.
-    media_type = image_type(raw)
-    if not media_type:
-        raise _Invalid("its image is not PNG, JPEG, GIF or WebP")
-    return Image(media_type, base64.b64encode(raw).decode("ascii"))

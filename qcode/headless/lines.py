@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qcode import __version__
 from qcode.agent.outcomes import reported_error, shortfall, subtype, utc_text
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo, ErrorKind
@@ -23,7 +25,7 @@ from qcode.text.numbers import uuid_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.options import OutputFormat
+    from qcode.agent.options import Options, OutputFormat
     from qcode.agent.programs.answer_schema import AnswerSchema, StructuredAnswer
 
 # Readers that split at more than LF would split a line at these characters; JSON allows them escaped.
@@ -167,15 +169,26 @@ def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> Structur
     return schema.read(ended.text) if schema is not None and subtype(ended) == "success" else None
 
 
-def result_without_turn(error: ErrorInfo | None, facts: InitFacts, format: OutputFormat) -> bytes:
+def result_without_turn(error: ErrorInfo | None, options: Options | None, format: OutputFormat) -> bytes:
     """Return the output of a run that failed before it began; without an error it was interrupted.
 
-    It is empty in text mode, because there is no answer.
+    It is empty in text mode, because there is no answer. `options` is None if the command line is invalid.
     """
     if format == "text":
         return b""
-    result = encode(line_without_turn(error, facts.session_id))
-    return result if format == "json" else encode(init_line(facts)) + result
+    result = encode(line_without_turn(error, ""))
+    return result if format == "json" else encode(init_line(_facts_of(options))) + result
+
+
+def _facts_of(options: Options | None) -> InitFacts:
+    """Return the facts about a run that has not begun."""
+    model = options.model_name if options is not None else ""
+    mode = options.permission_mode if options is not None else None
+    try:
+        cwd = str(Path.cwd())
+    except OSError:
+        cwd = ""
+    return InitFacts("", cwd, model, (), mode or "default", __version__)
 
 
 def line_without_turn(error: ErrorInfo | None, session_id: str) -> JsonObject:

@@ -168,7 +168,7 @@ _KINDS = {
 class QcodeError(Exception):
     """An operation failed. The text is one line for the user."""
 
-    exit_code = ExitCode.FAILED
+    exit_code: ExitCode = ExitCode.FAILED
 
     def __init__(self, text: str, exit_code: ExitCode | None = None) -> None:
         super().__init__(text)
@@ -190,7 +190,7 @@ class ConfigError(QcodeError):
     It begins with the path `file` and `line` (from 1), as far as they are known.
     """
 
-    exit_code = ExitCode.BAD_CONFIG
+    exit_code: ExitCode = ExitCode.BAD_CONFIG
 
     def __init__(self, message: str, *, file: object | None = None, line: int | None = None) -> None:
         place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
@@ -200,19 +200,19 @@ class ConfigError(QcodeError):
 class UsageError(QcodeError):
     """An option has an invalid value, or a name cannot be resolved."""
 
-    exit_code = ExitCode.USAGE
+    exit_code: ExitCode = ExitCode.USAGE
 
 
 class InputError(QcodeError):
     """An input cannot be used: a file, an image, standard input."""
 
-    exit_code = ExitCode.BAD_INPUT
+    exit_code: ExitCode = ExitCode.BAD_INPUT
 
 
 class CredentialError(QcodeError):
     """There is no key for the model."""
 
-    exit_code = ExitCode.NO_CREDENTIAL
+    exit_code: ExitCode = ExitCode.NO_CREDENTIAL
 
 
 class KeyStoreError(QcodeError):

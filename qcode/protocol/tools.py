@@ -12,6 +12,10 @@ from qcode.values import dataclass
 
 SKILL_TOOL = "skill"
 """The name of the tool that loads a skill. Its results hold instructions, which a compaction keeps."""
+EXPLORE, GENERAL = "explore", "general"
+"""The kinds of sub-agents that are built in."""
+SAME, SMALL = "same", "small"
+"""The models of a sub-agent: that of the conversation, or the small one."""
 
 
 @dataclass(frozen=True, slots=True)

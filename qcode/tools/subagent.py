@@ -6,7 +6,7 @@ is for a session that has no sub-agents, and says so.
 
 from __future__ import annotations
 
-from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import EXPLORE, SAME, SMALL, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import Json, JsonObject
 from qcode.tools.arguments import check
@@ -15,8 +15,6 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 NAME = "agent"
-EXPLORE, GENERAL = "explore", "general"
-SAME, SMALL = "same", "small"
 _MAX_DESCRIPTION = 80
 
 

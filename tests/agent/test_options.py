@@ -8,7 +8,7 @@ import pytest
 from qcode.agent.agent import Agent
 from qcode.agent.options import Options, RunContext
 from qcode.agent.trust import TrustStore
-from qcode.protocol.errors import InputError, QcodeError
+from qcode.protocol.errors import InputError, QcodeError, UsageError
 from qcode.protocol.events import TurnEnded
 from tests.fakes.scripted import ScriptedProvider, text_reply
 
@@ -79,3 +79,10 @@ def test_schema_adds_its_instructions_to_the_prompt(home: dict[str, str]) -> Non
     assert (context.options.append_system_prompt or "").startswith("Be brief.\n\n")
     with pytest.raises(InputError, match="--json-schema"):
         read(home, json_schema="no schema")
+
+
+def test_path_that_no_file_can_have_is_an_error_in_words(home: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="File name too long"):
+        read(home, add_dir=("x" * 5_000,))
+    with pytest.raises(UsageError, match=r"Options\(cwd=...\) takes a path, which has no NUL character"):
+        Options(cwd="a\0b")

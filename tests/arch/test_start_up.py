@@ -110,6 +110,19 @@ def test_editors_get_their_first_answer_without_the_library(tmp_path: Path) -> N
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", *(f"qcode.{name}" for name in later)) == set()
 
 
+def test_host_gets_its_first_answer_without_the_library(tmp_path: Path) -> None:
+    loaded = loaded_after(
+        "import os, sys; read, write = os.pipe(); os.dup2(read, 0)\n"
+        "sys.argv = ['qcode', '-o', 'stream-json', '--input-format', 'stream-json', '-m', 'demo/demo']\n"
+        'os.write(write, b\'{"type":"control_request","request_id":"1","request":{"subtype":"initialize"}}\\n\')\n'
+        "os.close(write); os.close(read)\n"
+        "from qcode.__main__ import main\nassert main() == 0"
+    )
+    assert "qcode.headless.host.handshake" in loaded
+    later = ("agent.opening", "agent.permissions", "headless.run", "engine", "tools", "tui", "cli.pipe")
+    assert among(loaded, *SDKS, *HEAVY, "asyncio", "textual", *(f"qcode.{name}" for name in later)) == set()
+
+
 def test_demo_run_loads_only_needed_modules() -> None:
     loaded = loaded_after(
         "import sys; sys.argv = ['qcode', '-p', 'hello', '-m', 'demo/demo', '--no-session']; sys.stdin = None\n"

@@ -66,7 +66,7 @@ def test_each_task_has_one_result_with_its_options(work: Path, capfd: pytest.Cap
     assert (found["plain"]["result"], found["plain"]["model"]) == ("1", "openai/m")
     assert found["file"]["cwd"] == str(work / "sub")
     assert found["typed"]["structured_output"] == {"n": 3}
-    assert "is not a folder" in found["lost"]["error"]["message"]
+    assert "does not exist" in found["lost"]["error"]["message"]
     assert "content of a" in str(asked[1].messages)
     assert asked[2].cap == 77
     assert "3 of 4 tasks succeeded, 1 failed" in capfd.readouterr().err

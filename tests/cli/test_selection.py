@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from qcode.agent.keys.keys import Keys
-from qcode.agent.models.selection import choose, found, named
+from qcode.agent.models.selection import choose, named
 from qcode.agent.options import Options
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.protocol.errors import QcodeError
@@ -53,13 +51,13 @@ def test_provider_of_an_unsupported_type_affects_no_other_selection(monkeypatch:
 
 def test_base_url_without_a_model_is_an_error() -> None:
     with pytest.raises(QcodeError, match="-m openai/MODEL") as raised:
-        asyncio.run(found(Settings(), Keys({"ANTHROPIC_API_KEY": "a"}), "http://127.0.0.1:9/v1", has_demo=True))
+        choose(Settings(), Keys({"ANTHROPIC_API_KEY": "a"}), None, "http://127.0.0.1:9/v1", has_demo=True)
     assert raised.value.exit_code == 2
 
 
 def test_first_credential_selects_the_provider() -> None:
     env = {"OPENAI_API_KEY": "a", "GEMINI_API_KEY": "b"}
-    chosen = asyncio.run(found(Settings(), Keys(env), None, has_demo=True))
+    chosen = choose(Settings(), Keys(env), None, None, has_demo=True)
     assert chosen.spec.name == "openai"
     assert "OPENAI_API_KEY" in chosen.note
 
@@ -76,9 +74,9 @@ def nobody_local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("nobody_local")
 def test_without_credentials_the_app_uses_the_demo_and_pipe_mode_fails() -> None:
-    assert asyncio.run(found(Settings(), Keys({}), None, has_demo=True)).name == "demo/demo"
+    assert choose(Settings(), Keys({}), None, None, has_demo=True).name == "demo/demo"
     with pytest.raises(QcodeError) as raised:
-        asyncio.run(found(Settings(), Keys({}), None, has_demo=False))
+        choose(Settings(), Keys({}), None, None, has_demo=False)
     assert raised.value.exit_code == 41
 
 
@@ -87,7 +85,7 @@ def test_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) 
         return PROVIDERS["ollama"], "qwen3-coder"
 
     monkeypatch.setattr(local, "find_local_server", ollama)
-    chosen = asyncio.run(found(Settings(), Keys({}), None, has_demo=True))
+    chosen = choose(Settings(), Keys({}), None, None, has_demo=True)
     assert chosen.name == "ollama/qwen3-coder"
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from qcode.agent.subagent_kinds import own_kind
 from qcode.config.definitions import CustomAgent, CustomAgents, load_custom_agents
+from qcode.protocol.tools import EXPLORE
 from qcode.tools.registry import specs
-from qcode.tools.subagent import EXPLORE
 
 WHOLE = 'description = "Reviews."\nprompt = "Look."\nonly_reads = true\ntools = ["read"]\nmodel = "small"\n'
 MINIMAL = 'description = "Reviews."\nprompt = "Look."\n'

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+import random
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.e2e.running import CliRunner
 
@@ -116,3 +125,111 @@ def test_text_of_a_caller_attaches_nothing_and_runs_no_command(cli: CliRunner) -
     stored = "".join(path.read_text() for path in cli.home.rglob("sessions/*/*.jsonl"))
     assert "canary" not in stored
     assert "@secret.txt" in stored
+
+
+# Lines that no client of a package sends
+
+
+class Lines:
+    """A client that writes lines. `answers` are the responses so far, in order."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.answers: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        self.send({"id": "hello", "method": "initialize", "params": HELLO})
+        self.send({"method": "notifications/initialized"})
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            message = json.loads(line)
+            if "method" not in message:
+                self.answers.append(message)
+
+    def send(self, message: dict[str, Any] | bytes) -> None:
+        line = message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def wait(self, request_id: str | int, seconds: float = 20, count: int = 1) -> None:
+        """Wait until a request is answered, or `count` requests of this id; answers come in any order."""
+        end = time.monotonic() + seconds
+        while sum(one["id"] == request_id for one in self.answers) < count:
+            assert time.monotonic() < end, self.answers[-3:]
+            assert self.process.poll() is None
+            time.sleep(0.01)
+
+    def end(self) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        code = self.process.wait(20)
+        self._reader.join(20)
+        return code
+
+
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+CHECK = {"name": "permissions_check", "arguments": {"kind": "read", "value": "x"}}
+
+
+@contextmanager
+def writing(cli: CliRunner) -> Iterator[Lines]:
+    command = cli.command("mcp", "serve", "-m", "demo/demo", "--base-url", "http://127.0.0.1:9")
+    with subprocess.Popen(
+        command, cwd=cli.work, env=cli.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            yield Lines(process)
+        finally:
+            process.kill()
+
+
+def test_each_line_that_is_no_message_gets_one_error(cli: CliRunner) -> None:
+    sent = (b"{nope", b"5", b"[]", b"\xff", b" ", b'{"jsonrpc":"2.0","id":1,"method":"x","params":7}', b"[" * 99_999)
+    with writing(cli) as client:
+        for line in sent:
+            client.send(line)
+        client.send({"id": 2, "method": "ping", "params": {"x": "a" * 9_000_000}})
+        for value in ("x", "y"):  # an id that is used again while its request runs
+            client.send(
+                {"id": 3, "method": "tools/call", "params": CHECK | {"arguments": {"kind": "read", "value": value}}}
+            )
+        client.send({"id": 4, "method": "no/such"})
+        client.wait(4)
+        client.wait(3, count=2)
+        assert client.end() == 0
+    errors = [(one["id"], one["error"]["code"]) for one in client.answers if "error" in one]
+    assert Counter(errors) == {(None, -32700): 3, (None, -32600): 3, (1, -32600): 1, (4, -32601): 1}
+    assert [one["id"] for one in client.answers].count(3) == 2
+
+
+@pytest.mark.broad
+@pytest.mark.timeout(200)
+def test_random_lines_for_a_minute_get_one_answer_for_each_request(cli: CliRunner) -> None:
+    pick, count = random.Random(7), 0
+    methods = ("ping", "tools/list", "tools/call", "initialize", "resources/read", "prompts/get", "", "no/such")
+    values: tuple[Any, ...] = (None, 7, [], {}, CHECK, {"name": "ask", "arguments": {"prompt": "hi"}}, {"name": 5}, "x")
+    with writing(cli) as client:
+        client.wait("hello")
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            wanted = []
+            for _ in range(20):
+                count += 1
+                wanted.append(count)
+                message = {"jsonrpc": "2.0", "id": count, "method": pick.choice(methods), "params": pick.choice(values)}
+                client.send(message)
+                if pick.random() < 0.3:
+                    line = json.dumps({**message, "id": None}).encode()
+                    client.send(
+                        pick.choice([line[: pick.randrange(len(line))], b"\0", b'"', b'{"id":[]}', b"\r", b"{}"])
+                    )
+            for request_id in wanted:
+                client.wait(request_id, 30)
+            answered = Counter(one["id"] for one in client.answers)
+            assert [answered[request_id] for request_id in wanted] == [1] * len(wanted)
+            client.answers.clear()
+        assert client.end() == 0
+    assert count > 500

@@ -49,14 +49,14 @@ def first_answer(base: Path, url: str) -> tuple[float, float]:
 
 
 def test_first_answer_to_a_host(bars: Bars, tmp_path: Path) -> None:
-    """The answer names commands, agents and models, so it comes after the agent was opened."""
+    """The answer names commands, agents and models, and comes before the library loads."""
     workspace(tmp_path)
     with FakeServer("openai", []) as server:
         first_answer(tmp_path, server.base_url)  # byte code is written once
         runs = [(bare()[0], *first_answer(tmp_path, server.base_url)) for _ in range(ROUNDS)]
     ratio = statistics.median(seconds for _, seconds, _ in runs) / statistics.median(one for one, _, _ in runs)
     bars.hold("host: start to the answer of `initialize`, beside `python -c pass`", ratio, 15)
-    bars.hold("host: memory then", max(size for _, _, size in runs), 25, "MB", known=34)
+    bars.hold("host: memory then", max(size for _, _, size in runs), 25, "MB")
 
 
 def session(base: Path, url: str, lines: Sequence[bytes]) -> float:

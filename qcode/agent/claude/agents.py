@@ -15,9 +15,9 @@ from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
 from qcode.agent.context.front_matter import FrontMatterError, plain, split_names
 from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
+from qcode.protocol.tools import SAME, SMALL
 from qcode.text.clean import single_spaced
 from qcode.tools.registry import all_names
-from qcode.tools.subagent import SAME, SMALL
 from qcode.values import dataclass
 
 MAX_DESCRIPTION = 1_024

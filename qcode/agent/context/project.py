@@ -98,8 +98,9 @@ def added_folder(path: str | Path, named_by: str = "") -> Path:
     """Return the full path of a folder to add to the workspace; raise `InputError`. `named_by` is for its message."""
     try:
         real = Path(path).expanduser().absolute()
-    except RuntimeError as error:
-        raise InputError(f"{named_by}{path}: {error}") from None
-    if not real.is_dir():
+        is_folder = real.is_dir()
+    except (RuntimeError, OSError) as error:
+        raise InputError(f"{named_by}{path}: {getattr(error, 'strerror', None) or error}") from None
+    if not is_folder:
         raise InputError(f"{named_by}{path} {'is not a folder' if real.exists() else 'does not exist'}")
     return real

@@ -5,7 +5,6 @@ Nothing is connected; only local servers are probed.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -192,8 +191,8 @@ def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, st
     return address, variable or str(settings.origin(f"providers.{spec.name}.project"))
 
 
-async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_demo: bool) -> Selection:
-    """Choose a model if none was named: by credential, then a local server, then the demo if `has_demo`."""
+def _with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection | None:
+    """Return the default model of the first provider with a credential, None without any."""
     from qcode.providers import catalog
 
     specs = known_specs(settings)
@@ -204,9 +203,14 @@ async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_dem
         source = keys.credential_of(spec) if spec is not None else ""
         if spec is not None and source:
             return default_of(spec, settings, source_words(source))
+    return None
+
+
+async def _without_key(settings: Settings, keys: Keys, *, has_demo: bool) -> Selection:
+    """Return the model of a local server, otherwise the demo if `has_demo`."""
     from qcode.providers.local import find_local_server
 
-    local = await find_local_server()
+    specs, local = known_specs(settings), await find_local_server()
     if local is not None:
         spec, model = local
         return Selection(specs.get(spec.name, spec), model, f"a local server responds at {spec.base_url}")
@@ -224,16 +228,22 @@ def source_words(source: str) -> str:
 def choose(
     settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
 ) -> Selection:
-    """Return the model to begin with: named by a flag, the environment or the configuration, otherwise `found`.
+    """Return the model to begin with: named by a flag, the environment or the configuration, otherwise one
+    with a key, a local server, or the demo if `has_demo`.
 
-    `connected` is the model the app switched to last; it is preferred to `found` if there is a key for it.
+    `connected` is the model the app switched to last; it is preferred if there is a key for it.
     """
     if settings.model:
         origin = settings.origin("model")
         return named(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
     if connected and base_url is None and (again := _connected(connected, settings, keys)) is not None:
         return again
-    return asyncio.run(found(settings, keys, base_url, has_demo=has_demo))
+    with_key = _with_key(settings, keys, base_url)
+    if with_key is not None:
+        return with_key
+    import asyncio  # a host is answered before it loads
+
+    return asyncio.run(_without_key(settings, keys, has_demo=has_demo))
 
 
 def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:

@@ -69,7 +69,7 @@ class FunctionTool:
         self._takes_context, self._hints, parameters = _parameters(function, name)
         description = inspect.getdoc(function) or ""
         safety: typing.Literal["harmless"] | None = None if asks else "harmless"
-        self.spec = ToolSpec(name, description, parameters, is_read_only=reads_only, safety=safety)
+        self.spec: ToolSpec = ToolSpec(name, description, parameters, is_read_only=reads_only, safety=safety)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.function(*args, **named)

@@ -129,19 +129,19 @@ class TurnError(QcodeError):
 class IncompleteError(TurnError):
     """The answer is still truncated at the output limit, after everything that qcode does against that."""
 
-    exit_code = ExitCode.INCOMPLETE
+    exit_code: ExitCode = ExitCode.INCOMPLETE
 
 
 class RefusedError(TurnError):
     """The model refused, or its reply was filtered."""
 
-    exit_code = ExitCode.REFUSED
+    exit_code: ExitCode = ExitCode.REFUSED
 
 
 class LimitError(TurnError):
     """A limit of the turn was reached: `limit` names it."""
 
-    exit_code = ExitCode.LIMIT_REACHED
+    exit_code: ExitCode = ExitCode.LIMIT_REACHED
 
     def __init__(self, text: str, result: Result[Any], limit: Limit) -> None:
         super().__init__(text, result)
@@ -151,7 +151,7 @@ class LimitError(TurnError):
 class DeniedError(TurnError):
     """The turn ended on denied calls, without an answer."""
 
-    exit_code = ExitCode.DENIED
+    exit_code: ExitCode = ExitCode.DENIED
 
 
 class SchemaError(TurnError):
@@ -161,7 +161,7 @@ class SchemaError(TurnError):
 class TurnCancelledError(TurnError):
     """The turn was cancelled."""
 
-    exit_code = ExitCode.INTERRUPTED
+    exit_code: ExitCode = ExitCode.INTERRUPTED
 
 
 class ModelError(TurnError):
@@ -172,11 +172,11 @@ class ModelError(TurnError):
 
     def __init__(self, text: str, result: Result[Any], exit_code: ExitCode, error: ErrorInfo) -> None:
         super().__init__(text, result, exit_code)
-        self.kind = error.kind
-        self.status = error.status
-        self.request_id = error.request_id
-        self.retry_after = error.retry_after
-        self.is_transient = exit_code is ExitCode.TRANSIENT
+        self.kind: str = error.kind
+        self.status: int | None = error.status
+        self.request_id: str | None = error.request_id
+        self.retry_after: float | None = error.retry_after
+        self.is_transient: bool = exit_code is ExitCode.TRANSIENT
 
 
 class AnswerType:

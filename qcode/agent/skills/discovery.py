@@ -18,8 +18,8 @@ from typing import Any
 from qcode import __version__
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
-from qcode.agent.trust import SKILL_FOLDERS
 from qcode.config import state_file
+from qcode.config.paths import SKILL_FOLDERS
 from qcode.safety.paths import has_settled
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass

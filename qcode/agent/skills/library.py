@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.context.front_matter import FrontMatterError
@@ -20,14 +21,14 @@ from qcode.agent.skills.discovery import CACHE_NAME, FoundSkills, SkillCache, fi
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
+from qcode.config.definitions import CustomCommands
 from qcode.config.paths import COMMANDS_FOLDER, may_exist
 from qcode.protocol.approvals import Spans, TurnOptions
-from qcode.protocol.tools import Refused
+from qcode.protocol.tools import EXPLORE, GENERAL, SAME, SMALL, Refused
 from qcode.text.clean import cut, visible
 from qcode.text.match import nearest_hint
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SMALL
 from qcode.tools.workspace import printable
 from qcode.values import dataclass
 
@@ -102,6 +103,17 @@ class Skills:
     def for_user(self) -> tuple[Skill, ...]:
         """The skills and commands in Markdown that `/name` runs."""
         return (*(used for used in self.enabled if used.is_for_user), *self.commands)
+
+    def without_hidden(self, found: CustomCommands) -> CustomCommands:
+        """Return the commands without those of the project that have the name of a skill, and a line for each."""
+        skills = {skill.handle.lower() for skill in self.for_user if not skill.is_command}
+        hidden = [command for command in found.commands if command.is_from_project and command.name.lower() in skills]
+        problems = (
+            f"{command.file}: /{command.name} is ignored, it is the name of a skill; rename the file"
+            for command in hidden
+        )
+        kept = tuple(command for command in found.commands if command not in hidden)
+        return replace(found, commands=kept, problems=(*found.problems, *problems))
 
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off

@@ -8,15 +8,27 @@ the server side of the `mcp` package, whose tools read the annotations of this m
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import CallToolResult, TextContent
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    CallToolResult,
+    ErrorData,
+    JSONRPCError,
+    TextContent,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
 
 from qcode import __version__
 from qcode.agent.agent import Agent
@@ -28,9 +40,13 @@ from qcode.cli.terminal import working_folder
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import ReplyFinished, StepStarted, ToolStarted, TurnEvent
 from qcode.protocol.reply import Outcome
+from qcode.streams import StdinReader
 from qcode.text.clean import one_line
+from qcode.text.json import parse_object
 
 if TYPE_CHECKING:
+    from anyio import AsyncFile
+
     from qcode.agent.programs.turns import Result
 
 MAX_RUNNING = 4
@@ -38,6 +54,9 @@ MAX_RUNNING = 4
 
 MAX_PROMPT = 1_000_000
 """The maximum number of characters of a prompt: the operator pays for it."""
+
+MAX_LINE_BYTES = 8 * 1024 * 1024
+"""The maximum length of a line of the client: a prompt of `MAX_PROMPT` characters takes 6 MB if all are escaped."""
 
 _ASK = (
     "Ask qcode, a coding agent, to do one task in a folder of its user: it reads, edits and runs code as far as the "
@@ -53,8 +72,74 @@ def serve(options: Options) -> int:
     """Serve until the client closes stdin; raise `QcodeError` if the folder or the settings cannot be used."""
     root = Path(working_folder(options.cwd)).resolve()
     run_context(options, root, is_attended=False)  # an unusable configuration is reported now, not at the first call
-    _server(options, root).run("stdio")
+    asyncio.run(_serve(_server(options, root)))
     return 0
+
+
+async def _serve(server: MCPServer) -> None:
+    descriptor = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a tool starts cannot read the requests
+    lines = _Lines(descriptor)
+    async with stdio_server(stdin=cast("AsyncFile[str]", lines)) as (read, write):
+        lines.refuse = lambda error: write.send(SessionMessage(error))
+        lowlevel = server._lowlevel_server  # `run` takes no streams
+        await lowlevel.run(read, write, lowlevel.create_initialization_options())
+
+
+class _Lines:
+    """The lines of the client that are JSON-RPC. Each other line gets an error: the server would ignore it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.refuse: Callable[[JSONRPCError], Any] = _ignore
+        self._lines: asyncio.Queue[tuple[bytes | None] | None] = asyncio.Queue()
+        self._reader = StdinReader(
+            descriptor, line=self._put, end=lambda _: self._lines.put_nowait(None), longest=MAX_LINE_BYTES
+        )
+
+    def _put(self, line: bytes | None) -> None:
+        self._reader.hold(len(line or b""))
+        self._lines.put_nowait((line,))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        while (found := await self._lines.get()) is not None:
+            (line,) = found
+            self._reader.release(len(line or b""))
+            text = (line or b"").decode("utf-8", "replace")
+            error = _problem(text) if line is not None else _error(INVALID_REQUEST, _TOO_LONG)
+            if error is not None:
+                await self.refuse(error)
+            elif text.strip():
+                return text
+        raise StopAsyncIteration
+
+
+_TOO_LONG = f"the line has more than {MAX_LINE_BYTES:,} bytes"
+
+
+async def _ignore(error: JSONRPCError) -> None:
+    """Refuse nothing, before the streams are open."""
+
+
+def _problem(text: str) -> JSONRPCError | None:
+    """Return the error for a line that is not a message, None for a message and for a blank line."""
+    if not text.strip():
+        return None
+    try:
+        jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValidationError as problem:
+        if any(row["type"] == "json_invalid" for row in problem.errors(include_url=False, include_input=False)):
+            return _error(PARSE_ERROR, "the line is not JSON")
+        sent_id = (parse_object(text) or {}).get("id")
+        is_id = isinstance(sent_id, str | int) and not isinstance(sent_id, bool)
+        return _error(INVALID_REQUEST, "the line is not a JSON-RPC message", sent_id if is_id else None)
+    return None
+
+
+def _error(code: int, message: str, request_id: Any = None) -> JSONRPCError:  # noqa: ANN401  # text or number
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
 
 
 def _server(options: Options, root: Path) -> MCPServer:

@@ -1,4 +1,4 @@
-"""The `initialize` request: the options that it sets, and the answer to it. Pure, apart from `answer_to`.
+"""The `initialize` request: the options that it sets, and the answer to it. Pure; loads before the library.
 
 A host may set prompts, a schema, and servers. It can neither trust a folder nor set keys, endpoints or rules.
 """
@@ -15,9 +15,9 @@ from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.agent import Agent
     from qcode.agent.options import Options, PathText
     from qcode.agent.subagent_kinds import SubagentKind
+    from qcode.config.definitions import CustomCommand
 
 _USED = frozenset(
     (
@@ -156,19 +156,25 @@ def _joined(texts: Sequence[str] | None) -> str | None:
     return None if texts is None else "\n\n".join(texts)
 
 
-def answer_to(agent: Agent) -> JsonObject:
-    """Return the answer to the request: what the host may offer its user."""
-    conversation = agent.conversation
-    commands: list[Json] = [{"name": "compact", "description": COMPACT, "argumentHint": "[what to keep]"}]
-    for command in agent.custom_commands().commands:
+def success(request_id: Json, answer: JsonObject) -> JsonObject:
+    """Return the line that answers a control request."""
+    response: JsonObject = {"subtype": "success", "request_id": request_id, "response": answer}
+    return {"type": "control_response", "response": response}
+
+
+def answer_to(
+    commands: Sequence[CustomCommand], kinds: Sequence[SubagentKind], model: str, small_model: str | None
+) -> JsonObject:
+    """Return the answer to the request: what the host may offer its user. `model` is the one that begins."""
+    rows: list[Json] = [{"name": "compact", "description": COMPACT, "argumentHint": "[what to keep]"}]
+    for command in commands:
         description = command.description or command.prompt.strip().split("\n", 1)[0]
         row: JsonObject = {"name": command.name, "description": one_line(description, 200)}
-        commands.append({**row, "argumentHint": one_line(command.argument, 100)})
-    small = agent.context.settings.small_model
-    models = {"default": conversation.model, **({small: small} if small else {})}
+        rows.append({**row, "argumentHint": one_line(command.argument, 100)})
+    models = {"default": model, **({small_model: small_model} if small_model else {})}
     return {
-        "commands": commands,
-        "agents": [{"name": kind.name, "description": kind.purpose} for kind in conversation.kinds],
+        "commands": rows,
+        "agents": [{"name": kind.name, "description": kind.purpose} for kind in kinds],
         "models": [{"value": value, "displayName": name, "description": name} for value, name in models.items()],
         "output_style": "default",
         "available_output_styles": ["default"],

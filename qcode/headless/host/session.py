@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from qcode.agent.permissions import why_not_read
-from qcode.headless.exchange import ControlRequest, Exchange, InputLine, InvalidLine, UserMessage, read_line
+from qcode.headless.exchange import Exchange
 from qcode.headless.host import requests
 from qcode.headless.host.approvals import HostApprovals
-from qcode.headless.host.handshake import Handshake, answer_to
+from qcode.headless.host.handshake import Handshake, success
 from qcode.headless.host.lines import HostLines, encode_bounded, host_init, host_result
 from qcode.headless.host.link import HostLink
 from qcode.headless.host.wire import HostError, HostWire
+from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
 from qcode.headless.lines import encode, line_without_turn
 from qcode.headless.run import Run, RunOutput
 from qcode.headless.stderr import StderrWriter
@@ -50,7 +51,7 @@ async def run_host(
     first_bytes: bytes = b"",
     notices: tuple[str, ...] = (),
 ) -> int:
-    """Answer the handshake and serve the host until the end of its input; return the exit code of the last turn.
+    """Serve a host whose handshake is answered until the end of its input; return the exit code of the last turn.
 
     `link` is bound to the connection. `first_bytes` is the input that was read so far, handshake included; `notices`
     are lines for the user.
@@ -98,7 +99,6 @@ class HostSession(Exchange):
     # Output
 
     async def _begin(self) -> None:
-        await self._respond(self.handshake.request_id, answer_to(self.agent))
         if self.handshake.title and not self._conversation.messages:
             self._conversation.session.set_title(self.handshake.title)
 
@@ -178,8 +178,7 @@ class HostSession(Exchange):
             await self._respond(control.request_id, answer)
 
     async def _respond(self, request_id: Json, answer: JsonObject) -> None:
-        response: JsonObject = {"subtype": "success", "request_id": request_id, "response": answer}
-        await self.wire.send({"type": "control_response", "response": response})
+        await self.wire.send(success(request_id, answer))
 
     async def _refuse(self, request_id: Json, text: str) -> None:
         response: JsonObject = {"subtype": "error", "request_id": request_id, "error": text}

@@ -12,7 +12,7 @@ import pytest
 from qcode import Agent, Notice
 from qcode.agent.claude.agents import MAX_DESCRIPTION, agent_kind, load_agents
 from qcode.agent.claude.markdown import MarkdownFolder
-from qcode.agent.opening import kinds_of
+from qcode.agent.context.memory import kinds_of
 from qcode.agent.options import Options, RunContext
 from qcode.agent.subagent_kinds import MAX_STEPS
 from qcode.protocol.tools import ToolSpec

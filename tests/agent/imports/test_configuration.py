@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode import Agent, Options
+from qcode.agent.context.memory import kinds_of
 from qcode.agent.imports.configuration.found import parse_relaxed
 from qcode.agent.imports.configuration.prompts import codex_prompt, gemini_prompt, opencode_prompt
-from qcode.agent.opening import kinds_of
 from qcode.agent.options import RunContext
 from qcode.cli.main import main
 from qcode.protocol.errors import ConfigError

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,21 @@ def test_handshake_without_a_message_ends_with_0_and_no_result(tmp_path: Path) -
         host.greet()
         assert host.end() == 0
     assert kinds(host) == ["control_response"]
+
+
+def test_signal_before_the_first_message_ends_with_a_result(tmp_path: Path) -> None:
+    with hosting(tmp_path, []) as host:
+        host.greet()
+        os.kill(host.process.pid, signal.SIGTERM)
+        assert host.end() == 143
+    assert kinds(host) == ["control_response", "init", "error_cancelled"]
+
+
+def test_session_that_cannot_be_resumed_is_reported_before_the_first_message(tmp_path: Path) -> None:
+    with hosting(tmp_path, [], "--resume", "20260101-000000-none") as host:
+        host.greet()
+        assert "20260101-000000-none" in host.result()["errors"][0]
+        assert host.end() == 42
 
 
 def test_init_is_repeated_only_if_it_has_changed(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""Starts a run with `--input-format stream-json`: reads the first line, and answers a host before it opens the agent.
+
+Apart from `pipe`, which loads the library: a host waits for this answer, and may send its first message much later.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from qcode.cli.context import pipe_context, with_chosen_session
+from qcode.cli.terminal import reporting, write_stdout
+from qcode.headless.input_lines import handshake_of
+from qcode.headless.lines import encode, result_without_turn
+from qcode.protocol.errors import ExitCode
+
+if TYPE_CHECKING:
+    from qcode.agent.models.selection import Selection
+    from qcode.agent.options import Options, RunContext
+    from qcode.cli.pipe import OpenedRun
+    from qcode.config.definitions import CustomCommand
+    from qcode.headless.host.handshake import Handshake
+
+_PIECE = 65_536
+
+
+def run_lines(options: Options, release: Callable[[], None]) -> int:
+    """Run the prompts on standard input; `release` unblocks the signals that were blocked until now."""
+    with reporting(partial(result_without_turn, options=options, format=options.output_format)):
+        release()
+        begun = _begin(options)
+    if begun is None:
+        return ExitCode.OK
+    from qcode.cli.pipe import serve
+
+    return serve(begun)
+
+
+def _begin(options: Options) -> OpenedRun | None:
+    """Open the agent; return None if a host closes its input after the handshake."""
+    from qcode.streams import read_first_line
+
+    try:
+        read = b"" if sys.stdin is None else read_first_line(sys.stdin.fileno())
+    except OSError:
+        read = b""  # the reader of the lines meets the error again, and reports it
+    request = handshake_of(read)
+    if request is None:
+        _load_library()
+        from qcode.cli.pipe import begin
+
+        return replace(begin(options), read=read)
+    from qcode.headless.host.handshake import Handshake
+
+    return _begin_for_host(options, Handshake.read(request.request_id, request.request), read)
+
+
+def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun | None:
+    """Answer the handshake, then open the agent: with the next line, but at once if a session is named."""
+    from qcode.agent.models.selection import begin_with, provider_failures
+
+    notices: list[str] = []
+    context = with_chosen_session(pipe_context(host.applied_to(options), notices.append))
+    kinds, complaints = host.kinds()
+    notices += complaints
+    context = replace(
+        context,
+        is_attended=options.permission_prompt_tool is not None,
+        program_agents=kinds,
+        program_skills=host.skills,
+        plan_instructions=host.plan_instructions,
+        servers_can_ask=True,
+        has_patches=False,
+    )
+    with provider_failures(context.keys):
+        selection = begin_with(context)
+    write_stdout(_answer(context, host, selection))
+    wants_session = context.options.resume or context.options.session_id  # the host learns at once if it cannot
+    if not wants_session and not _has_more(read):
+        piece = os.read(sys.stdin.fileno(), _PIECE)
+        if not piece:
+            return None
+        read += piece
+    _load_library()
+    from qcode.cli.pipe import begin_in
+    from qcode.headless.host.link import HostLink
+
+    link = HostLink()
+    hooks, complaints = link.hooks(host.hooks)
+    notices += complaints
+    context = replace(context, program_servers=link.connections(host.server_names(options)))
+    begun = begin_in(context, notices.append, selection, hooks)
+    return replace(begun, read=read, host=host, link=link, notices=tuple(notices))
+
+
+def _load_library() -> None:
+    """Import the agent without collecting garbage: what is imported lives until exit."""
+    gc.disable()
+    try:
+        from qcode.agent import opening  # noqa: F401
+        from qcode.cli import pipe  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _answer(context: RunContext, host: Handshake, selection: Selection) -> bytes:
+    from qcode.agent.context.memory import kinds_of
+    from qcode.headless.host.handshake import answer_to, success
+
+    kinds, _ = kinds_of(context)
+    small = context.settings.small_model
+    return encode(success(host.request_id, answer_to(_commands(context), kinds, selection.name, small)))
+
+
+def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
+    """Return the commands that a message may begin with."""
+    from qcode.agent.context.memory import may_have_skills
+    from qcode.config.definitions import load_custom_commands
+
+    found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
+    if may_have_skills(context):
+        from qcode.agent.skills.library import Skills
+
+        found = Skills(context).without_hidden(found)
+    return found.commands
+
+
+def _has_more(read: bytes) -> bool:
+    """Return whether anything came with the first line."""
+    return bool(read.lstrip().partition(b"\n")[2].strip())
