@@ -189,10 +189,15 @@ class LinearView:
         return line if is_code or self._fence is not None else self._broken(line)
 
     def _broken(self, line: str) -> str:
+        """Return the line with line ends between words. A long path stays whole, so that it can be copied."""
         width = self._columns()
         if not width or cell_len(line) <= width:
             return line
-        return "\n".join(line[start:end] for start, end, _ in break_text(line, width))
+        text = ""
+        for start, end, following in break_text(line, width):
+            is_in_a_word = following == end < len(line) and cell_len(line[end - 1]) == cell_len(line[end]) == 1
+            text += line[start:end] + ("" if is_in_a_word or following == len(line) else "\n")
+        return text
 
     def _end_thinking(self) -> None:
         if self._thinking_since is None:

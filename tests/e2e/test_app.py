@@ -248,7 +248,7 @@ def test_linear_mode_has_every_command_without_a_screen(cli: CliRunner) -> None:
         "/context": "Reply reserve",
         "/cost": r"API calls   1 \(1 reply\)",
         "/rename a good name": "Session renamed to 'a good name'",
-        f"/export {exported.name}": "Exported to ",
+        f"/export {exported.name}": r"Exported to\s",
         "/fork": "Forked to ",
         "/theme light": "Unknown command /theme",
     }

@@ -137,6 +137,20 @@ def test_prose_is_wrapped_between_words_and_code_is_not() -> None:
     ]
 
 
+def test_wrapped_path_stays_whole_and_wide_characters_may_part() -> None:
+    script: Script = [
+        TextDelta(0, "see /a/long/path/name.py now\n\u6f22\u5b57\u6f22\u5b57\u6f22\u5b57\n"),
+        reply(""),
+        ended(),
+    ]
+    assert talk(ScriptedConversation(script), "x", width=8)[2:6] == [
+        "see",
+        "/a/long/path/name.py now",
+        "\u6f22\u5b57\u6f22\u5b57",
+        "\u6f22\u5b57",
+    ]
+
+
 def test_problems_of_an_edit_are_printed_below_its_diff() -> None:
     edit = call(name="edit", arguments='{"path": "a.py"}')
     outcome = ToolOutcome("Edited.", summary="+1 -0 lines, 1 new problem", diff="+new\n", problems="a.py:1:1: error: x")

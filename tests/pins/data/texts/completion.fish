@@ -184,20 +184,41 @@ complete -c qcode -f -n '__qcode_after login login' -a 'anthropic openai gemini 
 complete -c qcode -n '__qcode_command login' -l no-check
 complete -c qcode -f -n '__qcode_after logout logout' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -f -n '__qcode_after mcp mcp' -a 'list show approve add remove login logout serve'
-complete -c qcode -n '__qcode_command mcp' -s C -x -a '(__fish_complete_directories)'
-complete -c qcode -n '__qcode_command mcp' -l cwd -x -a '(__fish_complete_directories)'
-complete -c qcode -n '__qcode_command mcp' -l mcp-config -r
-complete -c qcode -n '__qcode_command mcp' -l trust
 complete -c qcode -n '__qcode_command mcp' -s m -r
 complete -c qcode -n '__qcode_command mcp' -l model -r
+complete -c qcode -n '__qcode_command mcp' -l base-url -r
+complete -c qcode -n '__qcode_command mcp' -l fallback-model -r
+complete -c qcode -n '__qcode_command mcp' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n '__qcode_command mcp' -l effort -x -a 'none minimal low medium high max'
+complete -c qcode -n '__qcode_command mcp' -l system-prompt -r
+complete -c qcode -n '__qcode_command mcp' -l append-system-prompt -r
+complete -c qcode -n '__qcode_command mcp' -l system-prompt-file -r
+complete -c qcode -n '__qcode_command mcp' -l append-system-prompt-file -r
+complete -c qcode -n '__qcode_command mcp' -l max-output-tokens -r
+complete -c qcode -n '__qcode_command mcp' -l max-continuations -r
+complete -c qcode -n '__qcode_command mcp' -l no-escalation
+complete -c qcode -n '__qcode_command mcp' -l max-turns -r
+complete -c qcode -n '__qcode_command mcp' -l max-tool-calls -r
+complete -c qcode -n '__qcode_command mcp' -l max-budget-usd -r
+complete -c qcode -n '__qcode_command mcp' -l timeout -r
+complete -c qcode -n '__qcode_command mcp' -l wait-for-limit
 complete -c qcode -n '__qcode_command mcp' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__qcode_command mcp' -l allowed-tools -r
 complete -c qcode -n '__qcode_command mcp' -l allowedTools -r
 complete -c qcode -n '__qcode_command mcp' -l disallowed-tools -r
 complete -c qcode -n '__qcode_command mcp' -l disallowedTools -r
-complete -c qcode -n '__qcode_command mcp' -l max-turns -r
-complete -c qcode -n '__qcode_command mcp' -l max-tool-calls -r
-complete -c qcode -n '__qcode_command mcp' -l max-budget-usd -r
+complete -c qcode -n '__qcode_command mcp' -l tools -r
+complete -c qcode -n '__qcode_command mcp' -l permission-prompt-tool -r
+complete -c qcode -n '__qcode_command mcp' -l strict-tools
+complete -c qcode -n '__qcode_command mcp' -l yolo
+complete -c qcode -n '__qcode_command mcp' -l dangerously-skip-permissions
+complete -c qcode -n '__qcode_command mcp' -l allow-dangerously-skip-permissions
+complete -c qcode -n '__qcode_command mcp' -l exit-tools -r
+complete -c qcode -n '__qcode_command mcp' -l add-dir -x -a '(__fish_complete_directories)'
+complete -c qcode -n '__qcode_command mcp' -l trust
+complete -c qcode -n '__qcode_command mcp' -s C -x -a '(__fish_complete_directories)'
+complete -c qcode -n '__qcode_command mcp' -l cwd -x -a '(__fish_complete_directories)'
+complete -c qcode -n '__qcode_command mcp' -l mcp-config -r
 complete -c qcode -n '__qcode_command mcp' -l settings -r
 complete -c qcode -n '__qcode_command mcp' -l no-session
 complete -c qcode -n '__qcode_command mcp' -l no-session-persistence

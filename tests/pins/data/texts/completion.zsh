@@ -158,13 +158,14 @@ _qcode() {
       ;;
     mcp)
       case $prev in
+        --reasoning-effort|--effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --transport) found="http sse" ;;
-        -C|--cwd) folders=1 ;;
-        --mcp-config|-m|--model|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--max-turns|--max-tool-calls|--max-budget-usd|--settings|--env|--header|--client-id|--callback-port) ;;
+        --add-dir|-C|--cwd) folders=1 ;;
+        -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--timeout|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--mcp-config|--settings|--env|--header|--client-id|--callback-port) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --mcp-config --trust -m --model --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --max-turns --max-tool-calls --max-budget-usd --settings --no-session --no-session-persistence --env --header --transport --no-browser --client-id --callback-port --json" ;;
+            -*) found="-m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --timeout --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --mcp-config --settings --no-session --no-session-persistence --env --header --transport --no-browser --client-id --callback-port --json" ;;
             *)
               case $command:$last in
                 *:mcp) found="list show approve add remove login logout serve" ;;
