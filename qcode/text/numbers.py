@@ -1,4 +1,4 @@
-"""Formats numbers for people: tokens, sizes, money, time. Pure."""
+"""Formats numbers for people: tokens, sizes, money, time, exit codes. Pure."""
 
 from __future__ import annotations
 
@@ -79,6 +79,11 @@ def age_text(seconds: float) -> str:
 def count_text(count: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun: `1 line`, `12 lines`; `plural` is given if it does not end in `noun` and an s."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def exit_text(code: int) -> str:
+    """Describe the exit code of a process: `exit code 1`, or `ended by signal 9` for the code -9."""
+    return f"ended by signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def uuid_text(random: bytes) -> str:

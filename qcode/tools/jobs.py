@@ -14,6 +14,7 @@ from dataclasses import field
 from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
+from qcode.text.numbers import exit_text
 from qcode.tools.output import MAX_STORED_BYTES
 from qcode.tools.processes import ProcessExit, run_program
 from qcode.values import dataclass
@@ -53,9 +54,8 @@ class Job:
         """The state in a few words: `running`, `exit 0`, `stopped`."""
         if self.ended is None:
             return self.problem or "running"
-        return (
-            f"ended by signal {-self.ended.exit_code}" if self.ended.exit_code < 0 else f"exit {self.ended.exit_code}"
-        )
+        code = self.ended.exit_code
+        return exit_text(code) if code < 0 else f"exit {code}"
 
     @property
     def is_running(self) -> bool:

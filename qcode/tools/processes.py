@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
+from qcode.text.numbers import exit_text
 from qcode.tools.workspace import USUAL_PATH, Workspace, command_environment
 from qcode.values import ValueT, dataclass
 
@@ -421,5 +422,5 @@ class SideProcess:
                 failure = f"it took longer than {limit_s:g} s"
         if process.returncode != 0 and not failure:
             last_error = errors.decode("utf-8", "replace").strip().split("\n")[-1]
-            failure = last_error or f"it was ended by signal {-process.returncode}"
+            failure = last_error or exit_text(process.returncode)
         return Printed(printed.decode("utf-8", "replace").split("\n")[:-1], failure)

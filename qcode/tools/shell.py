@@ -18,6 +18,7 @@ from pathlib import Path
 from qcode.protocol.tools import Launch, Refused, Runs, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import JsonObject
+from qcode.text.numbers import exit_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
@@ -202,11 +203,11 @@ def _outcome(
         summary = f"timed out after {timeout_s:g} s"
         notes.append(f"[timed out: it and everything it started were ended after {timeout_s:g} s]")
     elif ended.exit_code < 0:
-        summary = f"ended by signal {-ended.exit_code}"
+        summary = exit_text(ended.exit_code)
         notes.append(f"[{summary}]")
     else:
         summary = f"exit {ended.exit_code}"
-        notes.append(f"[exit code {ended.exit_code}]")
+        notes.append(f"[{exit_text(ended.exit_code)}]")
     if (ended.is_timed_out or ended.exit_code != 0) and _WANTS_TERMINAL.search(text):
         notes.append(_NO_TERMINAL)
     if confinement and ended.exit_code != 0 and _STOPPED_BY_SANDBOX.search(text):

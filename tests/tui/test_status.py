@@ -14,7 +14,7 @@ from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEnded, UsageUpdated, Waiting
 from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
-from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
+from qcode.text.numbers import cost_text, count_text, duration_text, exit_text, tokens_text
 from qcode.tui.status import Activity, SessionTotals, Status, render_status
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, says
@@ -91,6 +91,10 @@ def test_wait_counts_down_and_a_long_reason_is_shortened_before_the_figures() ->
         line = render_status(Status(mode="default", activity=waiting), width, 102.2).plain
         assert "retry 2 in 3 s" in line
     assert "later, retry 2" in render_status(Status(mode="default", activity=waiting), 160, 102.2).plain
+
+
+def test_exit_code_of_a_signal_names_the_signal() -> None:
+    assert [exit_text(code) for code in (-9, 0, 3)] == ["ended by signal 9", "exit code 0", "exit code 3"]
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.integers(1, 200), st.integers(0, 10**9), st.integers(0, 10**9))

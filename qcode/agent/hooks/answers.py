@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from qcode.agent.hooks.events import EVENTS, EventForm, Handler, OnFailure
 from qcode.text.clean import clean, one_line, single_spaced
 from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.numbers import exit_text
 from qcode.values import dataclass
 
 Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
@@ -64,7 +65,7 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswe
     form = EVENTS[event]
     text, stderr_text = stdout.strip(), clean(stderr).strip()
     if code < 0:
-        return failed(f"it was ended by signal {-code}")
+        return failed(exit_text(code))
     found: HookAnswer | None = None
     if text.startswith("{") and text.endswith("}"):
         values = parse_object(text)
@@ -81,7 +82,7 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswe
     if found is not None:
         return found
     if code != 0:
-        return failed(f"exit code {code}{f': {stderr_text}' if stderr_text else ''}")
+        return failed(exit_text(code) + (f": {stderr_text}" if stderr_text else ""))
     return HookAnswer(context=(clean(text),)) if text and form.text_is_context else HookAnswer()
 
 

@@ -192,6 +192,7 @@ def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> 
     """Return the first line that a command prints; raise `ValueError` with the reason if there is none."""
     from qcode.safety.launcher import Unavailable, run
     from qcode.text.clean import one_line
+    from qcode.text.numbers import exit_text
 
     errors: list[bytes] = []
     try:
@@ -202,7 +203,7 @@ def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> 
     lines = [line for line in b"".join(errors).decode("utf-8", "replace").splitlines() if line.strip()]
     if code:
         why = f": {one_line(lines[-1], _MAX_ERROR)}" if lines else ""
-        raise ValueError(f"exit code {code}{why}")
+        raise ValueError(exit_text(code) + why)
     key = output.decode("utf-8", "replace").lstrip().partition("\n")[0].strip()
     if not key:
         raise ValueError("it printed nothing")

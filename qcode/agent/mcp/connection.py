@@ -36,6 +36,7 @@ from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Choice
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
+from qcode.text.numbers import exit_text
 from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
@@ -435,7 +436,7 @@ class ServerConnection:
     def _with_log(self, why: str) -> str:
         """Return the reason of a failure with the exit code and the last line of the server's log."""
         last = single_spaced(next(reversed(self.log.tail), ""), MAX_REASON)
-        code = f"exit code {self.log.exit_code}" if self.log.exit_code else ""
+        code = exit_text(self.log.exit_code) if self.log.exit_code else ""
         detail = ": ".join(filter(None, (code, last if last not in why else "")))
         return f"{why} ({detail})" if detail else why
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.agent.mcp.spec import ServerError
 from qcode.config.settings import McpServer
+from qcode.text.numbers import exit_text
 from qcode.tools.processes import end_surely
 from qcode.values import dataclass
 
@@ -347,4 +348,4 @@ class Log:
 
 
 def _ended(exit_code: int | None) -> str:
-    return f"[ended with exit code {exit_code}]"
+    return "" if exit_code is None else f"[{exit_text(exit_code)}]"

@@ -53,7 +53,7 @@ def test_other_exit_code_is_a_failure_that_names_code_and_message(event: str, co
 
 @pytest.mark.parametrize("event", sorted(EVENTS))
 def test_signal_is_a_failure_whatever_was_printed(event: str) -> None:
-    assert answer_of_exit(event, -9, "{}", "").failure == "it was ended by signal 9"
+    assert answer_of_exit(event, -9, "{}", "").failure == "ended by signal 9"
 
 
 def test_json_counts_with_any_exit_code() -> None:
