@@ -260,7 +260,7 @@ class Conversation:
         await self._checkpoints.wait_until_recorded()
         try:
             self._waiting.complaints += (*self._clients.problems, *await self._prepare(turn, first))
-            recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown)
+            recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown_prompt)
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
                     event = driven if isinstance(driven, Notice) else recorder.see(driven)

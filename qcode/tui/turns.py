@@ -84,7 +84,7 @@ class Turns:
         self._sent = submission.typed
         self._announce("working")
         typed = submission.typed if submission.typed != submission.text else ""
-        options = replace(submission.options, shown=typed)
+        options = replace(submission.options, shown_prompt=typed)
         events = self._conversation.submit(submission.text, submission.images, options)
         self._spawn(self._run(events))
 
