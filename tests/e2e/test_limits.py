@@ -151,7 +151,7 @@ def test_fallback_model_without_a_key_is_skipped_with_a_line(cli: CliRunner) -> 
         ("gemini/gemini-2.5-pro", "fallback model gemini/gemini-2.5-pro cannot take over: no key for gemini; "),
         (
             "anthropic/claude-opsu",
-            "fallback model anthropic/claude-opsu is not in the catalog; nearest: anthropic/claude-",
+            "fallback model anthropic/claude-opsu is not in the catalog; the nearest: anthropic/claude-",
         ),
         ("anthropic/claude-opus-4-5", ""),
     ],

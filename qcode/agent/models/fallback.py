@@ -118,11 +118,12 @@ def _problem(name: str, settings: Settings, keys: Keys) -> str:
     if not is_usable(spec, settings, keys):
         return f"fallback model {selection.name} cannot take over: no key for {spec.name}; qcode auth login stores one"
     from qcode.providers import catalog
+    from qcode.text.match import nearest_list
 
     has_own_address = bool(address_of(spec, settings, keys.env)[1])
     if spec.name not in catalog.BUILT_IN or has_own_address or selection.name in settings.models:
         return ""
     if catalog.lookup(spec.name, selection.model) is not None:
         return ""
-    near = ", ".join(f"{spec.name}/{model}" for model in catalog.nearest(spec.name, selection.model))
-    return f"fallback model {selection.name} is not in the catalog" + (f"; nearest: {near}" if near else "")
+    near = nearest_list(f"{spec.name}/{model}" for model in catalog.nearest(spec.name, selection.model))
+    return f"fallback model {selection.name} is not in the catalog" + (f"; {near}" if near else "")
