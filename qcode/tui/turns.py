@@ -199,7 +199,8 @@ class Turns:
             self._widgets.todos.handle(event)
             self._connectivity.handle(event)
             if isinstance(event, ModelFellBack):
-                self._widgets.status.change(model=f"{event.to_model} (fallback)")
+                mark = "" if event.has_returned else " (fallback)"
+                self._widgets.status.change(model=f"{event.to_model}{mark}")
         except Exception as failure:
             if not self._survives(failure):
                 raise
