@@ -9,10 +9,10 @@ import time
 import pytest
 
 from qcode.config.paths import CONFIG_NAME
-from tests.e2e.running import CliRunner
+from tests.e2e.running import KEY, CliRunner
 from tests.fakes.replies import call, calls
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Faults, Turn
+from tests.fakes.turns import Faults, Turn, refused
 
 SAID = "stopped after 1 model reply: the limit of --timeout was reached"
 
@@ -117,3 +117,16 @@ def test_tool_server_that_does_not_start_counts_from_the_beginning(cli: CliRunne
     done = cli.run("-m", "demo/demo", "-p", "hi", *flags)
     assert (done.code, done.result["subtype"]) == (53, "error_timeout")
     assert done.result["duration_ms"] < 2_000
+
+
+def test_key_of_a_fallback_model_counts(cli: CliRunner) -> None:
+    with FakeServer("openai", [refused(529, "Overloaded")]) as server:
+        (cli.home / CONFIG_NAME).write_text(
+            'fallback = ["lab/m"]\nnetwork.max_retries = 0\n[providers.lab]\ntype = "openai"\n'
+            'base_url = "http://127.0.0.1:1"\napi_key_command = ["sleep", "9"]\n'
+        )
+        env = {"QCODE_HOME": str(cli.home), "OPENAI_API_KEY": KEY}
+        flags = ("--base-url", server.base_url, "--timeout", "2s", "-o", "json")
+        done = cli.run("-m", "openai/m", "-p", "hi", *flags, env=env)
+    assert (done.code, done.result["subtype"]) == (53, "error_timeout")
+    assert done.result["duration_ms"] < 4_000
