@@ -137,7 +137,7 @@ class ModelSwitched:
 
 @dataclass(frozen=True, slots=True)
 class NoModelLeft:
-    """There is no other fallback model. `skipped_models` has a line with the reason for each that could not be connected.
+    """There is no other fallback model. `skipped_models` has a line with the reason for each that failed to connect.
 
     `limit` is the limit that ends first of the models that failed, None if it is that of the last one or unknown.
     """
