@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -97,7 +98,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 def _refuse_separate_time(words: Sequence[str]) -> None:
     """Raise `CommandLineError` for `--wait-for-limit 5m`: the next word is the prompt, and this one is none."""
-    for name, value in zip(words, words[1:], strict=False):
+    for name, value in itertools.pairwise(words):
         if name in _CONSTANTS and value[:1].isdigit() and seconds_of(value) is not None:
             raise CommandLineError(f"the time of {name} follows an equals sign: {name}={value}")
 
