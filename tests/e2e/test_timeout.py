@@ -23,7 +23,7 @@ def stalled() -> Turn:
 
 def test_text_so_far_is_printed_at_the_time_limit(cli: CliRunner) -> None:
     with FakeServer("openai", [stalled()]) as server:
-        done = cli.ask(server, "-p", "hi", "--timeout", "0.5s")
+        done = cli.ask(server, "-p", "hi", "--timeout", "2s")
     assert done.code == 53
     assert done.out.startswith("so")
     assert SAID in done.err
@@ -31,7 +31,7 @@ def test_text_so_far_is_printed_at_the_time_limit(cli: CliRunner) -> None:
 
 def test_result_names_the_limit(cli: CliRunner) -> None:
     with FakeServer("openai", [stalled()]) as server:
-        result = cli.ask(server, "-p", "hi", "--timeout", "0.5s", "-o", "json").result
+        result = cli.ask(server, "-p", "hi", "--timeout", "2s", "-o", "json").result
     assert (result["subtype"], result["stop_reason"]) == ("error_timeout", "max_turn_requests")
     assert result["result"].startswith("so")
     assert result["error"]["kind"] == "budget"
