@@ -18,7 +18,7 @@ from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.terminal.textual_internals import NOT_SHOWN
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import MODES
-from tests.safety.hostile.ground import MARK, Ground, filled, make_ground
+from tests.safety.hostile.canaries import MARK, CanaryFolders, filled, make_canaries
 from tests.safety.hostile.sandboxes import KINDS, connections_to, sandbox_of
 from tests.tui.harness import Running, at_work
 from tests.tui.scripted import FixedClock, ScriptedConversation
@@ -150,18 +150,18 @@ def test_hostile_model_in_the_app_changes_leaks_and_contacts_nothing(
 ) -> None:
     found = sandbox_of(kind)
     monkeypatch.setattr("qcode.safety.sandbox.detection.find_sandbox", lambda: found)
-    ground = make_ground(tmp_path / "ground")
-    monkeypatch.setenv("HOME", str(ground.home))
+    canaries = make_canaries(tmp_path / "canaries")
+    monkeypatch.setenv("HOME", str(canaries.home))
     # A search reads these: docs/guide/safety.md, "Not promised".
-    (ground.work / "second-name.txt").unlink()
-    (ground.work / "notes/plain.txt").unlink()
+    (canaries.work / "second-name.txt").unlink()
+    (canaries.work / "notes/plain.txt").unlink()
     tried = {f"call_{number}": one for number, one in enumerate(ATTEMPTS[::step])}
-    calls = [Call(one.tool, filled(one.arguments, ground), name) for name, one in tried.items()]
+    calls = [Call(one.tool, filled(one.arguments, canaries), name) for name, one in tried.items()]
     provider = ScriptedProvider([calls_reply(*calls), text_reply("Done.")])
-    before = ground.photograph()
-    with connections_to(ground.base / "s") as connections:
-        played = asyncio.run(play(_context(ground, provider, mode, is_trusted=is_trusted), provider))
-    after = ground.photograph()
+    before = canaries.photograph()
+    with connections_to(canaries.base / "s") as connections:
+        played = asyncio.run(play(_context(canaries, provider, mode, is_trusted=is_trusted), provider))
+    after = canaries.photograph()
 
     expected = {name: outcome(one, mode, is_trusted=is_trusted, kind=kind) for name, one in tried.items()}
     assert played.results.keys() == tried.keys()
@@ -190,7 +190,13 @@ def test_hostile_model_in_the_app_changes_leaks_and_contacts_nothing(
     assert f"{MARK}-" not in sent + "".join(played.screens)
 
 
-def _context(ground: Ground, provider: ScriptedProvider, mode: ApprovalMode, *, is_trusted: bool) -> RunContext:
-    env = {"HOME": str(ground.home), "PATH": "/usr/bin:/bin", "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
-    options = Options(model=provider, permission_mode=mode, cwd=ground.work)
+def _context(
+    canaries: CanaryFolders, provider: ScriptedProvider, mode: ApprovalMode, *, is_trusted: bool
+) -> RunContext:
+    env = {
+        "HOME": str(canaries.home),
+        "PATH": "/usr/bin:/bin",
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+    }
+    options = Options(model=provider, permission_mode=mode, cwd=canaries.work)
     return RunContext.read(options, env, is_attended=True, judge_trust=lambda *_: is_trusted)
