@@ -16,6 +16,7 @@ from qcode.protocol.messages import ToolResult
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.terminal.textual_internals import NOT_SHOWN
+from tests.e2e.running import NO_KEYRING
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import MODES
 from tests.safety.hostile.canaries import MARK, CanaryFolders, filled, make_canaries
