@@ -197,7 +197,7 @@ def _context(
     env = {
         "HOME": str(canaries.home),
         "PATH": "/usr/bin:/bin",
-        "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+        "PYTHON_KEYRING_BACKEND": NO_KEYRING,
     }
     options = Options(model=provider, permission_mode=mode, cwd=canaries.work)
     return RunContext.read(options, env, is_attended=True, judge_trust=lambda *_: is_trusted)
