@@ -103,7 +103,7 @@ def outcome(attempt: Attempt, mode: ApprovalMode, *, is_trusted: bool, kind: str
 
 @dataclass
 class Played:
-    """What the user was asked, as the names of calls, and all results that the model got."""
+    """The names of the calls that the user was asked about, and all results that the model got."""
 
     asked: list[str] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
