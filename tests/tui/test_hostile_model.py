@@ -128,8 +128,7 @@ async def play(context: RunContext, provider: ScriptedProvider) -> Played:
             played.screens.append(run.screen)
             clock.now += GUARD_SECONDS
             await pilot.press(*_ANSWER_NO)
-            answered = played.asked[-1]
-            await run.until(lambda answered=answered: approval.request is None or approval.request.id != answered)
+            await run.until(lambda: played.asked[-1] not in approval.open_ids)
         await run.until_idle()
         played.screens.append(run.text)
         assert NOT_SHOWN not in run.screen
