@@ -403,3 +403,10 @@ class HostRun(Run):
         """Withdraw the questions that are open."""
         for task in self._asking:
             task.cancel()
+
+    async def _write_result(self) -> None:
+        if self._asking:  # a host that reads to the result sees first which requests are withdrawn
+            self.stop_asking()
+            await asyncio.wait(self._asking)
+            await self._session.wire.flush()
+        await super()._write_result()

@@ -86,6 +86,11 @@ class HostWire:
         self._writing.add(task)
         task.add_done_callback(self._after_write)
 
+    async def flush(self) -> None:
+        """Wait until the lines of `send_soon` are written."""
+        if self._writing:
+            await asyncio.wait(self._writing)
+
     def _after_write(self, task: asyncio.Task[None]) -> None:
         self._writing.discard(task)
         if not task.cancelled():
