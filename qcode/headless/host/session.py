@@ -371,7 +371,7 @@ class HostRun(Run):
             session.controls.names,
             has_deltas=context.options.include_partial_messages,
             forwards_text=session.handshake.forwards_text,
-            mode=session.controls.mode,
+            mode=lambda: session.controls.mode,
             max_retries=context.settings.network.max_retries,
         )
 
@@ -386,6 +386,10 @@ class HostRun(Run):
         if word == _COMPACT and not self._is_composed:
             return self._conversation.compact(focus.strip())
         return super().events(prompt)
+
+    async def _see(self, event: TurnEvent) -> None:
+        await super()._see(event)
+        self._session.controls.report_mode()
 
     def approve(self, approval: CallApproval) -> None:
         task = asyncio.get_running_loop().create_task(self._ask(approval))

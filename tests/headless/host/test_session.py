@@ -251,6 +251,18 @@ def test_request_of_a_turn_that_ends_is_withdrawn(tmp_path: Path) -> None:
     assert not (tmp_path / "work" / "b.txt").exists()
 
 
+def test_mode_after_an_approved_plan_is_reported(tmp_path: Path) -> None:
+    script = [Turn(calls=(Call("exit_plan_mode", '{"plan": "1. Do it."}'),)), Turn(text="Done.")]
+    with hosting(tmp_path, script, "--permission-mode", "plan", *PROMPTED) as host:
+        request = ask_for(host)
+        accept = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+        host.answer(request, behavior="allow", updatedInput=request["request"]["input"], updatedPermissions=[accept])
+        host.result()
+        host.end()
+    modes = [line["permissionMode"] for line in host.seen if line.get("subtype") == "status"]
+    assert modes == ["acceptEdits"]
+
+
 def test_command_that_is_interrupted_is_no_interrupted_reply(tmp_path: Path) -> None:
     command = "touch began; sleep 30"
     script = [Turn(calls=(shell(command),)), Turn(text="never")]
@@ -527,6 +539,7 @@ def test_hook_of_the_host_that_denies_or_fails_keeps_a_call_from_running(ending:
         if ending != "closed":
             host.result()
     assert host.seen[-1]["result"] == "Then not."
+    assert ("The PreToolUse hook `hook_0` failed" in json.dumps(host.seen)) == (ending != "deny")
     assert not (tmp_path / "work" / "b.txt").exists()
 
 
