@@ -411,8 +411,8 @@ class HostRun(Run):
             task.cancel()
 
     async def _write_result(self) -> None:
-        if self._asking:  # a host that reads to the result sees first which requests are withdrawn
+        if self._question_tasks:  # a host that reads to the result sees first which requests are withdrawn
             self.stop_asking()
-            await asyncio.wait(self._asking)
+            await asyncio.wait(self._question_tasks)
             await self._session.wire.flush()
         await super()._write_result()

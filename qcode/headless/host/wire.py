@@ -88,8 +88,8 @@ class HostWire:
 
     async def flush(self) -> None:
         """Wait until the lines of `send_soon` are written."""
-        if self._writing:
-            await asyncio.wait(self._writing)
+        if self._write_tasks:
+            await asyncio.wait(self._write_tasks)
 
     def _after_write(self, task: asyncio.Task[None]) -> None:
         self._write_tasks.discard(task)
