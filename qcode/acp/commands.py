@@ -138,7 +138,9 @@ class SessionCommands:
                 return CommandOutput(await self._step(name))
             case "init":
                 try:
-                    return Submit(agent.memory.init_prompt(argument), TurnOptions(shown=f"/init {argument}".rstrip()))
+                    return Submit(
+                        agent.memory.init_prompt(argument), TurnOptions(shown_prompt=f"/init {argument}".rstrip())
+                    )
                 except ValueError as refusal:
                     return CommandOutput(str(refusal))
             case "memory":
@@ -213,7 +215,7 @@ class SessionCommands:
             return Submit(f"/{name} {argument}".rstrip())
         custom, arguments = found
         options = TurnOptions(
-            custom.model, custom.output, custom.foreign(arguments), shown=f"/{custom.name} {arguments}".rstrip()
+            custom.model, custom.output, custom.foreign(arguments), shown_prompt=f"/{custom.name} {arguments}".rstrip()
         )
         return Submit(custom.expand(arguments), options)
 
@@ -223,7 +225,7 @@ def _permissions(permissions: Permissions) -> str:
     trust = "" if permissions.is_trusted else " (restricted folder: allow rules do not apply)"
     rules = [f"  {rule.effect} {visible(rule.text)} ({visible(rule.origin)})" for rule in permissions.rules()]
     calls = [
-        f"  {record.decided}: {visible(record.call.name)}" + (f" ({visible(record.reason)})" if record.reason else "")
+        f"  {record.decision}: {visible(record.call.name)}" + (f" ({visible(record.reason)})" if record.reason else "")
         for record in permissions.decisions()[-_MAX_DECISIONS:]
     ]
     return "\n".join(

@@ -266,6 +266,8 @@ def limit_approval(event: LimitReached) -> LimitApproval:
 
 def fallback_text(event: ModelFellBack) -> str:
     """Return which model takes over, and why."""
+    if event.has_returned:
+        return f"The limit of {event.to_model} has ended. This turn continues with it."
     if event.error is None:
         return f"{event.from_model} is at its limit. This turn uses {event.to_model}."
     return f"{event.error.message.rstrip('.')}. This turn continues with {event.to_model}."
@@ -288,7 +290,8 @@ def _limit_end(error: ErrorInfo) -> str:
     """Return the end of a limit for a user who runs the program again later; empty if unknown."""
     if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
         return ""
-    again = f"; limit reached, again at {time_text(error)} ({utc_text(error.resets_at)})"
+    limit = f"limit of {error.limited_model}" if error.limited_model else "limit"
+    again = f"; {limit} reached, again at {time_text(error)} ({utc_text(error.resets_at)})"
     if error.wait_refusal:
         return f"{again}, {error.wait_refusal}: qcode --continue -p TEXT"
     return f"{again}: qcode --continue -p TEXT, or use --wait-for-limit"
@@ -402,9 +405,9 @@ class AnswerSoFar:
     """The answer of a turn so far. `handle` must get every event; `text` is the current answer."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
-        self._settled = ""
-        self._paused = ""
+        self._reply_texts: list[str] = []
+        self._last_complete_text = ""
+        self._paused_text = ""
         self._set_aside = ""
         self._live: list[str] = []
 
@@ -418,34 +421,34 @@ class AnswerSoFar:
             case PartialRestored(text=text):
                 self._set_aside, self._live = "", [text]
             case ReplyFinished(message=message):
-                text = self._paused + (message.text if message else "")
-                self._said = self._ended_replies
+                text = self._paused_text + (message.text if message else "")
+                self._reply_texts = self._ended_replies
                 if text.strip():
-                    self._said.append(text)
-                    self._settled = text
-                self._paused = text if event.stop is StopReason.PAUSED else ""
+                    self._reply_texts.append(text)
+                    self._last_complete_text = text
+                self._paused_text = text if event.stop is StopReason.PAUSED else ""
                 self._set_aside, self._live = "", []
             case StepStarted():
-                self._settled = self.text
+                self._last_complete_text = self.text
                 self._set_aside, self._live = "", []
             case _:
                 pass
 
     @property
     def text(self) -> str:
-        text = self._paused + self._reply_text()
-        return text if text.strip() else self._settled
+        text = self._paused_text + self._reply_text()
+        return text if text.strip() else self._last_complete_text
 
     @property
     def whole_text(self) -> str:
         """All replies of the turn so far, joined with blank lines."""
-        live = self._paused + self._reply_text()
+        live = self._paused_text + self._reply_text()
         return "\n\n".join([*self._ended_replies, live] if live.strip() else self._ended_replies)
 
     @property
     def _ended_replies(self) -> list[str]:
         """The replies before the current one, which may continue after a pause."""
-        return self._said[:-1] if self._paused else self._said
+        return self._reply_texts[:-1] if self._paused_text else self._reply_texts
 
     def _reply_text(self) -> str:
         live = "".join(self._live)

@@ -41,11 +41,11 @@ class SessionSandbox:
         scope: SandboxScope,
         find: Callable[[], Sandbox | None] | None = None,
     ) -> None:
-        self._wanted = setting
+        self._setting = setting
         self._scope = scope
         self._find = find
         self._lock = threading.Lock()
-        self._found: Sandbox | None = None
+        self._sandbox: Sandbox | None = None
         self._has_looked = setting == "off"
         self._guards: set[Guard] = set()
         self._lines: list[str] = []
@@ -61,8 +61,8 @@ class SessionSandbox:
             if not self._has_looked:
                 from qcode.safety.sandbox.detection import find_sandbox
 
-                self._found, self._has_looked = (self._find or find_sandbox)(), True
-            return self._found
+                self._sandbox, self._has_looked = (self._find or find_sandbox)(), True
+            return self._sandbox
 
     @property
     def index(self) -> WorkspaceIndex:
@@ -136,7 +136,7 @@ class SessionSandbox:
     def use_folders(self, added: tuple[Path, ...]) -> None:
         """Treat these folders like the root, and no others."""
         with self._lock:
-            self._scope = replace(self._scope, added=added)
+            self._scope = replace(self._scope, added_folders=added)
             self._roots, self._index, self._view = self._scope.roots, None, None
 
     def masked_names(self) -> frozenset[str]:
@@ -161,7 +161,7 @@ class SessionSandbox:
         from qcode.safety.sandbox.guard import Guard, is_as_git_makes_it
 
         found = partial(self._protected, level)
-        guard = Guard(found, confinement.protected, self._scope.scratch_path, is_as_git_makes_it)
+        guard = Guard(found, confinement.protected_paths, self._scope.scratch_path, is_as_git_makes_it)
         with self._lock:
             self._guards.add(guard)
         return guard
@@ -181,7 +181,7 @@ class SessionSandbox:
 
         contents = self.index.look(is_forced=True)
         if level == "workspace":
-            return contents.steering, contents.is_complete
+            return contents.steering_paths, contents.is_complete
         return (*contents.git_steering, *protected_outside(self._scope)), contents.is_complete
 
     def _check_running(self) -> None:

@@ -34,13 +34,14 @@ from qcode.engine.effects import (
     ModelSwitched,
     NoModelLeft,
     RecordRequests,
+    SwitchModel,
     TurnSettings,
     UserSubmitted,
 )
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval, Decision, ImpossibleCall, RepeatedCall, ToolApproval
-from qcode.protocol.errors import ErrorInfo, ProviderError
+from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -82,8 +83,8 @@ class Agents:
         self._kinds = {kind.name: kind for kind in kinds}
         self._parent = parent
         self._clients = clients
-        self._room = asyncio.Semaphore(MAX_CONCURRENT)
-        self._running: list[AgentRun] = []
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._running_agents: list[AgentRun] = []
 
     async def run(self, call: ToolCall, arguments: JsonObject) -> ToolOutcome:
         """Run a sub-agent for a call, once there is room for it; its answer is the result."""
@@ -94,28 +95,28 @@ class Agents:
         except (Refused, ValueError) as error:
             return failed(str(error))
         parent = self._parent
-        async with self._room:
+        async with self._slots:
             run = AgentRun(parent, call, task, kind, client, self._settings(client, kind))
-            self._running.append(run)
+            self._running_agents.append(run)
             try:
                 ended = await run.run_task()
             finally:
-                self._running.remove(run)
+                self._running_agents.remove(run)
         limit = parent.toolbox.max_output_chars
         return outcome_of(ended, max_chars=limit, folder=lambda: parent.toolbox.workspace.scratch)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
         """Pass on a decision; return whether a sub-agent had asked."""
-        return any(run.answer(approval_id, decision) for run in self._running)
+        return any(run.answer(approval_id, decision) for run in self._running_agents)
 
     def halt(self) -> None:
         """End all, because the turn is being cancelled; their usage is counted before the turn ends."""
-        for run in self._running:
+        for run in self._running_agents:
             run.halt()
 
     def settle_by_mode(self) -> None:
         """Settle the open approvals of sub-agents that the current mode decides."""
-        for run in self._running:
+        for run in self._running_agents:
             run.settle_by_mode()
 
     def _client(self, model: str) -> ModelClient:
@@ -143,7 +144,7 @@ _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 class Parent:
     """The turn that starts sub-agents, and what they share with it.
 
-    `permissions` gives the rights of the moment, `approved` wraps the run of a call that the user approved.
+    `permissions` gives the rights of the moment, `accept_changes` wraps the run of a call that the user approved.
     """
 
     turn: Turn
@@ -153,7 +154,7 @@ class Parent:
     session: Session
     checkpoints: Checkpoints
     permissions: Permissions
-    approved: Callable[[frozenset[str]], AbstractContextManager[None]]
+    accept_changes: Callable[[frozenset[str]], AbstractContextManager[None]]
     hooks: SessionHooks | None = None
 
 
@@ -175,7 +176,7 @@ class AgentRun:
         self._kind = kind
         self._client = client
         self._toolbox = parent.toolbox.for_subagent(lambda path, access: self._policy.judge_file(path, access))
-        self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
+        self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.accept_changes, parent.permissions)
         self._open: dict[str, str] = {}
         self._hooks: HookScope | None = None
         specs = kind.offered(client.tools(self._toolbox, self._policy))
@@ -315,7 +316,7 @@ class AgentRun:
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)
 
-    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         """Keep the model: only the conversation falls back to another one."""
         return NoModelLeft(), None
 

@@ -43,16 +43,18 @@ _MIN_NAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class SessionFolders:
-    """The folders of a session that the path layer knows. `added` are treated like the root; `read_only` ask on write.
+    """The folders of a session that the path layer knows.
 
-    `own` are folders of qcode besides the default ones below `home`.
+    `added_folders` are treated like the root. Writing to a folder in `read_only` asks.
+
+    `own_folders` are folders of qcode besides the default ones below `home`.
     """
 
     root: Path
-    added: tuple[Path, ...] = ()
+    added_folders: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     home: Path | None = None
-    own: tuple[Path, ...] = ()
+    own_folders: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,12 @@ class SandboxScope:
     """The folders of a session that its sandbox knows."""
 
     root: Path
-    added: tuple[Path, ...] = ()
+    added_folders: tuple[Path, ...] = ()
     """Treated like the root."""
     scratch: Path | None = None
     """Private to the session."""
     home: Path | None = None
-    own: tuple[Path, ...] = ()
+    own_folders: tuple[Path, ...] = ()
     """qcode's own folders, which no command needs."""
     search_path: str = ""
     readable: tuple[Path, ...] = ()
@@ -74,7 +76,7 @@ class SandboxScope:
     @property
     def roots(self) -> tuple[str, ...]:
         """The real paths of the root and the added folders."""
-        return tuple(dict.fromkeys(os.path.realpath(path) for path in (self.root, *self.added)))
+        return tuple(dict.fromkeys(os.path.realpath(path) for path in (self.root, *self.added_folders)))
 
     @property
     def home_path(self) -> str:
@@ -102,9 +104,9 @@ def judge_path(
     return judge_on(SessionFolders(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
 
 
-def judge_on(ground: SessionFolders, path: str, access: Access) -> Verdict:
+def judge_on(session_folders: SessionFolders, path: str, access: Access) -> Verdict:
     """Return the verdict of `judge_path`, with the folders in one value."""
-    return PathJudge(ground).judge(path, access)
+    return PathJudge(session_folders).judge(path, access)
 
 
 _OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
@@ -113,16 +115,19 @@ _OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".c
 class PathJudge:
     """The path judge of one tool call. It caches folders and their links, so it must not outlive the call."""
 
-    def __init__(self, ground: SessionFolders) -> None:
-        self.ground = ground
-        self.home = home_of(ground)
-        homes, locked = _spellings((Path(self.home),)), _spellings(ground.read_only)
-        self._homes, self._locked = homes, locked
-        self.root_spellings = _spellings((ground.root,))
-        self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(ground.added))))
-        self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
+    def __init__(self, session_folders: SessionFolders) -> None:
+        self.session_folders = session_folders
+        self.home = home_of(session_folders)
+        homes, locked = _spellings((Path(self.home),)), _spellings(session_folders.read_only)
+        self._homes, self._read_only = homes, locked
+        self.root_spellings = _spellings((session_folders.root,))
+        self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(session_folders.added_folders))))
+        self._own_folders = (
+            *_spellings(session_folders.own_folders),
+            *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS),
+        )
         self._folders: dict[str, ResolvedPath] = {}
-        special = (*homes, *locked, *self.roots, *self._own)
+        special = (*homes, *locked, *self.roots, *self._own_folders)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
     def judge(self, path: str, access: Access) -> Verdict:
@@ -151,7 +156,7 @@ class PathJudge:
         unused = f"{prefix}{_UNUSED_NAME}"
         if len(names) < _MIN_NAMES or not self.judge(unused, "read").is_allowed:
             return names
-        folder = self._folders.get(anchored(unused, str(self.ground.root), self.home).rpartition("/")[0])
+        folder = self._folders.get(anchored(unused, str(self.session_folders.root), self.home).rpartition("/")[0])
         if folder is None:
             return names
         try:
@@ -172,7 +177,7 @@ class PathJudge:
 
     def trail(self, path: str) -> ResolvedPath:
         """Return the trail of `path`. Its folder is resolved once and cached."""
-        absolute = anchored(path, str(self.ground.root), self.home)
+        absolute = anchored(path, str(self.session_folders.root), self.home)
         folder, _, name = absolute.rpartition("/")
         if name in ("", ".", "..") or not folder:
             return follow(absolute)
@@ -195,7 +200,7 @@ class PathJudge:
 
     def _at_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
         located = list(self._protected_locations(point))
-        inside = [folder for folder in (*self.roots, *self._locked) if protected_paths.is_within(point, folder)]
+        inside = [folder for folder in (*self.roots, *self._read_only) if protected_paths.is_within(point, folder)]
         if not located and not inside:
             located = [protected_paths.outside(point, self._homes)]
         for place in located:
@@ -205,7 +210,7 @@ class PathJudge:
         yield from _judge_names(parts, access, is_folder=is_folder)
         if access == "write" and inside and not parts:
             yield Verdict("deny", "the workspace folder itself", "path:root")
-        if access == "write" and folder in self._locked and folder not in self.roots:
+        if access == "write" and folder in self._read_only and folder not in self.roots:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
     def _protected_locations(self, point: str) -> Iterator[protected_paths.Located]:
@@ -216,9 +221,9 @@ class PathJudge:
             if point != home and protected_paths.is_within(point, home)
         ]
         # A folder of qcode that the session may read, such as the user's own skill, is not hidden with the others.
-        folders = (folder for folder in self._locked if protected_paths.is_within_any(folder, self._own))
+        folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._own_folders))
         if not protected_paths.is_within_any(point, folders):
-            found.append(protected_paths.in_own(point, self._own))
+            found.append(protected_paths.in_own(point, self._own_folders))
         return (place for place in found if place is not None)
 
 
@@ -343,9 +348,11 @@ def _pick(place: protected_paths.Located, access: Access) -> Verdict:
     return Verdict(read if access == "read" else write, why, rule)
 
 
-def home_of(ground: SessionFolders) -> str:
+def home_of(session_folders: SessionFolders) -> str:
     """Return the user's home folder."""
-    home = ground.home if ground.home is not None else Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
+    home = session_folders.home
+    if home is None:
+        home = Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
     return str(home)
 
 

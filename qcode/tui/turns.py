@@ -55,7 +55,7 @@ class Turns:
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
         self._of_servers: set[str] = set()
-        self._sent = self._blocked = ""
+        self._sent_text = self._blocked_text = ""
         max_continuations = agent.context.settings.output.max_continuations
         self._presenter = Presenter(
             widgets.transcript, widgets.status, self, clock, max_continuations=max_continuations
@@ -72,29 +72,29 @@ class Turns:
     def submit(self, submission: Submission) -> None:
         """Start a turn. If one runs, queue the prompt: to join it, or as the next turn if it has options."""
         if self.is_running:
-            self._widgets.queued.add(submission)
+            self._widgets.queue.add(submission)
             if submission.is_steering:
                 self._conversation.steer(submission.text, submission.images)
             return
         self._widgets.status.change(hint="")
-        self._widgets.transcript.add_user(submission.typed)
+        self._widgets.transcript.add_user(submission.typed_text)
         self._widgets.transcript.scroll_end(animate=False)
         self._idle = asyncio.Event()
         self._is_cancelling = False
-        self._sent = submission.typed
+        self._sent_text = submission.typed_text
         self._announce("working")
-        typed = submission.typed if submission.typed != submission.text else ""
-        options = replace(submission.options, shown=typed)
+        typed = submission.typed_text if submission.typed_text != submission.text else ""
+        options = replace(submission.options, shown_prompt=typed)
         events = self._conversation.submit(submission.text, submission.images, options)
         self._spawn(self._run(events))
 
     def take_back(self) -> str:
         """Remove the last queued prompt and return its text as shown in the prompt; empty if there is none."""
-        last = self._widgets.queued.last
+        last = self._widgets.queue.last
         if last is None or (last.is_steering and not self._conversation.unsteer(last.text)):
             return ""
-        self._widgets.queued.drop_last()
-        return last.typed
+        self._widgets.queue.drop_last()
+        return last.typed_text
 
     def compact(self, focus: str) -> None:
         """Compact the conversation as a separate turn. The caller has made sure that no turn runs."""
@@ -157,8 +157,8 @@ class Turns:
 
     def take_steering(self, text: str) -> None:
         """Show a queued prompt as part of the turn."""
-        prompt = self._widgets.queued.remove_steering(text)
-        self._widgets.transcript.add_user(prompt.typed if prompt is not None else text)
+        prompt = self._widgets.queue.remove_steering(text)
+        self._widgets.transcript.add_user(prompt.typed_text if prompt is not None else text)
 
     async def _run(self, events: AsyncIterator[TurnEvent]) -> None:
         outcome = Outcome.ERROR
@@ -173,7 +173,7 @@ class Turns:
         self._widgets.status.change(model=self._conversation.model)
         self._announce("idle")
         self._send_queued(outcome)
-        blocked, self._blocked = self._blocked, ""
+        blocked, self._blocked_text = self._blocked_text, ""
         if blocked:
             self._widgets.prompt.put_back(blocked)
 
@@ -183,7 +183,7 @@ class Turns:
                 self._show_event(event)
                 if isinstance(event, TurnEnded):
                     if event.error is not None and event.error.kind == ErrorKind.PROMPT_BLOCKED:
-                        self._blocked = self._sent  # it was not sent, so it may be changed and sent again
+                        self._blocked_text = self._sent_text  # it was not sent, so it may be changed and sent again
                     return event.outcome
                 # Let the app handle keys and paint, even if the provider yields events without ever waiting.
                 await asyncio.sleep(0)
@@ -199,7 +199,8 @@ class Turns:
             self._widgets.todos.handle(event)
             self._connectivity.handle(event)
             if isinstance(event, ModelFellBack):
-                self._widgets.status.change(model=f"{event.to_model} (fallback)")
+                mark = "" if event.has_returned else " (fallback)"
+                self._widgets.status.change(model=f"{event.to_model}{mark}")
         except Exception as failure:
             if not self._survives(failure):
                 raise
@@ -212,13 +213,13 @@ class Turns:
         After an interrupt or an error, return them to the prompt instead.
         """
         if outcome in (Outcome.CANCELLED, Outcome.ERROR):
-            waiting = "\n\n".join(queued.typed for queued in self._widgets.queued.take_all())
+            waiting = "\n\n".join(queued.typed_text for queued in self._widgets.queue.take_all())
             if waiting:
                 self._widgets.prompt.put_back(waiting)
             return
-        following = self._widgets.queued.take_next()
+        following = self._widgets.queue.take_next()
         if following is not None:
-            left = self._widgets.queued.take_all()
+            left = self._widgets.queue.take_all()
             self.submit(following)
             for submission in left:
                 self.submit(submission)

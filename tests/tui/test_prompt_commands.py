@@ -135,7 +135,7 @@ def test_up_on_an_empty_prompt_recalls_the_last_queued_text() -> None:
         await run.pilot.press("up")
         await run.pilot.pause()
         assert run.app.parts.prompt.text == "second"
-        assert (conversation.steered, run.app.parts.queued.texts) == (["first"], ("first",))
+        assert (conversation.steered, run.app.parts.queue.texts) == (["first"], ("first",))
         await run.pilot.press("ctrl+u", "up")
         await run.pilot.pause()
         assert run.app.parts.prompt.text == "first"
@@ -160,7 +160,7 @@ def test_prompt_that_joined_the_turn_is_not_recalled() -> None:
         conversation.joined.add("late")
         await run.pilot.press("up")
         await run.pilot.pause()
-        assert run.app.parts.queued.texts == ("late",)
+        assert run.app.parts.queue.texts == ("late",)
         gate.open()
         await run.until_idle()
         assert conversation.prompts == ["go"]
@@ -179,7 +179,7 @@ def test_queued_text_inside_another_stays_queued() -> None:
         await run.send("also test it")
         gate.open()
         await taken.reached.wait()
-        assert run.app.parts.queued.texts == ("test",)
+        assert run.app.parts.queue.texts == ("test",)
         taken.open()
         await run.until(lambda: len(conversation.prompts) == 2)
         await run.until_idle()
@@ -227,7 +227,7 @@ def test_custom_command_is_in_menu_and_help_and_sends_its_prompt() -> None:
         await run.pilot.press("enter")
         await run.until_idle()
         assert conversation.prompts == ["Review src\nand tests."]
-        assert conversation.options == [TurnOptions("", {"max_tokens": 99}, shown="/git:review src\nand tests")]
+        assert conversation.options == [TurnOptions("", {"max_tokens": 99}, shown_prompt="/git:review src\nand tests")]
         assert "/git:review src" in run.text
         await run.send("/help git:review")
         await run.pilot.pause()

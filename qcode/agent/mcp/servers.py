@@ -77,7 +77,7 @@ class ServerStatus:
 class _Server:
     """A server and its state. `changes` are tools with a pending approval; `is_refused`: declined for this session.
 
-    `files` are the files it would start, as last read; `admitted` are those the user approved in this session.
+    `files` are the files it would start, as last read; `approved_files` are those the user approved in this session.
     `can_sign_in`: the user may be asked to sign in with the browser; `signing_in` does it.
     """
 
@@ -89,7 +89,7 @@ class _Server:
     changes: tuple[ToolChange, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
-    admitted: Mapping[str, TrustedFile] | None = None
+    approved_files: Mapping[str, TrustedFile] | None = None
     connection: ServerConnection | None = None
     task: asyncio.Task[None] | None = None
     signing_in: asyncio.Task[None] | None = None
@@ -129,11 +129,11 @@ class Servers:
         self._is_trusted = is_trusted
         self._is_attended = False
         self._notices = [Notice("warning", single_spaced(text, MAX_REASON)) for text in complaints]
-        self._said: set[str] = set()
+        self._shown_notices: set[str] = set()
         self._is_started = False
         self._all_started = asyncio.Event()
         self._on_change: Callable[[], None] = lambda: None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._stop_tasks: set[asyncio.Task[None]] = set()
 
     # For front ends
 
@@ -176,7 +176,7 @@ class Servers:
             server.is_refused = True  # asked once; /mcp asks again
             server.signing_in = asyncio.get_running_loop().create_task(self._sign_in(server))
         elif server.state == "waiting":
-            server.admitted = server.files
+            server.approved_files = server.files
             self._all_started.clear()
             if decision.scope != "session":
                 self._save_pins(lambda: self._pins.approve(server.spec, server.files))
@@ -238,8 +238,8 @@ class Servers:
         for server in stale:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
-                self._ending.add(task)
-                task.add_done_callback(self._ending.discard)
+                self._stop_tasks.add(task)
+                task.add_done_callback(self._stop_tasks.discard)
                 task.cancel()
         added = [spec for name, spec in named.items() if name not in self._servers]
         for spec in added:
@@ -372,7 +372,7 @@ class Servers:
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""
         running = (task for server in self._servers.values() for task in (server.task, server.signing_in))
-        tasks = [*self._ending, *(task for task in running if task is not None)]
+        tasks = [*self._stop_tasks, *(task for task in running if task is not None)]
         for _ in range(2):
             for task in tasks:
                 task.cancel()
@@ -408,7 +408,7 @@ class Servers:
         files = await asyncio.to_thread(self._context.files_of, server.spec)
         if self._pins.is_approved(server.spec) and any(file.hash == NOT_FOUND for file in files.values()):
             return  # the program is missing, so nothing starts, and an error tells the user
-        if not self._pins.is_approved(server.spec, files) and files != server.admitted:
+        if not self._pins.is_approved(server.spec, files) and files != server.approved_files:
             raise NotApprovedError(files)
         # A server that is approved for this session only is not pinned.
         if files and self._pins.is_approved(server.spec) and self._pins.files(server.spec) is None:
@@ -491,7 +491,7 @@ class Servers:
                 raise ServerError("it can have no login")
             await sign_in(config, credentials, show)
         except ServerError as error:
-            self._said.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
+            self._shown_notices.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
             self._notice("warning", text.removeprefix("tool servers: "))
             self._changed()
             return
@@ -581,8 +581,8 @@ class Servers:
         return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
 
     def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
-        if text not in self._said and not (is_unattended and self._is_attended):
-            self._said.add(text)
+        if text not in self._shown_notices and not (is_unattended and self._is_attended):
+            self._shown_notices.add(text)
             self._notices.append(Notice(level, f"tool servers: {text}"))
 
     def _changed(self) -> None:

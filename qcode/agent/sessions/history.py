@@ -61,12 +61,12 @@ class InnerMessage:
 class AgentWork:
     """The work of a sub-agent: its messages, and the ids of its calls that were about to run.
 
-    `revised` are the arguments of calls that the user edited before they ran, as JSON.
+    `edited_arguments` are the arguments of calls that the user edited before they ran, as JSON.
     """
 
     messages: list[InnerMessage] = field(default_factory=list)
     intents: set[str] = field(default_factory=set)
-    revised: dict[str, str] = field(default_factory=dict)
+    edited_arguments: dict[str, str] = field(default_factory=dict)
 
     @property
     def started_calls(self) -> tuple[ToolCall, ...]:
@@ -77,7 +77,7 @@ class AgentWork:
 
     def as_run(self, call: ToolCall) -> ToolCall:
         """Return `call` as it ran, if the user edited it."""
-        ran = self.revised.get(call.call_id)
+        ran = self.edited_arguments.get(call.call_id)
         return call if ran is None else replace(call, arguments=ran)
 
 
@@ -118,7 +118,7 @@ ShownEvent: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownItem:
     """An event that was shown with a message, after `at` characters of its text."""
 
     event: ShownEvent
@@ -128,18 +128,19 @@ class Shown:
 class StoredMessage:
     """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
 
-    `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
-    `shown` and `shown_results` are what was seen with it, for a replay. `revised` are the arguments of calls that the
-    user edited before they ran, as JSON. `requests` came after it, and belong to no message.
+    `is_summary`: a compaction replaced older messages with it. `agent_work` are the sub-agents that its calls started.
+    `shown_events` and `shown_results` are what a front end showed with the message, for a replay. `edited_arguments`
+    are the arguments of calls that the user edited before they ran, as JSON. `requests` were sent after the message and
+    belong to no other one.
 
     A collection is created when it is first used: in a session of 10,000 messages most are not.
     """
 
     intents: set[str]
-    revised: dict[str, str]
+    edited_arguments: dict[str, str]
     results: dict[str, ToolResult]
-    inner: dict[str, AgentWork]
-    shown: list[Shown]
+    agent_work: dict[str, AgentWork]
+    shown_events: list[ShownItem]
     shown_results: dict[str, ShownResult]
     requests: list[AttemptRecord]
     __slots__ = ("entry", "is_own", "is_summary", *__annotations__)
@@ -161,7 +162,7 @@ class StoredMessage:
     @property
     def other_requests(self) -> tuple[AttemptRecord, ...]:
         """The requests of its sub-agents, and those that belong to no message."""
-        inner = (attempt for item in self.inner.values() for said in item.messages for attempt in said.attempts)
+        inner = (attempt for item in self.agent_work.values() for said in item.messages for attempt in said.attempts)
         return (*inner, *self.requests)
 
     @property
@@ -172,8 +173,8 @@ class StoredMessage:
 
 
 _COLLECTIONS: dict[str, type[Any]] = {
-    **dict.fromkeys(("shown", "requests"), list),
-    **dict.fromkeys(("revised", "results", "inner", "shown_results"), dict),
+    **dict.fromkeys(("shown_events", "requests"), list),
+    **dict.fromkeys(("edited_arguments", "results", "agent_work", "shown_results"), dict),
     "intents": set,
 }
 
@@ -289,7 +290,7 @@ class SessionHistory:
         self.moves = 0
         self._taken_back: set[int] = set()
         self._latest = -1
-        self._known: dict[tuple[tuple[Run, ...], int | None], Head] = {START.key: START}
+        self._head_by_key: dict[tuple[tuple[Run, ...], int | None], Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
 
     @property
@@ -308,7 +309,7 @@ class SessionHistory:
         prompt = before.prompt
         if stored.is_own:
             prompt = self._prompts[number] = UserPrompt(number, before)
-            self._known[before.key] = before
+            self._head_by_key[before.key] = before
         self.head = Head(extended(before.runs, number), prompt)
         self.redoable.clear()
 
@@ -323,17 +324,17 @@ class SessionHistory:
     def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
         if (last := self.stored.get(self._latest)) is not None:
-            last.inner.setdefault(call_id, AgentWork()).messages.append(message)
+            last.agent_work.setdefault(call_id, AgentWork()).messages.append(message)
 
     def add_requests(self, attempts: Iterable[AttemptRecord]) -> None:
         """Add requests that belong to no message."""
         if (last := self.stored.get(self._latest)) is not None:
             last.requests += attempts
 
-    def show(self, items: Iterable[Shown]) -> None:
+    def show(self, items: Iterable[ShownItem]) -> None:
         """Add what was shown with the latest message."""
         if (last := self.stored.get(self._latest)) is not None:
-            last.shown += items
+            last.shown_events += items
 
     def show_result(self, call_id: str, result: ShownResult) -> None:
         if (last := self.stored.get(self._latest)) is not None:
@@ -343,21 +344,21 @@ class SessionHistory:
         """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""
         if (last := self.stored.get(self._latest)) is None:
             return False
-        inner = last.inner.setdefault(call_id, AgentWork())
+        inner = last.agent_work.setdefault(call_id, AgentWork())
         inner.intents.add(inner_call)
         calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_call)
         is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)
         if is_revised:
-            inner.revised[inner_call] = ran
+            inner.edited_arguments[inner_call] = ran
         return is_revised
 
     def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, StoredMessage]]) -> None:
         """Continue with the messages of `runs`, which include the `new` ones."""
-        before = self._known[self.head.key] = self.head
+        before = self._head_by_key[self.head.key] = self.head
         for number, stored in new:
             self._store(number, stored)
         self.head = Head(tuple(runs), before.prompt, compacted_from=before)
-        self._known[self.head.key] = self.head
+        self._head_by_key[self.head.key] = self.head
         self.redoable.clear()
 
     @property
@@ -381,7 +382,7 @@ class SessionHistory:
 
     def head_of(self, runs: tuple[Run, ...], prompt: int | None) -> Head:
         """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""
-        known = self._known.get((runs, prompt))
+        known = self._head_by_key.get((runs, prompt))
         if known is not None:
             return known
         if prompt is not None and prompt not in self._prompts:
@@ -390,7 +391,7 @@ class SessionHistory:
 
     def move(self, move: Move) -> None:
         """Move the head. A move that restores files is unfinished until `finish`."""
-        self._known[move.before.key] = move.before
+        self._head_by_key[move.before.key] = move.before
         self.moves = max(self.moves, move.move_id + 1)
         self.head = move.after
         if move.why == "redo":

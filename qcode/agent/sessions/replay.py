@@ -38,10 +38,10 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplayedPrompt:
-    """A message of the user. `typed` is how its text was shown, if not as it was sent."""
+    """A message of the user. `typed_text` is how its text was shown, if not as it was sent."""
 
     message: Message
-    typed: str = ""
+    typed_text: str = ""
 
 
 ReplayItem: TypeAlias = TurnEvent | ReplayedPrompt | Thought
@@ -61,13 +61,14 @@ def replayed(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
             yield from _calls(stored, following)
         else:
             shown = next(
-                (candidate.event.text for candidate in stored.shown if isinstance(candidate.event, ShownPrompt)), ""
+                (candidate.event.text for candidate in stored.shown_events if isinstance(candidate.event, ShownPrompt)),
+                "",
             )
             yield ReplayedPrompt(message, shown)
             if stored.is_own:
                 step = 0
                 yield TurnStarted(typed_text(message))
-        for item in stored.shown:
+        for item in stored.shown_events:
             if isinstance(item.event, (Notice, Compacted, TurnEnded)):
                 yield item.event
 
@@ -77,10 +78,10 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     message = stored.entry.message
     marks = [
         (item.at, item.event)
-        for item in stored.shown
+        for item in stored.shown_events
         if isinstance(item.event, (Retry, OutputEscalated, PartialRestored))
     ]
-    thoughts = [item.event for item in stored.shown if isinstance(item.event, Thought)][::-1]
+    thoughts = [item.event for item in stored.shown_events if isinstance(item.event, Thought)][::-1]
     at, is_thinking = 0, False
     for number, block in enumerate(message.blocks):
         if is_thinking and not isinstance(block, Reasoning):
@@ -103,7 +104,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
             case _:
                 pass
     yield from [thoughts.pop()] if is_thinking and thoughts else []
-    yield from (item.event for item in stored.shown if isinstance(item.event, WebSearched))
+    yield from (item.event for item in stored.shown_events if isinstance(item.event, WebSearched))
     yield ReplyFinished(None, "", 1, message, tuple(stored.entry.attempts), stored.entry.note)
 
 
@@ -123,7 +124,7 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
     for call in stored.entry.message.calls:
         result = results.get(call.call_id) or stored.results.get(call.call_id)
         stored_result = stored.shown_results.get(call.call_id)
-        if ran := stored_result.ran if stored_result is not None else stored.revised.get(call.call_id):
+        if ran := stored_result.ran if stored_result is not None else stored.edited_arguments.get(call.call_id):
             call = replace(call, arguments=ran)
         if stored_result is None or stored_result.state not in ("denied", "rejected"):
             yield ToolStarted(call)
@@ -156,7 +157,7 @@ def _finished(
 
 def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
     """Yield the work of the sub-agent that a call started, as far as it was stored."""
-    inner = stored.inner.get(call_id, AgentWork())
+    inner = stored.agent_work.get(call_id, AgentWork())
     calls: dict[str, ToolCall] = {}
     step = 0
     for message in (item.message for item in inner.messages):
@@ -169,7 +170,7 @@ def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
             if isinstance(block, ToolResult) and block.call_id in calls:
                 outcome = ToolOutcome(block.content, block.is_error)
                 state: CallState = "failed" if block.is_error else "done"
-                is_revised = block.call_id in inner.revised
+                is_revised = block.call_id in inner.edited_arguments
                 yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state, is_revised=is_revised))
             elif isinstance(block, Text) and step == 0:
                 yield AgentEvent(call_id, TurnStarted(block.text))
@@ -199,6 +200,6 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
     """Whether the last turn broke off: no end of it is recorded, and it lacks a reply or a result."""
     last = messages[-1] if messages else None
-    if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown):
+    if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown_events):
         return False
     return last.entry.message.role == "user" or bool(last.entry.message.calls)

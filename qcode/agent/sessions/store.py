@@ -83,7 +83,7 @@ class SessionStore:
         self._clock = clock
         self._new_id = new_id
         self._redact = redact
-        self._undecided = undecided
+        self._undecided_length = undecided
 
     def create(
         self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
@@ -98,7 +98,7 @@ class SessionStore:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
         session = Session(
-            session_id, file, self._clock, self._redact, blobs=blobs, partial=partial, undecided=self._undecided
+            session_id, file, self._clock, self._redact, blobs=blobs, partial=partial, undecided=self._undecided_length
         )
         session.begin(
             model=model,
@@ -161,7 +161,7 @@ class SessionStore:
             title=loaded.title,
             blobs=self._blobs(session_id),
             partial=self._partial(session_id),
-            undecided=self._undecided,
+            undecided=self._undecided_length,
         )
         session.loaded = loaded.history.head, loaded.entries
         if not loaded.has_header:
@@ -295,11 +295,10 @@ def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
         return f'"{text}" matches {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
     if not known:
         return f'no session "{text}": this folder has no sessions yet'
-    from qcode.text.match import similar
+    from qcode.text.match import nearest_list, similar
 
-    near = similar(text, known, _SHOWN)
-    label = "the nearest" if near else "the latest"
-    return f'no session "{text}" in this folder; {label}: {", ".join(near or known[:_SHOWN])}'
+    hint = nearest_list(similar(text, known, _SHOWN)) or f"the latest: {', '.join(known[:_SHOWN])}"
+    return f'no session "{text}" in this folder; {hint}'
 
 
 _FIRST_WORDS = 80

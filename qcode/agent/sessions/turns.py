@@ -35,7 +35,7 @@ _MAX_LABEL, _MAX_ARGUMENT = 80, 200
 class PromptParts:
     """The parts of a user message: what was typed, attached texts, and images."""
 
-    typed: str
+    typed_text: str
     attached: tuple[Attachment, ...] = ()
     images: tuple[Image, ...] = ()
 
@@ -74,14 +74,15 @@ class CallView:
 class SessionStep:
     """A message of a turn. `model` wrote it; `recovery` says how a truncated reply was completed, or is empty.
 
-    `agents` are the messages of the sub-agents that its calls started, `shown` how results were shown, by call id.
+    `agents` has the messages of the sub-agents that its calls started, and `shown_results` how the results of its calls
+    were shown, both by call id.
     """
 
     entry: HistoryEntry
     model: str
     recovery: str = ""
     agents: dict[str, tuple[Message, ...]] = field(default_factory=dict)
-    shown: dict[str, ShownResult] = field(default_factory=dict)
+    shown_results: dict[str, ShownResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class SessionTurn:
     def label(self) -> str:
         """The first words of the prompt, on one line."""
         prompt = self.prompt
-        return single_spaced(prompt.typed, _MAX_LABEL) or ("(image)" if prompt.images else f"Turn {self.number}")
+        return single_spaced(prompt.typed_text, _MAX_LABEL) or ("(image)" if prompt.images else f"Turn {self.number}")
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -117,7 +118,7 @@ class SessionTurn:
         answers = takewhile(lambda message: message.role == "user", messages)
         results = (block for message in answers for block in message.blocks if isinstance(block, ToolResult))
         result = next((result for result in results if result.call_id == call.call_id), None)
-        return view_of(call, result, step.shown.get(call.call_id))
+        return view_of(call, result, step.shown_results.get(call.call_id))
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -154,7 +155,7 @@ def _step(
     model = history.model_of(entry.numbers[-1]) if entry.numbers else ""
     used = recorded_usage("", entry.attempts, model, price_of)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
-    agents = stored.inner if stored is not None else {}
+    agents = stored.agent_work if stored is not None else {}
     beside = stored.other_requests if stored is not None else ()
     step = SessionStep(
         replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),

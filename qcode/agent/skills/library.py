@@ -129,7 +129,7 @@ class Skills:
 
     def notices(self) -> tuple[str, ...]:
         """Return lines for the user at the start: unusable files, and skills that others hide."""
-        hidden = self.found.hidden
+        hidden = self.found.name_clashes
         names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
         line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
@@ -176,7 +176,9 @@ class Skills:
         self._note_use(skill)
         loaded = _joined([*self._task(skill), *done], is_from_project=skill.is_from_project)
         model = skill.model if not skill.is_from_project and "/" in skill.model else ""
-        return loaded.text, TurnOptions(model, foreign=loaded.foreign, shown=f"/{skill.handle} {arguments}".rstrip())
+        return loaded.text, TurnOptions(
+            model, foreign=loaded.foreign, shown_prompt=f"/{skill.handle} {arguments}".rstrip()
+        )
 
     def _task(self, skill: Skill) -> tuple[PromptPart, ...]:
         """Return the instruction before a skill that runs in a sub-agent."""

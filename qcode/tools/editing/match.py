@@ -147,7 +147,7 @@ class PassageMatches:
     """The positions of a passage in order, and a note about ignored differences (empty: none)."""
 
     passages: tuple[Passage, ...] = ()
-    ignored: str = ""
+    ignored_difference: str = ""
 
 
 def find(text: str, old: str, new: str) -> PassageMatches:
@@ -340,12 +340,12 @@ class _RestoredText:
         self._new = new
         self._fold_line = fold(new)
         self._steps = Steps()
-        self._known: dict[str, str] = {}
+        self._cached_texts: dict[str, str] = {}
 
     def like(self, present: str) -> str:
         if len(present) > _RESTORED or len(self._new) > _RESTORED:
             return self._new
-        if present not in self._known:
+        if present not in self._cached_texts:
             present_folded, folded = fold(present), self._fold_line
             pieces: list[str] = []
             matcher = BoundedMatcher(present_folded.text, folded.text, autojunk=False, steps=self._steps)
@@ -354,8 +354,8 @@ class _RestoredText:
                     pieces.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
                 else:
                     pieces.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
-            self._known[present] = "".join(pieces)
-        return self._known[present]
+            self._cached_texts[present] = "".join(pieces)
+        return self._cached_texts[present]
 
 
 def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
@@ -454,14 +454,16 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
     """Return the positions of `old` and a note; alternative readings are tried if the text itself is not found."""
     found = find(text, old, new)
     if found.passages:
-        return found, f"Note: matched ignoring {found.ignored}." if found.ignored else ""
+        return found, f"Note: matched ignoring {found.ignored_difference}." if found.ignored_difference else ""
     for reading in readings(old, new):
         found = find(text, reading.old, reading.new)
         numbers = lines_of(text, (passage.start for passage in found.passages))
         at_line = tuple(passage for passage, line in zip(found.passages, numbers, strict=True) if line == reading.line)
         if found.passages:
-            ignored = f", ignoring {found.ignored}" if found.ignored else ""
-            return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.label}{ignored}."
+            ignored = f", ignoring {found.ignored_difference}" if found.ignored_difference else ""
+            return PassageMatches(
+                at_line or found.passages, found.ignored_difference
+            ), f"Note: matched {reading.label}{ignored}."
     return PassageMatches(), ""
 
 

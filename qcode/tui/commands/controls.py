@@ -124,7 +124,7 @@ def _append(context: CommandContext, path: str, line: str) -> None:
 
 
 def _memory_choices(context: CommandContext) -> Sequence[str]:
-    return [f"{whose}: " for whose in dict.fromkeys(place.whose for place in context.agent.memory.places())]
+    return [f"{whose}: " for whose in dict.fromkeys(place.owner for place in context.agent.memory.places())]
 
 
 def _init(context: CommandContext, wish: str) -> None:
@@ -239,7 +239,7 @@ async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> 
         message = str(refusal)
         context.view.notify("warning", f"{message[:1].upper()}{message[1:]}.")
     else:
-        context.view.send(text, options.shown, options)
+        context.view.send(text, options.shown_prompt, options)
 
 
 async def _may_run(context: CommandContext, command: str, reason: str) -> bool:
