@@ -97,7 +97,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def _refuse_separate_time(words: Sequence[str]) -> None:
-    """Raise `CommandLineError` for `--wait-for-limit 5m`: the next word is the prompt, and this one is none."""
+    """Raise `CommandLineError` for `--wait-for-limit 5m`: the next word would be the prompt."""
     for name, value in itertools.pairwise(words):
         if name in _CONSTANTS and value[:1].isdigit() and seconds_of(value) is not None:
             raise CommandLineError(f"the time of {name} follows an equals sign: {name}={value}")
