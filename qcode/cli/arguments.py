@@ -46,7 +46,7 @@ class _Parser(argparse.ArgumentParser):
         for flag in flags:
             if flag.kind != "shown":
                 # A second prompt must not replace the first one unnoticed.
-                repeats = {"action": "append"} if "-p" in flag.names else {}
+                repeats: dict[str, Any] = {"action": "append"} if "-p" in flag.names else {}
                 self.add_argument(*flag.names, dest=flag.key, **_ACTIONS[flag.kind], **_choices(flag), **repeats)
 
     def error(self, message: str) -> NoReturn:
