@@ -367,6 +367,22 @@ def test_search_shows_its_pattern_and_folder() -> None:
     assert main_argument(call("glob", '{"path": ".", "pattern": "**/*.py"}')) == "**/*.py"
 
 
+def test_main_argument_of_a_todo_list_is_the_task_in_progress() -> None:
+    rows = '{"task": "read it", "state": "done"}, {"task": "change\\nit", "state": "in_progress"}'
+    assert main_argument(call("todo", f'{{"items": [{rows}]}}')) == "change⏎it"
+    assert main_argument(call("todo", '{"items": [{"task": "read it", "state": "done"}]}')) == ""
+    assert main_argument(call("todo", '{"items": "x"}')) == ""
+
+
+def test_question_counts_the_other_questions_of_the_reply() -> None:
+    calls = [call("edit", "{}", "c1"), call("read", "{}", "c2"), call("shell", "{}", "c3"), call("write", "{}", "c4")]
+    asked = [ApprovalRequested(ToolApproval(one, "Run it?", "", "", False)) for one in calls]
+    ran = ToolFinished(calls[2], ToolOutcome("fine"), "done")
+    shown = present(reply("", *calls, stop=StopReason.TOOL_USE), asked[0], asked[0], ran, asked[3])
+    assert shown.of("ask") == [("ask", "c1", "1 of 3"), ("ask", "c1", "1 of 3"), ("ask", "c4", "2 of 2")]
+    assert present(reply("", *calls[:2], stop=StopReason.TOOL_USE), asked[0]).of("ask") == [("ask", "c1")]
+
+
 DIFF = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n-old\n--- dashes\n+new\n same\n"
 NEW = "--- /dev/null\n+++ b/b.py\n@@ -0,0 +1,2 @@\n+one\n+two\n"
 
