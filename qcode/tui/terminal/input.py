@@ -22,9 +22,9 @@ from qcode.tui.terminal.textual_internals import KeyParser, has_writer
 PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
-# `ESC` with the first character of no longer sequence: the others begin CSI, SS3, OSC, DCS, SOS, PM and APC. Or an Escape
-# before a control key such as Ctrl+R: Alt has no meaning with these, and Textual would drop the Escape. Not before Tab and
-# Enter: a slow connection may split `ESC CR`, which is Alt+Enter.
+# `ESC` with the first character of no longer sequence: the others begin CSI, SS3, OSC, DCS, SOS, PM and APC. Or an
+# Escape before a control key such as Ctrl+R: Alt has no meaning with these, and Textual would drop the Escape. Not
+# before Tab and Enter: a slow connection may split `ESC CR`, which is Alt+Enter.
 _ALT = lazy_pattern(r"\x1b(?:([^\x00-\x1f\x7f\[\]OPX^_])|(?=[\x01-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]))")
 
 

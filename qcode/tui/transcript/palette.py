@@ -19,7 +19,7 @@ from qcode.tui.transcript.line import Ink
 
 
 class SlotStyle(NamedTuple):
-    """The style of one slot. Colors are names from the theme, `#rrggbb`, or `ansi_` with the name of one of the terminal's 16.
+    """The style of one slot. Colors are names from the theme, `#rrggbb`, or such as `ansi_red` of the terminal's 16.
 
     The share of a named color is its opacity in per cent over the background. An empty color leaves the color below
     unchanged.
