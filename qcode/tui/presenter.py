@@ -376,6 +376,8 @@ class Presenter:
         if event.state == "denied":
             reason = content.partition(": ")[2]
             content = content if reason else ""
+        elif event.state == "cancelled":
+            content = ""  # the state says it; what the command wrote until then is on the card
         summary = one_line(outcome.summary if has_run else reason)
         if reason and not has_run and not outcome.diff:
             # Told once: in the title if it is one line, otherwise below it.
@@ -399,7 +401,7 @@ class Presenter:
             self._changes.add(outcome.diff)
         self._open_cards.pop(call.call_id, None)
         self._streamed.discard(call.call_id)
-        self._set_activity("waiting for the model")
+        self._set_activity("starting the next call" if self._open_cards else "waiting for the model")
 
     def _end_turn(self, event: TurnEnded) -> None:
         self._transcript.settle()

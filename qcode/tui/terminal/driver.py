@@ -114,7 +114,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     _is_lent = False
     _is_handling = False
     _held = 0
-    _following: tuple[events.Event, ...] = ()
+    _following: tuple[events.Key | events.Paste, ...] = ()
 
     @property
     def has_few_colors(self) -> bool:
