@@ -66,12 +66,13 @@ class AppOptions:
     """Options of the app beside the context of the run.
 
     `history_file` keeps prompts across sessions, None for this run only. `painted` is called after the first paint.
-    `clock` returns seconds from any starting point.
+    `clock` returns seconds from any starting point. `draft` is text that is in the prompt at first.
     """
 
     history_file: Path | None = None
     painted: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic
+    draft: str = ""
 
 
 class QcodeApp(ThemedApp, inherit_bindings=False):
@@ -261,6 +262,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
+        self.parts.prompt.replace_text(self.options.draft)
         self.call_after_refresh(self._after_first_paint)
 
     async def on_event(self, event: events.Event) -> None:
