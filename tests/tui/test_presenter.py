@@ -376,7 +376,9 @@ def test_main_argument_of_a_todo_list_is_the_task_in_progress() -> None:
 
 def test_cancelled_call_is_told_once_and_the_next_call_is_announced() -> None:
     calls = [call("edit", "{}", "c1"), call("shell", "{}", "c2")]
-    cancelled = ToolFinished(calls[0], ToolOutcome("Cancelled by the user; it was not run.", is_error=True), "cancelled")
+    cancelled = ToolFinished(
+        calls[0], ToolOutcome("Cancelled by the user; it was not run.", is_error=True), "cancelled"
+    )
     shown = present(reply("", *calls, stop=StopReason.TOOL_USE), cancelled)
     assert not any("output" in changes or "summary" in changes for _, _, changes in shown.of("update"))
     assert shown.activity is not None
