@@ -56,7 +56,10 @@ def _is_linear(context: RunContext) -> bool:
 
 
 def _ask_trust(arguments: Options, question: TrustQuestion, keep_draft: Callable[[str], None]) -> TrustAnswer:
-    """Ask in a panel of the app, or in lines; raise `InputEnded` if the user quits. The folder's settings are unread."""
+    """Ask in a panel of the app, or in lines, before the folder's settings are read.
+
+    Raise `InputEnded` if the user quits.
+    """
     context = RunContext.read(arguments, dict(os.environ), is_attended=True, judge_trust=lambda *_: False)
     if _is_linear(context):
         return ask_in_lines(question)

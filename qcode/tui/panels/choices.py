@@ -69,8 +69,9 @@ class Option:
 class Form:
     """The form of an approval: the options, and the decision that a typed text makes.
 
-    `first` is the option that is chosen at first. `format` is the format of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or
-    `markdown` of the model. `why` is one line with the reason for asking.
+    `format` is the format of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or
+    `markdown` of the model. `why` is one line with the reason for asking. `first` is the index of the option that is
+    chosen at first.
     """
 
     options: tuple[Option, ...]
