@@ -385,6 +385,7 @@ class Presenter:
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
+        summary = _told_once(call, summary)
         notes = ["parsed from text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
@@ -449,6 +450,12 @@ _Silent: TypeAlias = (
     | ContinuationTerminated
     | ToolPayloadRepair
 )
+
+
+def _told_once(call: ToolCall, summary: str) -> str:
+    """Return a summary without what the argument on the card says, or the panel of the to-do list."""
+    argument = main_argument(call)
+    return "" if call.name == "todo" and argument else summary.removeprefix(f"{argument} ")
 
 
 def _compacted(event: Compacted) -> str:

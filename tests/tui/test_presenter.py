@@ -32,6 +32,7 @@ from qcode.protocol.events import (
     UsageUpdated,
     Waiting,
 )
+from qcode.protocol.messages import ToolCall
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
@@ -372,6 +373,18 @@ def test_main_argument_of_a_todo_list_is_the_task_in_progress() -> None:
     assert main_argument(call("todo", f'{{"items": [{rows}]}}')) == "change⏎it"
     assert main_argument(call("todo", '{"items": [{"task": "read it", "state": "done"}]}')) == ""
     assert main_argument(call("todo", '{"items": "x"}')) == ""
+
+
+def test_summary_leaves_out_what_the_argument_or_the_todo_panel_says() -> None:
+    def summary_of(made: ToolCall, summary: str, state: CallState) -> list[str]:
+        shown = present(ToolFinished(made, ToolOutcome("text", summary=summary), state))
+        return [changes["summary"] for _, _, changes in shown.of("update") if "summary" in changes]
+
+    assert summary_of(call("read", '{"path": "a.py"}'), "a.py does not exist", "failed") == ["does not exist"]
+    assert summary_of(call("read", '{"path": "a.py"}'), "3 lines", "done") == ["3 lines"]
+    items = '{"items": [{"task": "read it", "state": "%s"}]}'
+    assert summary_of(call("todo", items % "in_progress"), "0 of 1 done", "done") == []
+    assert summary_of(call("todo", items % "done"), "1 of 1 done", "done") == ["1 of 1 done"]
 
 
 def test_cancelled_call_is_told_once_and_the_next_call_is_announced() -> None:
