@@ -47,7 +47,9 @@ def run_app(arguments: Options) -> int:
         from qcode.tui.linear import run_linear
 
         return run_linear(context, selection, welcome)
-    options = AppOptions(history_file=context.paths.state_dir / "history.jsonl", painted=_freeze, draft="".join(drafts))
+    options = AppOptions(
+        history_file=context.paths.state_dir / "history.jsonl", on_first_paint=_freeze, draft="".join(drafts)
+    )
     return QcodeApp(context, selection, welcome, options).run(mouse=context.settings.ui.mouse)
 
 
