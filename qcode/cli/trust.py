@@ -155,7 +155,7 @@ def _forget(store: TrustStore, folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TrustQuestion:
-    """What is asked about a folder: `facts` are the folder and its files, or their changes."""
+    """The question about a folder: `facts` are the folder and its files, or their changes."""
 
     facts: str
     question: str
