@@ -162,8 +162,9 @@ def test_session_stores_and_replays_the_edited_call(tmp_path: Path) -> None:
     (intent,) = [record for record in records if record["kind"] == "intent"]
     assert json.loads(intent["arguments"]) == {"command": "touch two"}
     again = talk(tmp_path, text_reply("x"), resumes=session)
-    shown = [item for item in replayed(again.conversation.stored) if isinstance(item, (ToolStarted, ToolFinished))]
-    assert [json.loads(item.call.arguments) for item in shown] == 2 * [{"command": "touch two"}]
+    items = replayed(again.conversation.stored_messages)
+    tool_events = [item for item in items if isinstance(item, (ToolStarted, ToolFinished))]
+    assert [json.loads(item.call.arguments) for item in tool_events] == 2 * [{"command": "touch two"}]
     assert isinstance(shown[1], ToolFinished)
     assert shown[1].is_revised
     again.conversation.release()
@@ -180,7 +181,7 @@ def test_edited_call_that_broke_off_is_reported_as_it_ran(tmp_path: Path) -> Non
     file.write_text("".join(lines[: last + 1]))
     again = talk(tmp_path, text_reply("x"), resumes=session)
     assert 'it ran with {"command": "touch two"}.' in result_of(again)
-    shown = [item.call for item in replayed(again.conversation.stored) if isinstance(item, ToolFinished)]
+    shown = [item.call for item in replayed(again.conversation.stored_messages) if isinstance(item, ToolFinished)]
     assert [json.loads(call.arguments) for call in shown] == [{"command": "touch two"}]
     again.conversation.release()
 

@@ -12,7 +12,7 @@ import pytest
 
 import qcode.cli.main
 from qcode.agent.crash import MAX_REPORTS, describe_crash
-from qcode.cli.main import Terminated, hold, main, release, stopping
+from qcode.cli.main import Terminated, hold, main, release, terminated_by_signals
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -104,7 +104,7 @@ def test_signal_before_the_run_begins_is_one_result(
 
 def test_blocked_signal_is_delivered_after_release() -> None:
     steps: list[str] = []
-    with pytest.raises(Terminated), stopping():
+    with pytest.raises(Terminated), terminated_by_signals():
         hold()
         try:
             # To this thread: a mask is a thread's own, and the suite may run beside others.
@@ -120,7 +120,7 @@ def test_blocked_signal_is_delivered_after_release() -> None:
 def test_signal_ignored_at_the_start_stays_ignored() -> None:
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stopping():
+        with terminated_by_signals():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, previous)

@@ -138,7 +138,7 @@ def test_deleted_file_is_restored_with_its_mode(tmp_path: Path) -> None:
     runner.session.append(user("delete it"))
     place = runner.workspace.resolve("run.sh", "write")
     old = runner.workspace.load(place)
-    with open_folder(place.base, ()) as folder, runner.recorder.changing(place.path, old, None):
+    with open_folder(place.base, ()) as folder, runner.recorder.record_change(place.path, old, None):
         remove_file(folder, "run.sh", old, "run.sh")
     assert runner.files == {}
     runner.undo()

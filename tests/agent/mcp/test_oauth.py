@@ -410,7 +410,7 @@ def test_tokens_are_redacted_once_they_are_known(server: OAuthServer, folders: S
     login = log_in(server, folders)
     store = store_of(folders)
     Credentials(spec_of(server), server.address, store).load()
-    known = {secret.reveal() for secret in store.known()}
+    known = {secret.reveal() for secret in store.known_keys()}
     assert {login.token, login.tokens["refresh_token"]} <= known
 
 

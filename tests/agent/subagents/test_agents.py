@@ -203,7 +203,7 @@ def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(t
     assert [finished.is_revised for finished in inner_results(events)] == [True]
     assert (one.work / "a.txt").read_text() == "mine\n"
     for conversation in (one.conversation, resumed(one).conversation):
-        shown = [event for event in replayed(conversation.stored) if isinstance(event, AgentEvent)]
+        shown = [event for event in replayed(conversation.stored_messages) if isinstance(event, AgentEvent)]
         (finished,) = (event.event for event in shown if isinstance(event.event, ToolFinished))
         assert parse_object(finished.call.arguments) == {"path": "a.txt", "content": "mine\n"}
         assert finished.is_revised

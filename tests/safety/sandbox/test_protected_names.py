@@ -254,7 +254,7 @@ def test_launch_that_never_starts_watches_nothing(bubble: Box) -> None:
 
 def test_change_approved_meanwhile_is_kept(bubble: Box) -> None:
     launch = begun(bubble)
-    with bubble.session.approved([str(bubble.work / "AGENTS.md")]):
+    with bubble.session.accept_changes([str(bubble.work / "AGENTS.md")]):
         (bubble.work / "AGENTS.md").write_text("approved\n")
     assert launch.finish is not None
     assert launch.finish() == ()
@@ -273,7 +273,7 @@ def begun(box: Box) -> Launch:
 
 def test_change_by_a_command_to_an_approved_file_is_reverted(bubble: Box) -> None:
     launch = begun(bubble)
-    with bubble.session.approved([str(bubble.work / "AGENTS.md")]):
+    with bubble.session.accept_changes([str(bubble.work / "AGENTS.md")]):
         (bubble.work / "AGENTS.md").write_text("approved\n")
     (bubble.work / "AGENTS.md").write_text("evil\n")
     assert launch.finish is not None
