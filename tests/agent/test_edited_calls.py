@@ -165,8 +165,8 @@ def test_session_stores_and_replays_the_edited_call(tmp_path: Path) -> None:
     items = replayed(again.conversation.stored_messages)
     tool_events = [item for item in items if isinstance(item, (ToolStarted, ToolFinished))]
     assert [json.loads(item.call.arguments) for item in tool_events] == 2 * [{"command": "touch two"}]
-    assert isinstance(shown[1], ToolFinished)
-    assert shown[1].is_revised
+    assert isinstance(tool_events[1], ToolFinished)
+    assert tool_events[1].is_revised
     again.conversation.release()
 
 
