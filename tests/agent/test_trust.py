@@ -138,18 +138,18 @@ def test_folder_with_changed_files_is_not_trusted_until_they_are_accepted(store:
         ".qcode/commands/gone.toml",
         ".qcode/config.toml",
     ]
-    shown = status.differences()
+    differences = status.differences()
     for line in ("+You are new.", ".qcode/commands/gone.toml was deleted", '+tools.sandbox = "required"'):
-        assert line in shown.split("\n")
+        assert line in differences.split("\n")
     store.remember(root, status.files)
     assert store.is_trusted(root)
 
 
 def test_file_changed_after_it_was_shown_is_not_accepted(store: TrustStore, root: Path) -> None:
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
-    shown = store.look(root)
+    status = store.look(root)
     put(root, ".qcode/config.toml", 'model = "c/d"\n')
-    store.remember(root, shown.files)
+    store.remember(root, status.files)
     assert store.look(root).kind == "changed"
 
 

@@ -152,12 +152,12 @@ def test_pipe_mode_is_chosen_without_a_terminal(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_only_the_newest_reports_are_kept(home: Path) -> None:
-    said = [describe_crash(LookupError(f"number {number}"), os.environ) for number in range(MAX_REPORTS + 3)]
-    kept = sorted((home / "state" / "crashes").iterdir())
-    assert [path.read_text().rstrip().endswith(f"number {at + 3}") for at, path in enumerate(kept)] == [
+    messages = [describe_crash(LookupError(f"number {number}"), os.environ) for number in range(MAX_REPORTS + 3)]
+    kept_file = sorted((home / "state" / "crashes").iterdir())
+    assert [path.read_text().rstrip().endswith(f"number {at + 3}") for at, path in enumerate(kept_file)] == [
         True
     ] * MAX_REPORTS
-    assert said[-1].endswith(str(kept[-1]))
+    assert messages[-1].endswith(str(kept_file[-1]))
 
 
 def test_crash_report_contains_no_local_values(home: Path) -> None:

@@ -128,10 +128,10 @@ def test_invalid_file_is_reported_with_its_line_and_skipped(
     folders.write("good.toml", 'prompt = "x"')
     found = folders.load()
     assert [command.name for command in found.commands] == ["good"]
-    (said,) = found.problems
-    assert said.startswith(f"{path}:{line}: ")
-    assert problem in said
-    assert "\n" not in said
+    (notices,) = found.problems
+    assert notices.startswith(f"{path}:{line}: ")
+    assert problem in notices
+    assert "\n" not in notices
 
 
 def test_other_files_are_ignored_or_reported(folders: CommandFolders) -> None:

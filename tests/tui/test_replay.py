@@ -195,8 +195,8 @@ def test_old_session_without_display_data_still_replays(tmp_path: Path) -> None:
     for record in records:
         if record["kind"] != "message":
             record.pop("shown", None)
-    kept = [record for record in records if record["kind"] != "shown"]
-    path.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+    kept_rows = [record for record in records if record["kind"] != "shown"]
+    path.write_text("".join(json.dumps(record) + "\n" for record in kept_rows), encoding="utf-8")
     again = talk(tmp_path, resumes=session_id, is_attended=True)
     text = "\n".join(replayed_rows(again))
     assert "Done." in text

@@ -109,8 +109,8 @@ def test_new_file_with_a_protected_name_is_removed_and_reported(bubble: Box, nam
     assert not os.path.lexists(bubble.work / name)
     top = name if "/" not in name or not name.startswith(".") else name.split("/")[0]
     assert f"{bubble.work}/{top} is a protected name, so it was removed again." in done.text
-    kept = [path for path in (bubble.scratch / "replaced").rglob("*") if path.is_file() or path.is_symlink()]
-    assert [path.read_text() if path.is_file() and not path.is_symlink() else "link" for path in kept] in (
+    kept_file = [path for path in (bubble.scratch / "replaced").rglob("*") if path.is_file() or path.is_symlink()]
+    assert [path.read_text() if path.is_file() and not path.is_symlink() else "link" for path in kept_file] in (
         ["new\n"],
         ["link"],
     )
@@ -119,9 +119,9 @@ def test_new_file_with_a_protected_name_is_removed_and_reported(bubble: Box, nam
 def test_replaced_link_is_restored_and_the_new_version_kept(full: Box) -> None:
     done = full.run("workspace", "rm CLAUDE.md; echo evil > CLAUDE.md")
     assert (full.work / "CLAUDE.md").readlink() == Path("rules.md")
-    (kept,) = (full.scratch / "replaced").iterdir()
-    assert kept.read_text() == "evil\n"
-    assert str(kept) in done.text
+    (kept_file,) = (full.scratch / "replaced").iterdir()
+    assert kept_file.read_text() == "evil\n"
+    assert str(kept_file) in done.text
 
 
 def test_names_in_dependency_folders_are_not_watched(bubble: Box) -> None:
