@@ -85,13 +85,13 @@ class AgentParts:
             undecided=self.undecided,
         )
         scratch, search = Scratch(), search_key(context.settings, context.env)
-        policy, sandbox = self._with_sandbox(self._searching(policy_of(context), search), scratch)
+        policy, sandbox = self._with_sandbox(self._policy_for_search(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
         self.prompts = self._prompts()
         kinds, problems = kinds_of(context)
         self.skills = self._skills(kinds, sandbox)
-        recording = self._recording(selection.name)
+        recording = self._open_recording(selection.name)
         log = self._observer()
         self.clients = clients = Clients(context, self.prompts, self._secrets, log, recording, wrap)
         client = clients.connect(selection)
@@ -246,7 +246,7 @@ class AgentParts:
         self.prompts.skills = self.skills.make_catalog(window)
         return tool
 
-    def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
+    def _policy_for_search(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
         """Return the policy for searches with this service, and register the key of the service as a secret."""
         if search is None:
             return policy
@@ -373,7 +373,7 @@ class AgentParts:
         except OSError as error:
             raise InputError(f"cannot write --debug-log {path}: {error.strerror}") from None
 
-    def _recording(self, model: str) -> Recording | None:
+    def _open_recording(self, model: str) -> Recording | None:
         path = self.context.options.record
         if path is None:
             return None
@@ -410,7 +410,7 @@ class AgentParts:
     def _redactor(self) -> Redactor:
         from qcode.safety.redaction import Redactor
 
-        return Redactor((*self._secrets, *self.context.keys.known()))
+        return Redactor((*self._secrets, *self.context.keys.known_keys()))
 
 
 def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ...]:

@@ -194,7 +194,7 @@ class SessionSandbox:
                 self._lines += lines
 
     @contextmanager
-    def approved(self, paths: Collection[str]) -> Iterator[None]:
+    def accept_changes(self, paths: Collection[str]) -> Iterator[None]:
         """Accept changes of these files, which the user approved, while commands run: they are not restored."""
         with self._lock:
             guards = tuple(self._guards)

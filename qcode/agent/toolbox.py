@@ -369,7 +369,7 @@ class Toolbox:
         limit = self._settings.tool_timeout_s
         try:
             async with asyncio.timeout(limit):
-                with self.workspace.granting(granted), self._approved(granted or frozenset()):
+                with self.workspace.allow_targets(granted), self._approved(granted or frozenset()):
                     return await self._run(name, arguments, most, context, ask)
         except TimeoutError:
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
@@ -385,7 +385,7 @@ class Toolbox:
     def _approved(self, targets: frozenset[str]) -> AbstractContextManager[None]:
         if self._sandbox is None or not targets:
             return nullcontext()
-        return self._sandbox.approved(targets)
+        return self._sandbox.accept_changes(targets)
 
     def _launch(self, level: Level | None, argv: Sequence[str]) -> Launch:
         if level is None:
@@ -539,7 +539,7 @@ class Background:
         asked.set()
 
     @contextmanager
-    def running(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
+    def track_call(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
         """Yield the event that moves this call to the background, None if its tool does not support that."""
         if not self._toolbox.is_backgroundable(name):
             yield None

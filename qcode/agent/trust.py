@@ -160,7 +160,7 @@ class TrustStore:
         return [Path(str(row["path"])) for row in self._folders()]
 
     @contextmanager
-    def accepting(self, root: Path, targets: frozenset[str]) -> Iterator[None]:
+    def accept_changes(self, root: Path, targets: frozenset[str]) -> Iterator[None]:
         """Pin the new contents of these files after the block: the user saw and approved the whole change.
 
         Only for a folder whose files are pinned, and only for files that matched their pins before.

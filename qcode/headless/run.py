@@ -105,7 +105,7 @@ async def run_headless(
     run = Run(output, introduces=True)
     interrupts = Interrupts(ask=run.ask, force=run.force, flush=run.flush)
     try:
-        with interrupts.watching():
+        with interrupts.end_at_signals():
             return await run.run_turn(prompt, interrupts)
     except OutputLostError as lost:
         agent.conversation.cancel()
@@ -200,7 +200,9 @@ class Run:
         from qcode.agent.reports import ModelSpending  # loads the engine, as the conversation has
 
         self._answer = AnswerSoFar()
-        self._spending = ModelSpending(self._conversation.model, lambda: self._conversation.client.known().output_limit)
+        self._spending = ModelSpending(
+            self._conversation.model, lambda: self._conversation.client.known_model().output_limit
+        )
         self._lines = self.stream_lines()
         self._meter = Meter(output.clock)
         self._progress = Progress()
@@ -497,7 +499,7 @@ class Interrupts:
         self._is_hurried = False
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def end_at_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         before: dict[signal.Signals, Any] = {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -34,11 +34,11 @@ from qcode.providers.http1 import (
 from qcode.providers.sdk import (
     bad_header,
     broken_off,
+    connection_error,
     late_reason,
     refusal,
     run_in_thread,
     tls_context,
-    unconnected,
     unreachable,
 )
 from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
@@ -324,7 +324,7 @@ class DirectProvider(SdkProvider[ClientT]):
             case ConnectFailed(seconds=float(seconds)):
                 return unreachable(self._connection, late_reason(seconds))
             case ConnectFailed():
-                return unconnected(self._connection, error)
+                return connection_error(self._connection, error)
             case BadHeader():
                 return bad_header(self._connection)
             case ConnectionBroken():

@@ -157,7 +157,7 @@ def _transport_error(connection: Connection, error: Exception) -> ProviderError:
     if isinstance(error, httpx2.ConnectTimeout):
         return unreachable(connection, late_reason(connection.timeouts.connect))
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return unconnected(connection, error)
+        return connection_error(connection, error)
     if isinstance(error, httpx2.TimeoutException):
         return ProviderError(ErrorKind.TIMEOUT, f"{connection.name} ({address}) did not answer in time")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
@@ -182,7 +182,7 @@ def late_reason(seconds: float) -> str:
     return f"no connection within {seconds:g} s"
 
 
-def unconnected(connection: Connection, error: Exception) -> ProviderError:
+def connection_error(connection: Connection, error: Exception) -> ProviderError:
     """Return the error for a connection that failed. An untrusted certificate fails for good."""
     is_untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _chain(error))
     return unreachable(connection, reason_of(error), ErrorKind.TLS if is_untrusted else ErrorKind.UNREACHABLE)

@@ -193,7 +193,7 @@ class ServerPool:
         async with entry.lock:
             while not entry.failure and not self._is_closed:
                 try:
-                    server = await self._running(entry)
+                    server = await self._running_server(entry)
                     return await server.check(path, identifier, texts)
                 except LanguageServerError as error:
                     if entry.server is not None:
@@ -234,7 +234,7 @@ class ServerPool:
             self._entries[language.name] = _Entry(found)
         return self._entries[language.name]
 
-    async def _running(self, entry: _Entry) -> LanguageServer:
+    async def _running_server(self, entry: _Entry) -> LanguageServer:
         if entry.server is not None and not entry.server.failure:
             return entry.server
         entry.starts += 1

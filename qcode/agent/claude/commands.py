@@ -39,7 +39,7 @@ def find_commands(
     found: dict[str, Skill] = {}
     problems: list[str] = []
     for folder in folders:
-        for name, file in folder.named(problems):
+        for name, file in folder.named_files(problems):
             lower = name.lower()
             if lower in used_names or lower in found:
                 owner = "a skill" if lower in used_names else str(found[lower].file)

@@ -148,7 +148,7 @@ class InstructionLoader:
 
         for rule in find_rules(folder, within, self.notices):
             if rule.patterns is None if path is None else rule.covers(path):
-                self.why = rule.why(path)
+                self.why = rule.reason_for(path)
                 label = _label(rule.file, within) if within is not None else str(rule.file)
                 self._load_judged(rule.file, label, within or _resolved(folder), is_rule=True)
         self.why = ""

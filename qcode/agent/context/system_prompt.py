@@ -225,7 +225,7 @@ class PendingAttachments:
         """Hold the blocks of a withdrawn steering message for the next prompt."""
         self._held_blocks = (*self.take_steered(text), *self._held_blocks)
 
-    def turn_over(self) -> None:
+    def end_turn(self) -> None:
         """Hold the blocks of steering messages that the turn did not take for the next turn."""
         self.complaints.clear()
         self._held_blocks = (*(block for _, blocks in self._steering_messages for block in blocks), *self._held_blocks)

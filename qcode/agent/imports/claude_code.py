@@ -142,7 +142,7 @@ def _message(record: JsonObject, builder: TranscriptBuilder) -> None:
             return
         model = text_in(message.get("model"))
         for block in _blocks(parts, builder):
-            builder.said(block, at, "" if model == "<synthetic>" else model)
+            builder.add_reply_block(block, at, "" if model == "<synthetic>" else model)
         return
     for part in parts:
         if part.get("type") == "tool_result":

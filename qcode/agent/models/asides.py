@@ -64,7 +64,7 @@ class Asides:
         """
         conversation, client = self._conversation, self._conversation.client
         history, asked = _aside_request(question, conversation.messages)
-        turn = Turn(self._settings(client), client.known(), history, client.counter())
+        turn = Turn(self._settings(client), client.known_model(), history, client.counter())
         async with aclosing(run_beside(conversation, client, turn, asked, f"/btw {question}", count)) as events:
             async for event in events:
                 yield event

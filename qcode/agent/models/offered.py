@@ -63,7 +63,7 @@ class ModelsService:
 
         Providers that cannot be used have no models here, unless `with_unready`.
         """
-        learned = self._limits.everything()
+        learned = self._limits.all_knowledge()
         specs = known_specs(self._context.settings).values()
         offered = [self._offered_provider(spec, learned, with_unready=with_unready) for spec in specs]
         return tuple(sorted(offered, key=lambda provider: provider.name == "demo"))
@@ -90,7 +90,7 @@ class ModelsService:
             # A slow keyring must not block the screen.
             await run_in_thread(lambda: keys.key_of(spec))
             names = (await check(settings, keys, spec, None)).models
-        learned = self._limits.everything()
+        learned = self._limits.all_knowledge()
         return tuple(self._model(spec, name, learned) for name in sorted(names, key=newest_first, reverse=True))
 
     @property

@@ -448,7 +448,7 @@ class AnthropicDecoder(Ending):
             if values is None:
                 return self._blocks.end(number)
             piece = {**piece, "input": values or object_in(piece.get("input"))}
-            line = self._searches.searched(text_in(object_in(piece["input"]).get("query")))
+            line = self._searches.record_query(text_in(object_in(piece["input"]).get("query")))
             events = self._blocks.write(number, line)
         return events + self._blocks.end(number, search_mark(PROTOCOL, piece))
 

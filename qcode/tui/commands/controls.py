@@ -158,7 +158,7 @@ def _plan(context: CommandContext, prompt: str) -> None:
 
 def _show_plan(context: CommandContext) -> None:
     """Show the last plan that was approved, otherwise the last one that was proposed."""
-    plans = plans_in(context.agent.conversation.stored)
+    plans = plans_in(context.agent.conversation.stored_messages)
     if not plans:
         context.view.notify("info", "No plan in this session yet. /plan TASK asks the model for one.")
         return
@@ -264,7 +264,7 @@ CONTROLS: tuple[Command, ...] = (
         _plan,
         ("plan",),
         "[prompt | show]",
-        lambda context: (_SHOW,) if plans_in(context.agent.conversation.stored) else (),
+        lambda context: (_SHOW,) if plans_in(context.agent.conversation.stored_messages) else (),
     ),
     Command(
         "permissions",

@@ -392,7 +392,7 @@ class Prompt(EditingArea):
         if self._vim is not None:
             self._vim.reset()
         self._menu.close()
-        self.post_message(self.Submitted(self.pastes.expand(typed), typed, self.images.within(typed)))
+        self.post_message(self.Submitted(self.pastes.expand(typed), typed, self.images.images_in(typed)))
 
     def _remember(self, typed: str) -> None:
         self.sent.add(typed, self.images.lasting(self.pastes.expand(typed)))

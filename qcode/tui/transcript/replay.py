@@ -94,7 +94,7 @@ def _replay_steps(
 
 def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None:
     """Say when the session was used last, and whether its last turn finished."""
-    stored = conversation.stored
+    stored = conversation.stored_messages
     try:
         when = datetime.fromisoformat(stored[-1].entry.at).astimezone()
     except (ValueError, IndexError):
@@ -107,7 +107,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 def is_told(conversation: Conversation, notice: str) -> bool:
     """Whether `show_resumed` says what a notice of the loaded session says."""
-    return is_about_broken_turn(notice) and has_unfinished_turn(conversation.stored)
+    return is_about_broken_turn(notice) and has_unfinished_turn(conversation.stored_messages)
 
 
 def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:

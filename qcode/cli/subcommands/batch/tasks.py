@@ -168,7 +168,7 @@ def _open(options: Options, limits: SharedLimits) -> Agent:
 async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
     prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
     began = time.monotonic()
-    spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known().output_limit)
+    spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known_model().output_limit)
     async with agent.stream(prompt, append_only=False) as turn:
         async for event in turn:
             spending.handle(event)
