@@ -75,7 +75,7 @@ def ends_in_repetition(message: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "Well.\n" + LINE * 40,
         "Well, then.\n" + (LINE * 40).removesuffix("\n"),
