@@ -397,6 +397,8 @@ class TurnStream:
     def _blocks(self) -> tuple[str, tuple[Block, ...]]:
         """Return the text of the prompt, and its images and files."""
         if isinstance(self._prompt, str):
+            if not self._prompt.strip():
+                raise UsageError(_EMPTY_PROMPT)
             return self._prompt, ()
         from qcode.agent.context.attachments import attachments
 
@@ -413,6 +415,8 @@ class TurnStream:
                     blocks += attachments((Path(path),), "", self._turns.folder)
                 case _:
                     raise UsageError(_PROMPT_PARTS)
+        if not blocks and not any(text.strip() for text in texts):
+            raise UsageError(_EMPTY_PROMPT)
         return "\n\n".join(texts), tuple(blocks)
 
     def _options(self, prompt: str) -> TurnOptions:
@@ -550,6 +554,7 @@ class TurnStream:
             _raise(ended, self.note, self.result)
 
 
+_EMPTY_PROMPT = "the prompt is empty"
 _PROMPT_PARTS = "a prompt is a text, or a list of Text, Image and File"
 
 
