@@ -213,7 +213,7 @@ class AgentParts:
             search=None if search is None else _web_search(search, gate),
             is_offered=context.options.offers,
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
-            own=internal_tools,
+            internal_tools=internal_tools,
             nested=self.memory.nested,
             after_edit=None if context.settings.after_edit.is_off else partial(_after_edit, context, sandbox),
             skill=skill,

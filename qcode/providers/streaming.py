@@ -270,7 +270,7 @@ class SdkProvider(ABC, Generic[ClientT]):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
         limits, origin = self._connection.timeouts, opaque_origin(self.host)
-        if self._own_opaque.place != origin:
+        if self._own_opaque.origin != origin:
             self._own_opaque = OwnOpaque(origin)
         request = self._own_opaque.of(request)
         decoder = self._decoder(request)
