@@ -196,11 +196,11 @@ class SessionCommands:
         memory = self._agent.memory
         if not argument:
             return memory_text(memory)
-        place, line = split_memory_line(argument, memory.places())
-        if len(place) != 1:
+        file, line = split_memory_line(argument, memory.places())
+        if len(file) != 1:
             return "Choose the file: /memory project: TEXT or /memory yours: TEXT."
         try:
-            return memory.append(place[0].path, line)
+            return memory.append(file[0].path, line)
         except ValueError as refusal:
             return str(refusal)
 

@@ -103,8 +103,8 @@ class AgentParts:
         self._prune(session.session_id)
         # Removing may take long, and nothing waits for it.
         threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
-        own = self._bind_tools(own_tools) if own_tools else ()
-        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, own, skill)
+        internal_tools = self._bind_tools(own_tools) if own_tools else ()
+        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, internal_tools, skill)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
@@ -192,7 +192,7 @@ class AgentParts:
         sandbox: SessionSandbox,
         search: tuple[SearchService, str] | None,
         kinds: tuple[SubagentKind, ...],
-        own: tuple[Tool, ...],
+        internal_tools: tuple[Tool, ...],
         skill: SkillTool | None,
     ) -> Toolbox:
         """Return the tools. They ask for the policy at each call, so that a change of mode applies at once."""
@@ -213,7 +213,7 @@ class AgentParts:
             search=None if search is None else _web_search(search, gate),
             is_offered=context.options.offers,
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
-            own=own,
+            internal_tools=internal_tools,
             nested=self.memory.nested,
             after_edit=None if context.settings.after_edit.is_off else partial(_after_edit, context, sandbox),
             skill=skill,

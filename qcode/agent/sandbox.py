@@ -31,7 +31,7 @@ _VIEW_S = 10.0
 class SessionSandbox:
     """The sandbox of the commands of one session. Thread-safe.
 
-    `wanted` is the setting `tools.sandbox`. Detection runs a few short processes, once. `find` detects a sandbox; None
+    `setting` is the setting `tools.sandbox`. Detection runs a few short processes, once. `find` detects a sandbox; None
     tries the kinds of `safety.sandbox.detection`.
     """
 

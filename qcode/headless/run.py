@@ -192,7 +192,7 @@ class Run:
     """A running turn and its output. `_end_event` is None until the turn has ended or was ended by force."""
 
     def __init__(self, output: RunOutput, *, introduces: bool = False) -> None:
-        self._conversation = output.agent.conversation
+        self._conversation = conversation = output.agent.conversation
         self._output = output
         self._format = output.format
         self._pipe = output.pipe
@@ -200,9 +200,7 @@ class Run:
         from qcode.agent.reports import ModelSpending  # loads the engine, as the conversation has
 
         self._answer = AnswerSoFar()
-        self._spending = ModelSpending(
-            self._conversation.model, lambda: self._conversation.client.known_model().output_limit
-        )
+        self._spending = ModelSpending(conversation.model, lambda: conversation.client.known_model().output_limit)
         self._lines = self.stream_lines()
         self._meter = Meter(output.clock)
         self._progress = Progress()

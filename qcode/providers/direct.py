@@ -83,7 +83,7 @@ _FAILURES = (ConnectFailed, ConnectionBroken, BadHeader, ErrorResponse)
 
 
 class DirectAnswer:
-    """A response with an unread body; `begun` is the part of the body that arrived with the head."""
+    """A response with an unread body. `first_bytes` is the part of the body that arrived with the head."""
 
     def __init__(self, reader: AnswerReader, first_bytes: bytes, wire: HttpConnection) -> None:
         self.reader = reader

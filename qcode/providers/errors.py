@@ -394,8 +394,8 @@ def _detail(sent: JsonObject) -> str:
         return detail
     lines: list[str] = []
     for item in objects_in(detail):
-        place = item.get("loc")
-        field = ".".join(str(step) for step in place if step != "body") if isinstance(place, list) else ""
+        location = item.get("loc")
+        field = ".".join(str(step) for step in location if step != "body") if isinstance(location, list) else ""
         lines.append(f"{field}: {text_in(item.get('msg'))}" if field else text_in(item.get("msg")))
     return "; ".join(line for line in lines if line)
 

@@ -214,13 +214,13 @@ def reason_of(error: Exception) -> str:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, the errors that it wraps, and its causes, without duplicates."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[BaseException] = [error]
     while waiting:
         current = waiting.pop(0)
-        if id(current) in seen:
+        if id(current) in visited:
             continue
-        seen.add(id(current))
+        visited.add(id(current))
         yield current
         if isinstance(current, BaseExceptionGroup):
             waiting += current.exceptions

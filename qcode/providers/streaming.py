@@ -269,9 +269,9 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
-        limits, place = self._connection.timeouts, opaque_origin(self.host)
-        if self._own_opaque.place != place:
-            self._own_opaque = OwnOpaque(place)
+        limits, origin = self._connection.timeouts, opaque_origin(self.host)
+        if self._own_opaque.origin != origin:
+            self._own_opaque = OwnOpaque(origin)
         request = self._own_opaque.of(request)
         decoder = self._decoder(request)
         try:
@@ -283,7 +283,7 @@ class SdkProvider(ABC, Generic[ClientT]):
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
                 reply = read_reply(answer, decoder, self._connection, self._parser(), self._breaks())
                 async for event in await stack.enter_async_context(aclosing(reply)):
-                    yield tag_opaque(event, place) if place else event
+                    yield tag_opaque(event, origin) if origin else event
         except ProviderError as error:
             raise attributed(error, self._connection.origin) from error
         except (asyncio.CancelledError, GeneratorExit):

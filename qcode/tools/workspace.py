@@ -482,10 +482,10 @@ def _private_folder() -> Path:
         return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX)))
     except OSError as error:
         # `tempfile` accepts only a place where it could write a file.
-        for place in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108  # mkdtemp makes a private folder there
+        for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108  # mkdtemp makes a private folder there
             with suppress(OSError):
-                if place:
-                    return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=place)))
+                if folder:
+                    return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=folder)))
         raise error
 
 

@@ -213,8 +213,10 @@ class LinearApp:
 
     async def ask_aside(self, question: str) -> None:
         """Print the answer to an aside."""
-        most = self._settings.output.max_continuations
-        await self.aside.ask(question, Presenter(self.view, self.view, self, self._clock, max_continuations=most))
+        max_continuations = self._settings.output.max_continuations
+        await self.aside.ask(
+            question, Presenter(self.view, self.view, self, self._clock, max_continuations=max_continuations)
+        )
         if self.aside.has_answer:
             self.view.add_mark("not part of the conversation; /btw without a question adds it to your next message")
 

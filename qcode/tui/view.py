@@ -257,12 +257,12 @@ class AppView:
 
     def replay(self) -> None:
         """Show the conversation as it was seen, and what it has used so far."""
-        most = self._agent.context.settings.output.max_continuations
+        max_continuations = self._agent.context.settings.output.max_continuations
         stored, transcript, clock = self._agent.conversation.stored_messages, self._widgets.transcript, self._clock
         end = end_of(stored)
-        replay(stored[end:], transcript, clock, max_continuations=most)
+        replay(stored[end:], transcript, clock, max_continuations=max_continuations)
         if end:
-            self.run_later(show_earlier(stored[:end], transcript, clock, max_continuations=most))
+            self.run_later(show_earlier(stored[:end], transcript, clock, max_continuations=max_continuations))
         self.run_later(self._show_usage())
 
     async def _show_usage(self) -> None:

@@ -16,7 +16,7 @@ INLINE = ModelFacts(inline_thinking=True)
 
 
 def split(message: str, size: int) -> tuple[str, str]:
-    """Return the reasoning and the text of `said`, fed in pieces of `size` characters."""
+    """Return the reasoning and the text of `message`, fed in pieces of `size` characters."""
     filtered = InlineThinking()
     pieces = [piece for at in range(0, len(message), size) for piece in filtered.feed(message[at : at + size])]
     pieces += filtered.flush()

@@ -65,7 +65,7 @@ class Resumed(ScriptedConversation):
     """The same turn, stored."""
 
     @property
-    def stored(self) -> tuple[StoredMessage, ...]:
+    def stored_messages(self) -> tuple[StoredMessage, ...]:
         asked = StoredMessage(HistoryEntry(Message("user", (FILE, Text(PROMPT))), at="2026-11-22T10:00:00+00:00"), True)
         asked.shown_events.append(ShownItem(MISSING))
         messages = StoredMessage(HistoryEntry(assistant(Text("I will fix it."), *(one for one, _, _ in CALLS))), False)

@@ -44,7 +44,7 @@ class Planned(ScriptedConversation):
         self.plans = plans
 
     @property
-    def stored(self) -> tuple[StoredMessage, ...]:
+    def stored_messages(self) -> tuple[StoredMessage, ...]:
         found = []
         for text, state, summary in self.plans:
             asks = call("exit_plan_mode", json.dumps({"plan": text}))

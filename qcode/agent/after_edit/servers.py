@@ -88,11 +88,11 @@ def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> La
     ending = path.suffix.removeprefix(".").lower()
     if not ending:
         return None
-    own = configured.get(ending, configured.get(f".{ending}"))
+    configured_command = configured.get(ending, configured.get(f".{ending}"))
     known = next((language for language in LANGUAGES if ending in language.endings), None)
-    if own is not None and (known is None or ending != known.name):
+    if configured_command is not None and (known is None or ending != known.name):
         identifier = ending if known is None else known.endings[ending]
-        return Language(f".{ending}", {ending: identifier}, (own,) if own else ())
+        return Language(f".{ending}", {ending: identifier}, (configured_command,) if configured_command else ())
     return known
 
 
@@ -112,10 +112,10 @@ def find_server(
     workspace: Workspace,
 ) -> FoundServer:
     """Return the server of a language: the configured one, otherwise the first that is installed."""
-    own = configured.get(language.name)
-    if own is not None and not own:
+    configured_command = configured.get(language.name)
+    if configured_command is not None and not configured_command:
         return FoundServer(language, reason="off (after_edit.servers)")
-    candidates = (own,) if own is not None else language.servers
+    candidates = (configured_command,) if configured_command is not None else language.servers
     for command in candidates:
         program = _program(command[0], environment, workspace)
         if program:

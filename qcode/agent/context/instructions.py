@@ -290,9 +290,9 @@ def without_comments(text: str) -> str:
     result: list[str] = []
     inside = False
     last = text.rfind("-->")
-    place = 0
+    position = 0
     for line, is_code in _lines(text):
-        begins = not inside and not is_code and line.lstrip().startswith("<!--") and place < last
+        begins = not inside and not is_code and line.lstrip().startswith("<!--") and position < last
         inside = inside or begins
         if not inside:
             result.append(line)
@@ -300,7 +300,7 @@ def without_comments(text: str) -> str:
             inside = False
             rest = line.rpartition("-->")[2]
             result += [rest] if rest.strip() else []
-        place += len(line) + 1
+        position += len(line) + 1
     return "\n".join(result)
 
 

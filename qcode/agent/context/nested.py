@@ -40,7 +40,7 @@ class _Attached:
 class NestedInstructions:
     """The files that were attached in one context: of the conversation, or of a sub-agent.
 
-    `started` returns the instructions in the system prompt; `may_read` as in `load_instructions`.
+    `started` returns the instructions in the system prompt. `may_read` returns whether a file may be attached.
     """
 
     def __init__(

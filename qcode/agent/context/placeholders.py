@@ -81,7 +81,7 @@ class _Values:
         self.is_used = False
         self._words = _words(typed)
         self._first = 1 if counts_from_one(text) else 0
-        self._names = {name: place for place, name in enumerate(names)}
+        self._names = {name: index for index, name in enumerate(names)}
         self._variables = variables
 
     def expanded(self, text: str) -> Iterator[PromptPart]:

@@ -153,8 +153,12 @@ def _plan(briefing: Briefing) -> str:
     """Return the section about plan mode; empty in other modes."""
     if briefing.mode != "plan":
         return ""
-    own = briefing.plan_instructions.strip()
-    ending = f"\n\n{own}{_OWN_PLAN_ENDS[briefing.is_attended]}" if own else _PLAN_ENDS[briefing.is_attended]
+    instructions = briefing.plan_instructions.strip()
+    ending = (
+        f"\n\n{instructions}{_OWN_PLAN_ENDS[briefing.is_attended]}"
+        if instructions
+        else _PLAN_ENDS[briefing.is_attended]
+    )
     return f"{_PLAN}{ending}{_PLAN_APPROVAL if briefing.is_attended else ''}"
 
 

@@ -177,8 +177,8 @@ def _server(options: Options, root: Path) -> MCPServer:
 def _folder_in(root: Path, folder: str) -> Path | None:
     """Return a folder inside `root`, None for anything else, such as a name that no folder can have."""
     try:
-        place = (root / folder).resolve()
-        return place if place.is_relative_to(root) and place.is_dir() else None
+        path = (root / folder).resolve()
+        return path if path.is_relative_to(root) and path.is_dir() else None
     except (OSError, ValueError):
         return None
 

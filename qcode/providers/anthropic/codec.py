@@ -97,8 +97,8 @@ def _encode_settled(encoded: EncodedMessages, messages: Sequence[Message], used_
 def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: bool = True) -> list[JsonObject]:
     """Return messages in the form of the API. With `has_end` False others follow them."""
     sent: list[JsonObject] = []
-    for place, message in enumerate(messages):
-        is_last = has_end and place == len(messages) - 1
+    for index, message in enumerate(messages):
+        is_last = has_end and index == len(messages) - 1
         encode_one = (
             partial(_user, message) if message.role == "user" else partial(_assistant, message, is_last=is_last)
         )

@@ -401,10 +401,10 @@ class Prompt(EditingArea):
 
     def offer(self, *, is_news: bool = False) -> None:
         """Update the menu. `is_news`: the file index has more files than at the last update."""
-        place = (self.text, self.cursor_location)
-        if self._sources is None or (place == self._offered_at and not is_news):
+        text_and_cursor = (self.text, self.cursor_location)
+        if self._sources is None or (text_and_cursor == self._offered_at and not is_news):
             return
-        self._offered_at = place
+        self._offered_at = text_and_cursor
         self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
         is_hidden = self.screen.has_class("-asking")  # a question takes the place of the prompt
         if (
