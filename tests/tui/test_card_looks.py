@@ -125,7 +125,7 @@ def test_turn_looks_as_recorded(
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme: str, size: tuple[int, int]) -> None:
     conversation = Resumed([])
-    conversation.messages = tuple(stored.entry.message for stored in conversation.stored)
+    conversation.messages = tuple(stored.entry.message for stored in conversation.stored_messages)
     app = make_app(conversation, theme=theme)
     rows: list[str] = []
 
