@@ -1,6 +1,6 @@
 """Opens an agent: policy, prompts, model, session, tools and conversation, in the order in which they need each other.
 
-Apart from `agent`, which a program imports before it opens anything: this loads most of the library.
+Separate from `agent`, which a program imports before it opens anything: this loads most of the library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Starts a run with `--input-format stream-json`: reads the first line, and answers a host before it opens the agent.
 
-Apart from `pipe`, which loads the library: a host waits for this answer, and may send its first message much later.
+Separate from `pipe`, which loads the library: a host waits for this answer, and may send its first message much later.
 """
 
 from __future__ import annotations

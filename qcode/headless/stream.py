@@ -1,7 +1,7 @@
 """The lines of stream-json: turn events as messages of Anthropic's API, each line with its ids.
 
 `StreamLines` keeps the state that several lines share: the id of a message, its open block, the outcomes of its calls.
-The content of blocks, `usage` and the result are in `lines`. Apart: text and json output need none of this.
+The content of blocks, `usage` and the result are in `lines`. A separate module: text and json output need none of this.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The text of any command is searched for protected names, in every spelling, and for paths that lead to one through a
 link, a wildcard or a `cd` (`may_write_protected`). Programs that write files which their words do not name, such as
 `tar -x`, are judged by the folders that they can write to. This module reads folders and links, and changes nothing.
-Apart from `policy`, its only importer: it loads with the first command in bypass mode that no sandbox confines.
+Separate from `policy`, its only importer: it loads with the first command in bypass mode that no sandbox confines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Commands in Markdown: `commands/git/commit.md` of qcode or Claude Code is `/git:commit`.
 
 They run as skills that only the user starts, with the same placeholders; one file is one command, and its front matter
-is optional. Form: https://code.claude.com/docs/en/slash-commands. Apart because few runs have such files.
+is optional. Form: https://code.claude.com/docs/en/slash-commands. A separate module because few runs have such files.
 """
 
 from __future__ import annotations

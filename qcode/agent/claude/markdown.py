@@ -1,7 +1,7 @@
 """Folders of Markdown files with front matter, as Claude Code keeps commands, agents and rules.
 
-A file of a project is read only if the caller says that its folder is trusted. Apart because agents, commands and
-rules share it, and load one without the others.
+A file of a project is read only if the caller says that its folder is trusted. A separate module because agents,
+commands and rules share it, and load one without the others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Globs of rules: `src/**/*.{ts,tsx}`, matched in time linear in pattern and path. Pure.
 
 `*` and `?` stay inside a name, `**` crosses folders, braces hold alternatives and may be nested, `[a-z]` is one
-character. A pattern is relative to the root of the project. Apart because only rules with `paths` need it: `pathspec`
-has no braces, and a regular expression for 10,000 alternatives takes too long to compile.
+character. A pattern is relative to the root of the project. A separate module because only rules with `paths` need it:
+`pathspec` has no braces, and a regular expression for 10,000 alternatives takes too long to compile.
 """
 
 from __future__ import annotations

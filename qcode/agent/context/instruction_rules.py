@@ -1,6 +1,6 @@
 """Rules: Markdown files in `.claude/rules` and `.qwen/rules`, for all files or for those that their `paths` cover.
 
-Apart from `instructions`, because they load only if there is such a folder. Form: code.claude.com/docs/en/memory.
+Separate from `instructions`, because they load only if there is such a folder. Form: code.claude.com/docs/en/memory.
 """
 
 from __future__ import annotations

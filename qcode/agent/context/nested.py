@@ -1,8 +1,8 @@
 """Instruction files below the folder of the session, and rules with `paths`: given to the model when it touches a file.
 
 They follow the result of the call, outermost first, each once; again after a change, and after a compaction has removed
-them. Nothing of dependency folders and nested repositories is read. Apart from `memory`, because most sessions touch no
-such file.
+them. Nothing of dependency folders and nested repositories is read. Separate from `memory`, because most sessions touch
+no such file.
 """
 
 from __future__ import annotations

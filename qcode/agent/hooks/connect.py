@@ -1,6 +1,6 @@
 """Makes the hooks of a session from the settings and from the hooks of the program that opens the agent.
 
-Apart from `session`, which a sub-agent's hooks use too and which knows no settings.
+Separate from `session`, which a sub-agent's hooks use too and which knows no settings.
 """
 
 from __future__ import annotations

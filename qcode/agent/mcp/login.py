@@ -1,7 +1,7 @@
 """A login at a tool server (OAuth): the address for the user, the answer of the browser, and the end of a login.
 
 The browser answers on a port of this machine that is open for this login only, or the user pastes the address that it
-shows. The caller shows the address, and opens it. Apart from `oauth`, which every connection needs.
+shows. The caller shows the address, and opens it. Separate from `oauth`, which every connection needs.
 """
 
 from __future__ import annotations

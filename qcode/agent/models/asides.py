@@ -2,7 +2,7 @@
 
 An aside is a separate turn with the same model, system prompt and history, without calls, compaction or fallback. Its
 replies are recovered as any other. Nothing of it is stored; its usage is added to the usage of the turns. This loads
-apart from the agent, with the first aside.
+separately from the agent, with the first aside.
 """
 
 from __future__ import annotations

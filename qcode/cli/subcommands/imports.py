@@ -1,6 +1,6 @@
 """`qcode import`: what other programs keep in their settings, and with `--write` the same for qcode.
 
-Nothing that is found is run, and no file of another program is changed. Apart, as every subcommand.
+Nothing that is found is run, and no file of another program is changed. A separate module, as every subcommand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`qcode mcp serve`: qcode as a tool server on standard streams for other agents, with two tools.
 
 `ask` runs one turn in a folder below the operator's folder. The operator decides about trust, mode and limits with
-flags; the caller can raise none of them. Nothing but the protocol goes to stdout. Apart from `mcp`, because it loads
+flags; the caller can raise none of them. Nothing but the protocol goes to stdout. Separate from `mcp`, because it loads
 the server side of the `mcp` package, whose tools read the annotations of this module.
 """
 

@@ -1,7 +1,7 @@
 """Mounts that root makes in the thread that starts bwrap, at a tenth of the cost of a mount in bwrap.
 
 The thread first gets a private mount namespace (mount_namespaces(7)), and bwrap copies its mounts. So a thread serves
-one command. Apart from `bubblewrap`, which loads this module only for root: `kernel` needs ctypes.
+one command. Separate from `bubblewrap`, which loads this module only for root: `kernel` needs ctypes.
 """
 
 from __future__ import annotations

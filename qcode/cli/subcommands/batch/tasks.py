@@ -1,6 +1,6 @@
 """The tasks of `qcode batch`: read from the file, and run, each with a separate agent.
 
-Apart from `batch`, because the workers of a cluster run tasks too. `SharedLimits` makes all jobs wait where a host
+Separate from `batch`, because the workers of a cluster run tasks too. `SharedLimits` makes all jobs wait where a host
 refuses one of them for a while.
 """
 

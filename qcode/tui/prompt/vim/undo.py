@@ -1,6 +1,6 @@
 """Undo of a text, by vim's units: a command, or everything between entering and leaving insert mode. Pure.
 
-Apart from `machine`, because it also takes the changes that others made to the text.
+Separate from `machine`, because it also takes the changes that others made to the text.
 """
 
 from __future__ import annotations
