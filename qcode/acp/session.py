@@ -1,4 +1,4 @@
-"""One session of the client: its prompts in order, the turn that runs, its approvals, and cancellation.
+"""One session of an editor: its queued prompts, the running turn, approvals, and cancellation.
 
 A prompt is answered once, after all updates of its turn. A cancelled one is answered within a second, even if a tool
 does not end.

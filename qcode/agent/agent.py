@@ -315,7 +315,7 @@ class Agent:
     ) -> tuple[str, TurnOptions]:
         """Return the prompt of a skill that the user typed, and the options of its turn; raise `QcodeError`.
 
-        `ask` as in `run_marked`.
+        See `run_marked` for `ask`.
         """
         assert self.skills is not None
         from qcode.protocol.errors import InputError

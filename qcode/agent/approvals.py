@@ -426,7 +426,7 @@ class PendingCalls:
     ) -> ToolOutcome:
         """Run a call as it was judged; the diff of its result hides the contents of secret files.
 
-        `background_requested` and `ask` as in `Toolbox.run`.
+        See `Toolbox.run` for `background_requested` and `ask`.
         """
         if resolved.refusal:
             return ToolOutcome(resolved.refusal, is_error=True, summary=resolved.refusal.split("\n", 1)[0])

@@ -404,7 +404,7 @@ class Conversation:
         return () if self._last_turn is None else self._last_turn.signals
 
     def count(self, used: TurnUsage) -> None:
-        """Add what was used beside the turns, such as for a title."""
+        """Add usage outside the turns, such as for a title."""
         self._usage.append(used)
 
     @property

@@ -349,8 +349,8 @@ class Toolbox:
     ) -> ToolOutcome:
         """Run a call, sandboxed at `level`. After the timeout of the tool it is stopped, and the result says so.
 
-        `granted` as in `Workspace.granting`. When `background_requested` is set, a command continues in the background
-        and the call ends. `ask` asks the user on behalf of a tool server.
+        See `Workspace.allow_targets` for `granted`. When `background_requested` is set, a command continues in the
+        background and the call ends. `ask` asks the user on behalf of a tool server.
         """
         max_chars = self.max_output_chars
         context = ToolRunContext(

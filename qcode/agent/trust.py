@@ -480,7 +480,7 @@ def remember(
 ) -> str:
     """Trust the project at `root` from now on; return a line for the user if that cannot be stored.
 
-    `folder` as in `TrustStore`.
+    See `TrustStore` for `folder`.
     """
     store = TrustStore(state_dir, folder)
     try:

@@ -183,7 +183,7 @@ def late_reason(seconds: float) -> str:
 
 
 def connection_error(connection: Connection, error: Exception) -> ProviderError:
-    """Return the error for a connection that failed. An untrusted certificate fails for good."""
+    """Return the error for a connection that failed. An untrusted certificate is not retried."""
     is_untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _chain(error))
     return unreachable(connection, reason_of(error), ErrorKind.TLS if is_untrusted else ErrorKind.UNREACHABLE)
 

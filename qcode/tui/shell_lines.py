@@ -31,7 +31,7 @@ def without_code(output: str) -> str:
 
 
 class ShellLines:
-    """Runs shell lines beside the turns; several may run at once. `spawn` starts a coroutine as a worker."""
+    """Runs shell lines independently of turns; several may run at once. `spawn` starts a coroutine as a worker."""
 
     def __init__(
         self,

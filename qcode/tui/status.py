@@ -325,7 +325,7 @@ class StatusLine(Widget):
         self._show_totals()
 
     def add_side_usage(self, usage: Usage, cost: Decimal | None) -> None:
-        """Add what was used beside the turns to the totals; a turn may be running."""
+        """Add usage outside the turns to the totals. A turn may be running."""
         self._totals = self._totals.plus(_tokens(usage), cost)
         self._show_totals()
 

@@ -1,4 +1,4 @@
-"""The language servers: which one is for a file, where its program is, and those that run, one for each language.
+"""The language servers: selects one for a file, finds its program, and keeps one running for each language.
 
 A program inside the workspace is never started: it is not pinned, so trusting the folder does not cover it. A server
 starts with the first edit of a file of its language, runs in a sandbox that can write nothing, and is restarted once.
@@ -145,7 +145,7 @@ def server_rows(
 
 
 class ServerPool:
-    """The running servers of a session. `launch` returns how to start a program confined; `sees_processes` as there."""
+    """The running servers of a session. `launch` starts a program in a sandbox; see `ServerOptions`."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class ServerPool:
         )
 
     async def check(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
-        """Return the problems of each text of the file; None if its server failed, for good if it failed twice."""
+        """Return the problems of each text of the file; None if its server failed. It is restarted once."""
         entry = self._entry(path)
         if entry is None or not entry.found.argv:
             return None

@@ -18,7 +18,7 @@ _ANY, _IN_NAME, _ONE = "**", "*/", "?/"
 
 
 class GlobError(ValueError):
-    """A pattern cannot be read. The text is a part of a line."""
+    """A pattern cannot be read. The message is a clause without a capital or a full stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class _Compiler:
     def _read(self) -> list[int]:
         """Read the whole pattern and return the nodes that its end follows."""
         pattern, position, ends = self._pattern, 0, [0]
-        groups: list[tuple[list[int], list[int]]] = []  # of each open brace: where it begins, the ends of its branches
+        groups: list[tuple[list[int], list[int]]] = []  # of open braces: first nodes, last nodes of branches
         while position < len(pattern):
             char = pattern[position]
             size = 1

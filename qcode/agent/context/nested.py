@@ -31,7 +31,7 @@ _INTRODUCTION = "Instructions of the project for the files that this call touche
 
 @dataclass(frozen=True, slots=True)
 class _Attached:
-    """A file that was given to the model, with the state that tells a change."""
+    """A file that the model was given, with its modification time in nanoseconds and its size in bytes."""
 
     file: InstructionFile
     state: tuple[int, int]
@@ -76,7 +76,7 @@ class NestedInstructions:
         )
 
     def forget(self) -> None:
-        """Attach every file again when it is needed: the conversation was compacted."""
+        """Forget which files were attached, because a compaction removed them; each is attached again when needed."""
         self._attached_files.clear()
 
     def text_for(self, paths: Iterable[str]) -> str:

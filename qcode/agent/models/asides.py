@@ -102,7 +102,7 @@ async def run_beside(
     name: str,
     count: Callable[[TurnUsage], None] = lambda used: None,
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run a turn beside those of the conversation, without calls. Its usage is counted under `name`."""
+    """Run a turn without calls outside the conversation. Its usage is counted under `name`."""
     running = conversation.turn
     driver = Driver(turn, client.logged, _Services(client))
     attempts: list[AttemptRecord] = []

@@ -1,6 +1,6 @@
-"""`qcode import`: what other programs keep in their settings, and with `--write` the same for qcode.
+"""`qcode import`: list the settings of other programs that qcode can use, and write them with `--write`.
 
-Nothing that is found is run, and no file of another program is changed. A separate module, as every subcommand.
+It runs nothing that it finds and changes no file of another program. A separate module, as every subcommand.
 """
 
 from __future__ import annotations

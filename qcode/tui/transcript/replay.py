@@ -64,7 +64,7 @@ def end_of(messages: Sequence[StoredMessage]) -> int:
 async def show_earlier(
     messages: Sequence[StoredMessage], transcript: Transcript, clock: Callable[[], float], *, max_continuations: int = 3
 ) -> None:
-    """Add `messages` above those in `transcript`, unless it shows another conversation by then."""
+    """Add `messages` above those in `transcript`; stop if it meanwhile shows another conversation."""
     content = transcript.content
     earlier = transcript.blank()
     for number, _ in enumerate(_replay_steps(messages, earlier, clock, max_continuations), 1):
@@ -106,7 +106,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def is_told(conversation: Conversation, notice: str) -> bool:
-    """Whether `show_resumed` says what a notice of the loaded session says."""
+    """Whether `show_resumed` already reports the fact in `notice`, a notice of the loaded session."""
     return is_about_broken_turn(notice) and has_unfinished_turn(conversation.stored_messages)
 
 
@@ -136,7 +136,7 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
 
 
 class _NoInteraction:
-    """The status line and the user of a replay: what was running and asked is over."""
+    """A status line and a user that do nothing: in a replay nothing runs and no question is open."""
 
     def show_activity(self, activity: Activity | None) -> None: ...
     def show_usage(self, event: UsageUpdated) -> None: ...

@@ -80,7 +80,7 @@ class UndoHistory:
 
 
 def difference(old: str, new: str) -> tuple[int, str, str]:
-    """Return where two texts differ: the position, and the part of each that the other has not."""
+    """Return where two texts differ: the position, and the differing part of each."""
     start = _common(old, new)
     max_equal = min(len(old), len(new)) - start
     end = _common(old[len(old) - max_equal :][::-1], new[len(new) - max_equal :][::-1]) if max_equal else 0
