@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -99,6 +100,20 @@ def tmp_path(
     folder_numbers[name] += 1
     path.mkdir(mode=0o700)
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signal_handlers_as_they_are() -> Iterator[None]:
+    """Keep `signal` from formatting each handler that is a function, to find that it is no number.
+
+    `asyncio.run` asks for its handler at the end, and formatting that includes the result of the whole test.
+    """
+    convert = vars(signal)["_int_to_enum"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            signal, "_int_to_enum", lambda value, enum: convert(value, enum) if isinstance(value, int) else value
+        )
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
