@@ -55,6 +55,7 @@ def pytest_collection(session: pytest.Session) -> None:
     In a fresh clone each file is rewritten and compiled once. If all workers started with the same file, each would
     compile them all.
     """
+    gc.disable()  # until all items are collected: they stay
     worker = getattr(session.config, "workerinput", None)
     if worker is None or session.config.args != session.config.getini("testpaths"):
         return
@@ -72,6 +73,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(200_000, 10, 10)
 
 
