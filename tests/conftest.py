@@ -106,9 +106,10 @@ def tmp_path(
 
 @pytest.fixture(scope="session", autouse=True)
 def signal_handlers_as_they_are() -> Iterator[None]:
-    """Keep `signal` from formatting each handler that is a function, to find that it is no number.
+    """Convert only numbers of signal handlers to names.
 
-    `asyncio.run` asks for its handler at the end, and formatting that includes the result of the whole test.
+    Python 3.11 tries it with functions too, and formats them for the error. `asyncio.run` reads its handler at the end,
+    and the text of that one contains the result of the whole test.
     """
     convert = vars(signal)["_int_to_enum"]
     with pytest.MonkeyPatch.context() as patch:
