@@ -158,7 +158,7 @@ class TailCalls:
         )
 
     def _read(self, pending: str) -> list[WrittenCall]:
-        """Return the calls that `pending` consists of; none if it is text. A near miss is noted in `rejected`."""
+        """Return the calls in `pending`, none if it is text. A near miss is added to `rejected_candidates`."""
         try:
             form, calls = self._parse(pending)
             for call in calls:
