@@ -336,7 +336,7 @@ def _has_members(group: int) -> bool:
 
 
 def _is_member(process: str, group: int) -> bool:
-    """Return whether a process belongs to a group and is no zombie."""
+    """Return whether a process belongs to a group and still runs: a zombie does not."""
     with contextlib.suppress(OSError, ValueError):
         # After the name in brackets, which may contain anything: state, parent, group (proc(5)).
         state, _, member = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[:3]
