@@ -106,11 +106,13 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed.
 
     `_is_lent` is True while the terminal is lent, `_is_handling` while a key is on its way to its binding; `_held_keys`
-    holds the input after that key, the `_held`-th that was waited for.
+    holds the input after that key, the `_held`-th that was waited for. `had_focus` says whether a widget had the focus
+    when the last key or paste arrived.
     """
 
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
+    had_focus = False
     _is_lent = False
     _is_handling = False
     _held = 0
@@ -158,6 +160,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
 
     async def _handle_input(self, event: events.Key | events.Paste) -> None:
         """Handle a key or a paste; what follows a key that the focused widget does not consume is held back."""
+        self.had_focus = self.focused is not None
         target = self.focused or self.screen
         is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
         await super().on_event(event)
