@@ -17,7 +17,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from qcode.safety.paths import PathJudge, SessionFolders, anchored, home_of
+from qcode.safety.paths import MAX_PATH, PathJudge, SessionFolders, anchored, home_of
 from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_RULES, STARTUP, fold, is_history, is_within
 from qcode.values import dataclass
 
@@ -56,8 +56,6 @@ _HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:
 
 MAX_COMMAND = 131_071
 """Bytes of the longest command: Linux starts no program with a longer argument (execve(2))."""
-_MAX_PATH = 4_096
-"""Characters of the longest path that Linux opens. To follow the links of a longer one takes quadratic time."""
 
 
 def may_write_protected(command: str, session_folders: SessionFolders) -> str:
@@ -286,7 +284,7 @@ class _FolderWrites:
             known = os.path.dirname(start) or ("." if start else "")  # noqa: PTH120  # text
         if not known or known.startswith("~") or (self.folder is None and not known.startswith("/")):
             return None
-        if len(known) > _MAX_PATH:
+        if len(known) > MAX_PATH:
             return None
         return os.path.realpath(anchored(known, self.folder or "/", home))
 
@@ -337,7 +335,7 @@ class _Judged:
 
     def _expanded(self, folder: str, token: str, *, is_inside: bool) -> Iterator[str]:
         """Yield the paths that a token may name, if something about them is not in its text."""
-        if len(token) > _MAX_PATH:
+        if len(token) > MAX_PATH:
             return
         path = os.path.normpath(anchored(token, folder, self._paths.home)) if token else folder
         first = token.partition("/")[0]
