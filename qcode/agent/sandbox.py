@@ -31,7 +31,7 @@ _VIEW_S = 10.0
 class SessionSandbox:
     """The sandbox of the commands of one session. Thread-safe.
 
-    `wanted` is the setting `tools.sandbox`. Detection runs a few short processes, once. `find` detects a sandbox; None
+    `setting` is the setting `tools.sandbox`. Detection runs a few short processes, once. `find` detects a sandbox; None
     tries the kinds of `safety.sandbox.detection`.
     """
 
@@ -194,7 +194,7 @@ class SessionSandbox:
                 self._lines += lines
 
     @contextmanager
-    def approved(self, paths: Collection[str]) -> Iterator[None]:
+    def accept_changes(self, paths: Collection[str]) -> Iterator[None]:
         """Accept changes of these files, which the user approved, while commands run: they are not restored."""
         with self._lock:
             guards = tuple(self._guards)

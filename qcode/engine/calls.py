@@ -242,7 +242,7 @@ class CallRound:
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
         return [*settled, *self.advance(elapsed)]
 
-    def ended(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
+    def store_outcome(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
         """Store the outcome of a running call."""
         index = self._index_of(call_id, ("running",))
         if index is None:

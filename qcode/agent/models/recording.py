@@ -303,10 +303,10 @@ class ReplayProvider:
             self.unanswered += 1
             text = f"the recording {self._recorded.path} has {len(self._recorded.replies)} replies, and all were played"
             raise ProviderError(ErrorKind.BAD_REQUEST, text)
-        place = next(
+        index = next(
             (i for i, (_, reply) in enumerate(self._unused_replies) if reply.request.get("thread") == thread), 0
         )
-        return self._unused_replies.pop(place)
+        return self._unused_replies.pop(index)
 
     async def model_names(self) -> tuple[str, ...]:
         return (self._recorded.model.partition("/")[2],)

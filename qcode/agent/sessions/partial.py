@@ -192,8 +192,8 @@ class PartialReply:
 
     def _write_segment(self, text: str) -> None:
         if self._block is not None:
-            place: JsonObject = {"segment": self._index, "kind": self._kind, "block": self._block}
-            self._write({**place, "text": self._redact(text)})
+            header: JsonObject = {"segment": self._index, "kind": self._kind, "block": self._block}
+            self._write({**header, "text": self._redact(text)})
 
     def _write(self, record: JsonObject) -> None:
         if self._path is None or self._has_failed:

@@ -108,14 +108,14 @@ def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, s
     """Return the links on these paths outside the `visible` folders: path and target of each."""
     found: dict[str, str] = {}
     for path in paths:
-        pending, current, seen = path.split("/")[1:], "", 0
-        while pending and seen < 40:
+        pending, current, count = path.split("/")[1:], "", 0
+        while pending and count < 40:
             part = pending.pop(0)
             step = f"{current}/{part}"
             if not os.path.islink(step):  # noqa: PTH114  # text
                 current = step
                 continue
-            seen += 1
+            count += 1
             text = os.readlink(step)  # noqa: PTH115  # the text of the link, unchanged
             if not any(is_within(step, folder) for folder in visible):
                 found[step] = text

@@ -1,7 +1,7 @@
 """Policies of Codex (`rules/*.rules`) and Gemini CLI (`policies/*.toml`) as `[permissions]` of qcode.
 
 Nothing is evaluated: a file of Codex is Starlark, of which only calls with literal values, and names of such values,
-are read. In Gemini CLI the rule of the highest priority decides; in qcode a denial always does. Apart from `rules`,
+are read. In Gemini CLI the rule of the highest priority decides; in qcode a denial always does. Separate from `rules`,
 because no other program has these forms. Sources: `openai/codex` codex-rs/execpolicy/README.md,
 `google-gemini/gemini-cli` docs/reference/policy-engine.md.
 """
