@@ -336,7 +336,7 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
 
 
 def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
-    """Return the converted `value` of a key. Raise `ConfigError` with the key's message, without the value."""
+    """Return the converted `value` of a key. Raise `ConfigError` with the key's message; it names numbers only."""
     try:
         return key.kind.accept(value)
     except ValueError:
@@ -347,6 +347,8 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
 
         hint = suggestion(value, key.kind.choices, label='"{}"')
         hint = hint and f"; {hint}"
+    elif "number" in key.kind.words and type_words(value) == "a number":
+        hint = f", not {value}"
     elif key.kind.words.startswith(type_words(value)):
         hint = ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")

@@ -311,3 +311,10 @@ def test_address_that_the_server_does_not_serve_gets_a_hint(
         done = cli.run("-m", f"{protocol}/m", "--base-url", root + path, "-p", "hi", env=env)
     assert done.code == 1
     assert hint.format(root) in one_line(done)
+
+
+def test_provider_without_an_address_names_the_setting(cli: CliRunner) -> None:
+    (cli.home / "config.toml").write_text('[providers.lab]\ntype = "openai"\n')
+    done = cli.run("-m", "lab/m", "-p", "hi", env={"QCODE_HOME": str(cli.home)})
+    assert done.code == 2
+    assert one_line(done) == "qcode: lab needs a base URL: set base_url under [providers.lab]"

@@ -21,6 +21,7 @@ from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
 from qcode.config import state_file
 from qcode.config.paths import SKILL_FOLDERS
 from qcode.safety.paths import has_settled
+from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
@@ -231,6 +232,8 @@ class _SkillWalk:
         top = os.path.realpath(folder.path)
         if self._leads_out(folder.path, top, folder):
             return
+        if folder.path.is_symlink():
+            self._report_broken_link(folder.path, folder)
         if folder.is_named:
             try:
                 skill_file = next((name for name in FILE_NAMES if (folder.path / name).is_file()), None)
@@ -255,7 +258,11 @@ class _SkillWalk:
             inner: list[tuple[Path, str, int]] = []
             for name in sorted(entries):
                 path = current / name
-                if name in _SKIPPED or not _is_folder(entries[name]):
+                if name in _SKIPPED:
+                    continue
+                if not _is_folder(entries[name]):
+                    if entries[name].is_symlink():
+                        self._report_broken_link(path, folder)
                     continue
                 self._folders += 1
                 if self._folders > MAX_FOLDERS:
@@ -269,6 +276,13 @@ class _SkillWalk:
                     visited.add(real)
                     inner.append((path, real, depth + 1))
             pending += reversed(inner)
+
+    def _report_broken_link(self, path: Path, folder: SkillFolder) -> None:
+        """Report a link to a folder that does not exist, such as that of an uninstalled skill."""
+        if not os.path.exists(path):  # noqa: PTH110 - a folder without permission raises no error here
+            inner = path.relative_to(folder.path).as_posix()
+            label = folder.label if inner == "." else f"{folder.label}/{inner}"
+            self._problems.append(f"{label}: a link to {one_line(str(path.readlink()), 120)}, which cannot be read")
 
     def _leads_out(self, path: Path, real: str, folder: SkillFolder) -> bool:
         """Return whether a path of a project leads out of it, and report that."""
