@@ -182,7 +182,7 @@ class Permissions:
         del self._decisions[:-MAX_DECISIONS]
 
     def always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
-        """Add a rule that the user allowed for longer than once; return a warning if it could not be kept."""
+        """Allow such calls from now on, with `is_kept` also in later sessions. Return a warning if that failed."""
         user_rule = self._add_rule("allow", rule, _call_summary(call))
         if not is_kept:
             return ""

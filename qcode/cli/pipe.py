@@ -200,7 +200,7 @@ def _open_agent(
     hooks: Hooks | None = None,
 ) -> Agent:
     agent = Agent.begin(with_chosen_session(context), selection, hooks=hooks)
-    for notice in (*context.keys.complaints, *agent.notices):
+    for notice in (*context.keys.complaints, *agent.notices, *agent.prompts.instructions.notices):
         report(notice)
     agent.conversation.attach(attached)
     return agent

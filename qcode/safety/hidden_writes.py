@@ -334,7 +334,7 @@ class _Judged:
         return ""
 
     def _expanded(self, folder: str, token: str, *, is_inside: bool) -> Iterator[str]:
-        """Yield the paths that a token may name, if something about them is not in its text."""
+        """Yield the paths that a token may name, unless the text of the token is enough to judge them."""
         if len(token) > MAX_PATH:
             return
         path = os.path.normpath(anchored(token, folder, self._paths.home)) if token else folder

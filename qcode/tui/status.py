@@ -171,7 +171,7 @@ def _left_side(status: Status, now: float, parts: Collection[str]) -> Content:
 
 
 def activity_text(activity: Activity, now: float) -> str:
-    """Return an activity in words, without a clock; a wait with the time that is left."""
+    """Return an activity in words, without its duration; for a wait, with the remaining time."""
     if activity.until is None:
         return activity.text
     retrying = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))

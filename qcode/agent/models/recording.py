@@ -330,7 +330,7 @@ def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonOb
 
 
 def departures(recorded: Recorded, playback: ReplayProvider, redact: Callable[[str], str]) -> list[str]:
-    """Return a line for each request of a playback that differs from the recorded one, and for those that are missing.
+    """Return a line for each request of a playback that is missing or differs from the recorded one.
 
     A recording that ended early gives a line too, because nothing after its end can be compared. Texts are redacted
     before they are compared, as those of the recording are.

@@ -527,5 +527,5 @@ class _Reader:
 def begin(
     request: ModelRequest, habits: CallHabits, search: MarkSearch, blocks: Sequence[int], text: int | None
 ) -> TailEvents:
-    """Return the reader of the rest of a reply, whose first mark of a call `search` has found."""
+    """Return the reader of the rest of a reply, after `search` has found the first mark of a call."""
     return TailEvents(request, habits, TailCalls(request, habits, search), set(blocks), text)

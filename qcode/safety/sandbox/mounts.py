@@ -78,7 +78,7 @@ def _show_readable(confinement: Confinement, private: Sequence[str], covered: Se
 
 
 def _hide(paths: Sequence[str], files: Sequence[str]) -> None:
-    """Cover each existing path with an empty folder or file; `files` are files for certain."""
+    """Cover each existing path with an empty folder or file; `files` are known to be files."""
     if paths or files:
         # A copy of a mount keeps its restrictions, which saves one call for each file.
         _bind(EMPTY_FILE, EMPTY_FILE, is_read_only=True)

@@ -217,7 +217,7 @@ class Prompt(EditingArea):
         return selection
 
     def get_line(self, line_index: int) -> RichText:
-        """Return a line as it is painted: with the selection of visual mode."""
+        """Return a line to paint, with the selection of vim's visual mode highlighted."""
         line = super().get_line(line_index)
         selected = self._vim.selected_columns(line_index) if self._vim is not None else None
         if selected is not None:
