@@ -328,7 +328,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def on_key(self, event: events.Key) -> None:
         """Send keys to the widget that should have the focus if none has it, as after a click on the transcript."""
-        # A focused widget left a key such as Alt+Y unused. The prompt may have the focus now, but not when the key came.
+        # A focused widget left a key such as Alt+Y unused. The prompt may have got the focus after the key came.
         if self.had_focus or self.focused not in (None, self.parts.prompt) or len(self.screen_stack) > 1:
             return
         if self.is_ready and self.parts.approval.request is not None:
