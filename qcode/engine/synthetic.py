@@ -29,10 +29,10 @@ def resume_text(text_so_far: str) -> str:
     """Ask for the rest of a text that the output limit truncated; quotes its last `RESUME_TAIL_CHARS` characters."""
     tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
     return (
-        "The output limit cut your reply off; nothing is wrong with it. Continue exactly where the text stops, with "
-        "the very next character: no recap, no apology, no introduction, nothing that is already there. If the cut "
-        "fell inside a word, a line or a code block, go on inside it and open no new block. If a lot is left, write it "
-        "in smaller pieces. If you meant to call a tool, make one complete call only. Your text ends with:\n"
+        "The output limit cut off your reply; nothing is wrong with it. Continue exactly where the text stops, with "
+        "the very next character: no recap, no apology, no introduction, no repetition. If the cut is inside a word, "
+        "a line or a code block, continue inside it and do not open a new block. If much remains, break it into "
+        "smaller parts. If you meant to call a tool, make one complete call only. Your text ends with:\n"
         f"<{_TAG}>\n{tail}\n</{_TAG}>"
     )
 
@@ -42,8 +42,8 @@ def broken_stream_text(text_so_far: str) -> str:
     tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
     return (
         "The connection broke while you were writing. Continue exactly where the text stops, with the very next "
-        "character: no recap, no apology, no introduction. If you meant to call a tool, make one complete call only. "
-        f"Your text ends with:\n<{_TAG}>\n{tail}\n</{_TAG}>"
+        "character: no recap, no apology, no introduction, no repetition. If you meant to call a tool, make one "
+        f"complete call only. Your text ends with:\n<{_TAG}>\n{tail}\n</{_TAG}>"
     )
 
 
@@ -106,13 +106,13 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
     text = (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
         f"not run and nothing was written. {_progress(raw)} You MUST split it: write a skeleton of the file first, "
-        f"then add the rest piece by piece with `{adds_by}` calls, each well below the limit. Do not send the same "
-        "call again."
+        f"then add the rest part by part with `{adds_by}` calls, each well below the limit. Do not send the same call "
+        "again."
     )
     if rejections >= 3:
         text += (
-            f" It was rejected {rejections} times in a row: stop and change the approach. Make much smaller calls, "
-            "or tell the user what blocks you."
+            f" Such a call was rejected {rejections} times in a row: stop and change the approach. Make much smaller "
+            "calls, or tell the user what blocks you."
         )
     return text
 
@@ -120,8 +120,8 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
 def send_again_text(name: str, cap: int) -> str:
     """Return the result of a truncated call if the next request has a larger cap."""
     return (
-        f"The `{name}` call was truncated by the output limit of {cap} tokens; nothing was run. Send it again: the "
-        "limit is higher now."
+        f"The output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was not run. "
+        "Send it again: the limit is higher now."
     )
 
 
@@ -139,7 +139,7 @@ def rejection_notice(state: str, cap: int) -> str:
         case "incomplete":
             return f"truncated by the output limit of {cap:,} tokens"
         case "damaged":
-            return "a piece of the arguments was damaged by the connection"
+            return "part of the arguments was lost in transit"
         case _:
             return "the arguments are not valid JSON"
 
@@ -151,7 +151,7 @@ def broken_call_text(name: str, state: str, raw: str, cap: int) -> str:
             return cut_call_text(name, cap)
         case "damaged":
             return (
-                f"A piece of the arguments of this `{name}` call was lost on the way, so it was not run. Send the same "
+                f"Part of the arguments of this `{name}` call was lost in transit, so it was not run. Send the same "
                 "call again."
             )
         case _:
@@ -165,7 +165,7 @@ def malformed_call_text(name: str, raw: str) -> str:
     except DuplicateKeyError as error:
         return (
             f"The arguments of this `{name}` call contain the key {json.dumps(error.key)} twice, so it was not run. "
-            "Send the call again with every key once."
+            "Send the call again with each key only once."
         )
     return (
         f"The arguments of this `{name}` call are not valid JSON, so it was not run. Send the call again with one JSON "
