@@ -138,7 +138,9 @@ class SessionCommands:
                 return CommandOutput(await self._step(name))
             case "init":
                 try:
-                    return Submit(agent.memory.init_prompt(argument), TurnOptions(shown=f"/init {argument}".rstrip()))
+                    return Submit(
+                        agent.memory.init_prompt(argument), TurnOptions(shown_prompt=f"/init {argument}".rstrip())
+                    )
                 except ValueError as refusal:
                     return CommandOutput(str(refusal))
             case "memory":
@@ -213,7 +215,7 @@ class SessionCommands:
             return Submit(f"/{name} {argument}".rstrip())
         custom, arguments = found
         options = TurnOptions(
-            custom.model, custom.output, custom.foreign(arguments), shown=f"/{custom.name} {arguments}".rstrip()
+            custom.model, custom.output, custom.foreign(arguments), shown_prompt=f"/{custom.name} {arguments}".rstrip()
         )
         return Submit(custom.expand(arguments), options)
 

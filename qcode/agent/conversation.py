@@ -44,6 +44,7 @@ from qcode.engine.effects import (
     NoModelLeft,
     RecordRequests,
     SteerQueued,
+    SwitchModel,
     TurnSettings,
     UserSubmitted,
 )
@@ -59,7 +60,7 @@ from qcode.protocol.approvals import (
     Spans,
     TurnOptions,
 )
-from qcode.protocol.errors import ErrorInfo, InputError, ProviderError
+from qcode.protocol.errors import InputError, ProviderError
 from qcode.protocol.events import Notice, ReplyFinished, Signal, SteeringAdded, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
@@ -260,7 +261,7 @@ class Conversation:
         await self._checkpoints.wait_until_recorded()
         try:
             self._waiting.complaints += (*self._clients.problems, *await self._prepare(turn, first))
-            recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown)
+            recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown_prompt)
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
                     event = driven if isinstance(driven, Notice) else recorder.see(driven)
@@ -525,14 +526,13 @@ class Conversation:
     async def explain(self, error: ProviderError) -> ProviderError:
         return await self.client.explain(error)
 
-    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         """Use the next fallback model for the rest of the turn; the next turn begins with the first one again."""
         assert self._fallback is not None
-        client, skipped = self._fallback.after(self.client, error)
+        client, skipped = self._fallback.after(self.client, effect)
         if client is None:
-            return NoModelLeft(skipped), None
-        if self._own is None:
-            self._own = self.client
+            return NoModelLeft(skipped, self._fallback.limit), None
+        self._own = self._own or self.client
         self._use(client)
         await self._sizing.ask(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)

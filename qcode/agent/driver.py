@@ -42,7 +42,7 @@ from qcode.engine.effects import (
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
+from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApprovalRequested, Notice, ToolOutput, TurnEvent
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.model import ModelRequest
@@ -77,8 +77,8 @@ class Services(Protocol):
 
     def learn(self, effect: Learn) -> None: ...
 
-    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
-        """Connect the next fallback model after `error`; return it with its provider."""
+    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+        """Connect the next fallback model; return it with its provider."""
         ...
 
     def about_to_run(self, call: ToolCall) -> None:
@@ -322,7 +322,7 @@ class Driver:
         await self._inputs.put(confirmed)
 
     async def _switch_model(self, effect: SwitchModel) -> None:
-        switched, provider = await self._services.switch_model(effect.error)
+        switched, provider = await self._services.switch_model(effect)
         if provider is not None:
             self._provider = provider
         await self._inputs.put(switched)

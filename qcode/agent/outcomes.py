@@ -266,6 +266,8 @@ def limit_approval(event: LimitReached) -> LimitApproval:
 
 def fallback_text(event: ModelFellBack) -> str:
     """Return which model takes over, and why."""
+    if event.has_returned:
+        return f"The limit of {event.to_model} has ended. This turn continues with it."
     if event.error is None:
         return f"{event.from_model} is at its limit. This turn uses {event.to_model}."
     return f"{event.error.message.rstrip('.')}. This turn continues with {event.to_model}."
@@ -288,7 +290,8 @@ def _limit_end(error: ErrorInfo) -> str:
     """Return the end of a limit for a user who runs the program again later; empty if unknown."""
     if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
         return ""
-    again = f"; limit reached, again at {time_text(error)} ({utc_text(error.resets_at)})"
+    limit = f"limit of {error.limited_model}" if error.limited_model else "limit"
+    again = f"; {limit} reached, again at {time_text(error)} ({utc_text(error.resets_at)})"
     if error.wait_refusal:
         return f"{again}, {error.wait_refusal}: qcode --continue -p TEXT"
     return f"{again}: qcode --continue -p TEXT, or use --wait-for-limit"

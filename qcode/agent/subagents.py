@@ -34,13 +34,14 @@ from qcode.engine.effects import (
     ModelSwitched,
     NoModelLeft,
     RecordRequests,
+    SwitchModel,
     TurnSettings,
     UserSubmitted,
 )
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval, Decision, ImpossibleCall, RepeatedCall, ToolApproval
-from qcode.protocol.errors import ErrorInfo, ProviderError
+from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -315,7 +316,7 @@ class AgentRun:
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)
 
-    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         """Keep the model: only the conversation falls back to another one."""
         return NoModelLeft(), None
 

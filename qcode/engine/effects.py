@@ -137,9 +137,13 @@ class ModelSwitched:
 
 @dataclass(frozen=True, slots=True)
 class NoModelLeft:
-    """There is no other fallback model. `skipped` names models that could not be connected, each with its reason."""
+    """There is no other fallback model. `skipped` names models that could not be connected, each with its reason.
+
+    `limit` is the limit that ends first of the models that failed, None if it is that of the last one or unknown.
+    """
 
     skipped: tuple[str, ...] = ()
+    limit: ErrorInfo | None = None
 
 
 Input: TypeAlias = (
@@ -178,9 +182,13 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True)
 class SwitchModel:
-    """Connect the next fallback model after `error`, and feed `ModelSwitched` or `NoModelLeft` back."""
+    """Connect the next fallback model after `error`, and feed `ModelSwitched` or `NoModelLeft` back.
+
+    `has_waited`: the limit that `NoModelLeft` named has ended, so its model is the next one.
+    """
 
     error: ErrorInfo
+    has_waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -319,10 +319,10 @@ class Turn:
         skipped: list[Effect] = [Emit(Notice("warning", line)) for line in incoming.skipped]
         if isinstance(incoming, NoModelLeft):
             self.settings = replace(self.settings, fallback=None)
-            return self._from_reply(reply, skipped + reply.resume_without_model())
+            return self._from_reply(reply, skipped + reply.resume_without_model(incoming.limit))
         before, self.model, self.settings = self.model, incoming.model, incoming.settings
-        self._counter = incoming.counter
-        changed = Emit(ModelFellBack(before.title, self.model.title, phase.failure.error.info))
+        self._counter, error = incoming.counter, None if phase.has_waited else phase.failure.error.info
+        changed = Emit(ModelFellBack(before.title, self.model.title, error, phase.has_waited))
         effects = reply.resume_with_model(self._plan(), self.model, self._counter)
         return self._from_reply(reply, [*skipped, changed, *effects])
 

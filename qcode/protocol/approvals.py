@@ -287,7 +287,7 @@ class TurnOptions:
 
     `output` maps keys of the config table `[output]` to validated values. `foreign` are the parts of the prompt, as
     start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
-    the model may read without asking. `shown` is the prompt as the front end shows it, if it differs.
+    the model may read without asking. `shown_prompt` is the prompt as the front end shows it, if it differs.
     `is_append_only`: the front end cannot take back text that it showed, so a reply with text never starts over.
     `finds_files`: `@path` in the prompt attaches a file. `typed` is the end of the prompt that the user typed, if that
     is not all of it: only there `/server:prompt` and `@server:uri` name something of a tool server. `check` checks the
@@ -297,7 +297,7 @@ class TurnOptions:
     model: str = ""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     foreign: Spans = ()
-    shown: str = ""
+    shown_prompt: str = ""
     is_append_only: bool = False
     finds_files: bool = True
     typed: str | None = None

@@ -124,7 +124,8 @@ class ErrorInfo:
     """A failure as front ends and session files see it.
 
     `retry_after` is in seconds, if the server named it; `resets_at` and `period` as in `ProviderError`.
-    `wait_refusal` says why the end of the limit was not waited for although the settings ask for it.
+    `wait_refusal` says why the end of the limit was not waited for although the settings ask for it. `limited_model`
+    is the model whose limit ends at `resets_at`, if that is not the model that failed.
     """
 
     kind: str
@@ -135,6 +136,7 @@ class ErrorInfo:
     resets_at: int | None = None
     period: LimitPeriod = ""
     wait_refusal: str = ""
+    limited_model: str = ""
 
 
 class ExitCode(IntEnum):

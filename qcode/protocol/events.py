@@ -210,12 +210,14 @@ class LimitReached:
 class ModelFellBack:
     """The rest of the turn uses another model, because the first one failed with `error`. Names are `provider/model`.
 
-    `error` is None if the first model was skipped from the start: its limit has not ended yet.
+    `error` is None if the first model was skipped from the start, because its limit has not ended yet, and if it
+    `has_returned`: the limit of `to_model` was waited for and has ended.
     """
 
     from_model: str
     to_model: str
     error: ErrorInfo | None
+    has_returned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ _WRITES_SETTINGS = re.compile(
 _HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
 
 
-def may_write_protected(command: str, ground: SessionFolders) -> str:
+def may_write_protected(command: str, session_folders: SessionFolders) -> str:
     """Return why `command` may write a protected name, empty if nothing in its text says so.
 
     Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
@@ -76,7 +76,7 @@ def may_write_protected(command: str, ground: SessionFolders) -> str:
         named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
         if named:
             return f"{named} is a protected name"
-    writes = _FolderWrites.of(ground)
+    writes = _FolderWrites.of(session_folders)
     return writes.complaint(command) or writes.detour(command)
 
 
@@ -147,15 +147,15 @@ class _FolderWrites:
     The value of a variable is unknown. `folder` is the folder that a program runs in, None if it is not known.
     """
 
-    ground: SessionFolders
+    session_folders: SessionFolders
     root: str
     folder: str | None
     changes: int = 0
 
     @staticmethod
-    def of(ground: SessionFolders) -> _FolderWrites:
-        root = os.path.realpath(ground.root)
-        return _FolderWrites(ground, root, root)
+    def of(session_folders: SessionFolders) -> _FolderWrites:
+        root = os.path.realpath(session_folders.root)
+        return _FolderWrites(session_folders, root, root)
 
     def complaint(self, command: str) -> str:
         here = self
@@ -187,8 +187,10 @@ class _FolderWrites:
         `cp x farm/rc`, where `farm/rc` is a link to `~/.bashrc`, names no protected file, nor does
         `cd ~/.config; echo x > autostart/y`. A value that is not known is a wildcard.
         """
-        judged = _Judged(self.ground, self.root)
-        text = _HOME_VALUE.sub(lambda _: home_of(self.ground), _PROCESS_ROOT.sub("", _PROCESS_FOLDER.sub(".", command)))
+        judged = _Judged(self.session_folders, self.root)
+        text = _HOME_VALUE.sub(
+            lambda _: home_of(self.session_folders), _PROCESS_ROOT.sub("", _PROCESS_FOLDER.sub(".", command))
+        )
         here = self
         for segment in _JOINTS.split(_QUOTES.sub("", _ESCAPED_BLANK.sub("?", text))):
             tokens = (*_TOKEN.findall(_VALUE.sub("*", segment)), *_TOKEN.findall(segment))
@@ -261,7 +263,7 @@ class _FolderWrites:
 
     def _path(self, word: str) -> str | None:
         """Return the real path that a word names, without components from the first unknown one on; None if it is."""
-        home = home_of(self.ground)
+        home = home_of(self.session_folders)
         word = _IN_HOME.sub(lambda _: home, word, count=1)
         known = word
         if found := _UNKNOWN.search(word):
@@ -272,9 +274,9 @@ class _FolderWrites:
         return os.path.realpath(anchored(known, self.folder or "/", home))
 
     def _places(self) -> Iterator[str]:
-        home = os.path.realpath(home_of(self.ground))
+        home = os.path.realpath(home_of(self.session_folders))
         yield from (f"{home}/{name}".casefold() for name in _PLACES)
-        yield from (os.path.realpath(path).casefold() for path in self.ground.own)
+        yield from (os.path.realpath(path).casefold() for path in self.session_folders.own)
 
     def _is_protected(self, path: str) -> bool:
         return any(is_within(path.casefold(), place) for place in self._places())
@@ -292,8 +294,8 @@ class _FolderWrites:
 class _Judged:
     """The verdicts on the files that the words of one command may name."""
 
-    def __init__(self, ground: SessionFolders, root: str) -> None:
-        self._paths = PathJudge(ground)
+    def __init__(self, session_folders: SessionFolders, root: str) -> None:
+        self._paths = PathJudge(session_folders)
         self._root = root
         self._left = _MAX_JUDGED
         self._names_left = _MAX_COMPARED

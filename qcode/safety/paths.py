@@ -102,9 +102,9 @@ def judge_path(
     return judge_on(SessionFolders(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
 
 
-def judge_on(ground: SessionFolders, path: str, access: Access) -> Verdict:
+def judge_on(session_folders: SessionFolders, path: str, access: Access) -> Verdict:
     """Return the verdict of `judge_path`, with the folders in one value."""
-    return PathJudge(ground).judge(path, access)
+    return PathJudge(session_folders).judge(path, access)
 
 
 _OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
@@ -113,14 +113,14 @@ _OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".c
 class PathJudge:
     """The path judge of one tool call. It caches folders and their links, so it must not outlive the call."""
 
-    def __init__(self, ground: SessionFolders) -> None:
-        self.ground = ground
-        self.home = home_of(ground)
-        homes, locked = _spellings((Path(self.home),)), _spellings(ground.read_only)
+    def __init__(self, session_folders: SessionFolders) -> None:
+        self.session_folders = session_folders
+        self.home = home_of(session_folders)
+        homes, locked = _spellings((Path(self.home),)), _spellings(session_folders.read_only)
         self._homes, self._locked = homes, locked
-        self.root_spellings = _spellings((ground.root,))
-        self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(ground.added))))
-        self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
+        self.root_spellings = _spellings((session_folders.root,))
+        self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(session_folders.added))))
+        self._own = (*_spellings(session_folders.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
         self._folders: dict[str, ResolvedPath] = {}
         special = (*homes, *locked, *self.roots, *self._own)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
@@ -151,7 +151,7 @@ class PathJudge:
         unused = f"{prefix}{_UNUSED_NAME}"
         if len(names) < _MIN_NAMES or not self.judge(unused, "read").is_allowed:
             return names
-        folder = self._folders.get(anchored(unused, str(self.ground.root), self.home).rpartition("/")[0])
+        folder = self._folders.get(anchored(unused, str(self.session_folders.root), self.home).rpartition("/")[0])
         if folder is None:
             return names
         try:
@@ -172,7 +172,7 @@ class PathJudge:
 
     def trail(self, path: str) -> ResolvedPath:
         """Return the trail of `path`. Its folder is resolved once and cached."""
-        absolute = anchored(path, str(self.ground.root), self.home)
+        absolute = anchored(path, str(self.session_folders.root), self.home)
         folder, _, name = absolute.rpartition("/")
         if name in ("", ".", "..") or not folder:
             return follow(absolute)
@@ -343,9 +343,11 @@ def _pick(place: protected_paths.Located, access: Access) -> Verdict:
     return Verdict(read if access == "read" else write, why, rule)
 
 
-def home_of(ground: SessionFolders) -> str:
+def home_of(session_folders: SessionFolders) -> str:
     """Return the user's home folder."""
-    home = ground.home if ground.home is not None else Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
+    home = session_folders.home
+    if home is None:
+        home = Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
     return str(home)
 
 

@@ -81,11 +81,11 @@ class Policy:
     search_url: str = ""
     sandboxed: tuple[Rule, ...] = ()
     never_asks: bool = False
-    _ground: SessionFolders = field(init=False, repr=False, compare=False)
+    _session_folders: SessionFolders = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        ground = SessionFolders(self.root, self.added, self.read_only, self.home, self.own)
-        object.__setattr__(self, "_ground", ground)
+        session_folders = SessionFolders(self.root, self.added, self.read_only, self.home, self.own)
+        object.__setattr__(self, "_session_folders", session_folders)
 
     def with_mode(self, mode: ApprovalMode) -> Policy:
         return replace(self, mode=mode)
@@ -198,7 +198,9 @@ class Policy:
 
         Searches use it for every file that they may show.
         """
-        verdict = self._judge_file(path, access, PathJudge(self._ground)).without_asking(never_asks=self.never_asks)
+        verdict = self._judge_file(path, access, PathJudge(self._session_folders)).without_asking(
+            never_asks=self.never_asks
+        )
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
     def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:
@@ -292,7 +294,7 @@ class Policy:
             return verdict
         from qcode.safety.hidden_writes import may_write_protected
 
-        found = may_write_protected(command, self._ground)
+        found = may_write_protected(command, self._session_folders)
         return Verdict("deny", f"{found}, and {why}", "path:protected") if found else verdict
 
     def _judge_open(self, command: str, flow: Flow) -> Verdict:
@@ -389,7 +391,7 @@ class Policy:
         if any(part.command.outputs for part in flow.parts):
             support = replace(probes.sandbox(), masks=False)
             probes = replace(probes, sandbox=lambda: support)
-        return Judge.of(flow, self._ground, probes, self.search_path, self._reader())
+        return Judge.of(flow, self._session_folders, probes, self.search_path, self._reader())
 
     def _with_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return the strictest of `verdict` and those on the output files. A path that denies a tool may ask here."""
@@ -408,7 +410,7 @@ class Policy:
     def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return `verdict`, or a denial if a part writes to a protected name, in every mode and for every rule."""
         for word, path in self._outputs(parts):
-            output_verdict = judge_on(self._ground, path, "write")
+            output_verdict = judge_on(self._session_folders, path, "write")
             if output_verdict.verdict == "deny" and output_verdict.rule in PROTECTED_RULES:
                 return Verdict("deny", f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule)
         return verdict
@@ -417,7 +419,7 @@ class Policy:
         from qcode.safety.shell.judge import resolve
 
         found = [(word, part.folders) for part in parts for word in part.command.outputs]
-        return [(word, path) for word, folders in found for path in resolve(self._ground, word, folders)]
+        return [(word, path) for word, folders in found for path in resolve(self._session_folders, word, folders)]
 
     def _checked_by_bash(self, command: str, verdict: Verdict) -> Verdict:
         """Allow only commands that bash can parse: tree-sitter accepts some incomplete ones."""
@@ -508,7 +510,7 @@ class Policy:
         """Return the verdict function for files that a command reads; None if no rule is about reading."""
         if not any(rule.kind == "read" for rule in (*self.rules.deny, *self.rules.ask)):
             return None
-        paths = PathJudge(self._ground)
+        paths = PathJudge(self._session_folders)
         reader = partial(self._judge_file, access="read", paths=paths)
         limit = self.limit
         return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))

@@ -372,6 +372,12 @@ def nearest_hint(name: str, names: Iterable[str], label: str = "{}") -> str:
     return f"the nearest is {label.format(max(names, key=lambda known: likeness(name, known)))}"
 
 
+def nearest_list(names: Iterable[str]) -> str:
+    """Return `the nearest: X, Y`, "" without a name: a hint about an unknown name that users or servers chose."""
+    listed = ", ".join(names)
+    return f"the nearest: {listed}" if listed else ""
+
+
 def sentences(error: str, hint: str) -> str:
     """Return an error and its hint, which may be empty, as sentences: `Unknown theme 'drak'. Did you mean dark?`."""
     return f"{error}." + (f" {hint[0].upper()}{hint[1:]}" if hint else "")

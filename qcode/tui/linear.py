@@ -118,7 +118,7 @@ class LinearCommandView:
         self.notify("info", "The reply is above; select it in the terminal to copy it.")
 
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
-        self._app.waiting = (text, replace(options, shown=typed))
+        self._app.waiting = (text, replace(options, shown_prompt=typed))
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
         self._app.following.append(Failures(self._app.agent.report_crash, self.notify).guard(work))

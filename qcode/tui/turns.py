@@ -84,7 +84,7 @@ class Turns:
         self._sent = submission.typed
         self._announce("working")
         typed = submission.typed if submission.typed != submission.text else ""
-        options = replace(submission.options, shown=typed)
+        options = replace(submission.options, shown_prompt=typed)
         events = self._conversation.submit(submission.text, submission.images, options)
         self._spawn(self._run(events))
 
@@ -199,7 +199,8 @@ class Turns:
             self._widgets.todos.handle(event)
             self._connectivity.handle(event)
             if isinstance(event, ModelFellBack):
-                self._widgets.status.change(model=f"{event.to_model} (fallback)")
+                mark = "" if event.has_returned else " (fallback)"
+                self._widgets.status.change(model=f"{event.to_model}{mark}")
         except Exception as failure:
             if not self._survives(failure):
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from qcode.agent.agent import Agent
 from qcode.agent.models.client import Clients
 from qcode.agent.models.fallback import FallbackModels
 from qcode.agent.options import Options, RunContext
+from qcode.engine.effects import SwitchModel
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ModelFellBack, Notice, TurnEnded, TurnEvent
 from tests.fakes.server import FakeServer
@@ -62,9 +64,9 @@ def test_model_is_not_asked_before_its_limit_ends(now: int, uses_other: bool, tm
             own = clients.named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
             assert models.for_turn(own) == (own, ())
-            other, skipped = models.after(own, LIMIT)
+            other, skipped = models.after(own, SwitchModel(LIMIT))
             assert other is not None
-            assert (other.name, skipped, models.settings) == ("anthropic/n", (), None)
+            assert (other.name, skipped) == ("anthropic/n", ())
             used, events = models.for_turn(own)
             assert used is (other if uses_other else own)
             assert events == ((ModelFellBack("openai/m", "anthropic/n", None),) if uses_other else ())
@@ -79,13 +81,34 @@ def test_model_whose_own_limit_has_not_ended_is_skipped_with_a_line(tmp_path: Pa
             own = clients.named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: END - 1)
             models.for_turn(own)
-            other, _ = models.after(own, LIMIT)
+            other, _ = models.after(own, SwitchModel(LIMIT))
             assert other is not None
-            models.after(other, LIMIT)
+            models.after(other, SwitchModel(LIMIT))
             used, events = models.for_turn(own)
             assert used is own
             texts = [event.text for event in events if isinstance(event, Notice)]
             assert texts[0] == "Fallback model anthropic/n skipped: its limit has not ended."
             assert texts[1].startswith("Fallback model nowhere/x skipped: ")
+
+    asyncio.run(run())
+
+
+def test_limit_that_ends_first_is_waited_for_and_its_model_is_next(tmp_path: Path) -> None:
+    now = END - 600
+
+    async def run() -> None:
+        async with Agent.open(context_in(tmp_path, 'fallback = ["anthropic/n"]\n')) as agent:
+            clients = Clients(agent.context, agent.prompts)
+            own = clients.named("openai/m")
+            models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
+            models.for_turn(own)
+            other, _ = models.after(own, SwitchModel(LIMIT))
+            assert other is not None
+            later = SwitchModel(replace(LIMIT, resets_at=END + 50))
+            assert models.after(other, later) == (None, ())
+            assert models.limit == replace(LIMIT, retry_after=600, limited_model="openai/m")
+            returned, _ = models.after(other, SwitchModel(later.error, has_waited=True))
+            assert returned is own
+            assert models.limit is None
 
     asyncio.run(run())

@@ -48,7 +48,7 @@ def explained(names: tuple[str, ...] | ProviderError | None, error: ProviderErro
 def test_nearest_names_come_first_with_their_provider() -> None:
     error = explained(("llama4", "qwen3-coder", "qwen3-coder-plus"))
     assert error.message.startswith(
-        "no such model (requested: lab/qwen3-codr); nearest: lab/qwen3-coder, lab/qwen3-coder-plus"
+        "no such model (requested: lab/qwen3-codr); the nearest: lab/qwen3-coder, lab/qwen3-coder-plus"
     )
     assert (error.kind, error.status, error.request_id, error.code, error.param) == (
         ErrorKind.UNKNOWN_MODEL, 404, "r1", "c", "p",
@@ -57,7 +57,7 @@ def test_nearest_names_come_first_with_their_provider() -> None:
 
 def test_some_names_are_suggested_if_none_is_similar() -> None:
     message = explained(("a", "b", "c", "d")).message
-    assert message == "no such model (requested: lab/qwen3-codr); nearest: lab/a, lab/b, lab/c"
+    assert message == "no such model (requested: lab/qwen3-codr); the nearest: lab/a, lab/b, lab/c"
 
 
 @pytest.mark.parametrize("names", [(), ProviderError(ErrorKind.SERVER, "down"), None])
@@ -79,7 +79,7 @@ BARE = ProviderError(ErrorKind.BAD_REQUEST, "404: Not Found", status=404)
 def test_bare_404_is_about_the_model_if_the_host_has_others() -> None:
     error = explained(("qwen3-coder",), BARE)
     assert error.kind is ErrorKind.UNKNOWN_MODEL
-    assert error.message == "404: Not Found (requested: lab/qwen3-codr); nearest: lab/qwen3-coder"
+    assert error.message == "404: Not Found (requested: lab/qwen3-codr); the nearest: lab/qwen3-coder"
 
 
 @pytest.mark.parametrize("names", [(), ("qwen3-codr",), ProviderError(ErrorKind.BAD_REQUEST, "404")])

@@ -151,7 +151,7 @@ def test_fallback_model_without_a_key_is_skipped_with_a_line(cli: CliRunner) -> 
         ("gemini/gemini-2.5-pro", "fallback model gemini/gemini-2.5-pro cannot take over: no key for gemini; "),
         (
             "anthropic/claude-opsu",
-            "fallback model anthropic/claude-opsu is not in the catalog; nearest: anthropic/claude-",
+            "fallback model anthropic/claude-opsu is not in the catalog; the nearest: anthropic/claude-",
         ),
         ("anthropic/claude-opus-4-5", ""),
     ],
@@ -190,3 +190,19 @@ def test_fallback_flag_takes_models_separated_by_commas(cli: CliRunner) -> None:
         env = configure(cli, config)
         done = cli.run("-m", "openai/m", "-p", "hi", "--fallback-model", "openai/m,anthropic/claude-x", env=env)
     assert (done.code, done.out) == (0, "ok\n")
+
+
+def test_fallback_that_fails_names_the_limit_that_ends_first(cli: CliRunner) -> None:
+    limits = [refused(429, LIMIT, retry_after=wait) for wait in (500, 9_000)]
+    with FakeServer("openai", limits[:1]) as first, FakeServer("anthropic", limits[1:]) as second:
+        done = run_beside(cli, first, second)
+    assert done.code == 75
+    assert "anthropic: Rate limit reached (429) (request req_fake); limit of openai/m reached, again at" in done.err
+
+
+def test_wait_for_limit_after_a_failed_fallback_waits_for_the_first_model(cli: CliRunner) -> None:
+    hosts = [refused(429, LIMIT, retry_after=1), Turn(text="back")]
+    with FakeServer("openai", hosts) as first, FakeServer("anthropic", [refused(503, "down")]) as second:
+        done = run_beside(cli, first, second, "--wait-for-limit=1m")
+    assert (done.code, done.out) == (0, "back\n")
+    assert "The limit of openai/m has ended. This turn continues with it." in done.err

@@ -60,7 +60,7 @@ def test_error_404_names_the_requested_model_and_the_nearest(body: str | None, c
         done = cli.ask(server, "-p", "hi")
     assert done.code == 1
     assert "openai/test-model" in done.err
-    assert "nearest: openai/text-model" in done.err
+    assert "the nearest: openai/text-model" in done.err
 
 
 def test_exceeded_limit_of_the_prompt_is_the_reported_failure(cli: CliRunner) -> None:

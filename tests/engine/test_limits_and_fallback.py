@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 
@@ -12,6 +13,7 @@ from qcode.engine.effects import (
     CancelRequested,
     Effect,
     Fallback,
+    Input,
     LimitAnswered,
     ModelSwitched,
     NoModelLeft,
@@ -21,7 +23,7 @@ from qcode.engine.effects import (
 )
 from qcode.engine.model_facts import KnownModel
 from qcode.protocol import events as ev
-from qcode.protocol.errors import ErrorKind, LimitPeriod, ProviderError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, LimitPeriod, ProviderError
 from qcode.protocol.messages import Text
 from qcode.protocol.model import LimitWait, ModelFacts, RetrySettings
 from qcode.protocol.reply import Outcome, ReasoningDelta, ReplyStarted, TextDelta
@@ -30,6 +32,8 @@ from tests.engine.play import TOOLS, Player, Script, broken, calls, play, retrie
 
 END = 1_792_499_400
 HOUR = 3_600.0
+FIRST = KnownModel("first", "m", ModelFacts(max_output_tokens=9_000))
+OF_FIRST = ErrorInfo(ErrorKind.RATE_LIMIT, "first limit", retry_after=150, resets_at=END, limited_model="first/m")
 OTHER = KnownModel("other", "n", ModelFacts(max_output_tokens=9_000, price=Price(Decimal(3), Decimal(5))))
 
 
@@ -52,18 +56,28 @@ def settings(wait: LimitWait = "never", *, most: float = 86_400, fallback: Fallb
 class Switching(Player):
     """A player whose turn may switch to `others`, one after another."""
 
-    def __init__(self, *scripts: Script, others: tuple[KnownModel, ...] = (OTHER,), wait: LimitWait = "never") -> None:
+    def __init__(
+        self,
+        *scripts: Script,
+        others: tuple[KnownModel, ...] = (OTHER,),
+        wait: LimitWait = "never",
+        limit: ErrorInfo | None = None,
+    ) -> None:
         super().__init__(*scripts, settings=settings(wait, fallback=Fallback()))
         self.others = list(others)
+        self.limit = limit
 
     def _perform(self, effect: Effect) -> None:
         if not isinstance(effect, SwitchModel):
             super()._perform(effect)
+        elif effect.has_waited:
+            left = replace(self.turn.settings, fallback=Fallback())
+            self._inputs.append(ModelSwitched(FIRST, left, PromptCounter()))
         elif self.others:
-            left = replace(self.turn.settings, fallback=Fallback() if len(self.others) > 1 else None)
+            left = replace(self.turn.settings, fallback=Fallback())
             self._inputs.append(ModelSwitched(self.others.pop(0), left, PromptCounter(), ("a/x skipped",)))
         else:
-            self._inputs.append(NoModelLeft(("a/x skipped",)))
+            self._inputs.append(NoModelLeft(("a/x skipped",), self.limit))
 
 
 # Waiting
@@ -260,3 +274,46 @@ def test_dropped_connection_after_text_does_not_switch_the_model() -> None:
     player = Switching(broken(TextDelta(0, "half "), kind=ErrorKind.CONNECTION))
     assert player.play().end.outcome is Outcome.ERROR
     assert len(player.others) == 1
+
+
+# The limit of a model that failed before the last one
+
+
+def overloaded() -> Script:
+    return [ProviderError(ErrorKind.OVERLOADED, "overloaded")]
+
+
+def test_limit_of_an_earlier_model_is_waited_for_after_the_last_one_failed() -> None:
+    played = Switching(limited(), overloaded(), text("back"), wait="always", limit=OF_FIRST).play()
+    assert played.waits == [60, 60, 37.5]
+    returned = played.of(ev.ModelFellBack)[-1]
+    assert (returned.to_model, returned.error, returned.has_returned) == ("first/m", None, True)
+    assert played.end.text == "back"
+
+
+def test_end_without_waiting_names_the_limit_of_an_earlier_model() -> None:
+    played = Switching(limited(), overloaded(), limit=OF_FIRST).play()
+    assert played.waits == []
+    error = played.end.error
+    assert error is not None
+    assert (error.kind, error.resets_at, error.limited_model) == (ErrorKind.OVERLOADED, END, "first/m")
+
+
+def test_models_that_stay_at_their_limits_are_waited_for_three_times() -> None:
+    played = Switching(limited(), overloaded(), *[limited()] * 3, wait="always", limit=OF_FIRST).play()
+    assert played.end.outcome is Outcome.ERROR
+    assert len(played.waits) == 9
+
+
+def test_text_shown_before_waiting_for_another_model_is_continued_by_it() -> None:
+    half = broken(TextDelta(0, "The first half of it, "), kind=ErrorKind.OVERLOADED)
+    played = Switching(limited(), half, text("and the second."), wait="always", limit=OF_FIRST).play()
+    assert played.end.text == played.shown == "The first half of it, and the second."
+
+
+@pytest.mark.parametrize("end", [CancelRequested, lambda: LimitAnswered(waits=False)])
+def test_ending_the_wait_for_another_model_keeps_the_text(end: Callable[[], Input]) -> None:
+    player = Switching(limited(), broken(TextDelta(0, "half "), kind=ErrorKind.OVERLOADED), wait="ask", limit=OF_FIRST)
+    player.play()
+    player.give(end())
+    assert player.played.end.text == "half "

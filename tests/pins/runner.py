@@ -66,7 +66,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r'("mode": ?)\d+', r"\g<1>0"),
         (r'("(?:duration|duration_api|delay)_ms": ?)\d+', r"\g<1>0"),
         # Whether the host's list of models arrives in time is up to the load of the machine.
-        (r"; nearest: \S+/fake-1, \S+/fake-2\b", ""),
+        (r"; the nearest: \S+/fake-1, \S+/fake-2\b", ""),
         (r'("emitted_at": ?)[^,}]+', r"\g<1>0"),
         (r'("seconds":)[\d.]+', r"\g<1>0"),
         (r"\bBotocore/.*", "Botocore/<VERSION>"),

@@ -101,34 +101,34 @@ def make_home(place: Path) -> Path:
     return home
 
 
-def ground_for(home: Path, root: str) -> SessionFolders:
+def session_folders_for(home: Path, root: str) -> SessionFolders:
     repo = home / "repo"
     return SessionFolders(home / root, (repo / "added",), (repo / "locked",), home, (repo / "own",))
 
 
-def spelled(folder: Path, ground: SessionFolders) -> list[str]:
+def spelled(folder: Path, session_folders: SessionFolders) -> list[str]:
     """Return the starts of paths that name a folder: absolute, below `~`, relative, and with a detour."""
-    assert ground.home is not None
-    below = os.path.relpath(folder, ground.root)
-    from_home = os.path.relpath(folder, ground.home)
+    assert session_folders.home is not None
+    below = os.path.relpath(folder, session_folders.root)
+    from_home = os.path.relpath(folder, session_folders.home)
     return [f"{folder}/", f"~/{from_home}/", "" if below == "." else f"{below}/", f"{folder}/../{folder.name}/", "./"]
 
 
-def assert_same(ground: SessionFolders, prefix: str, names: list[str]) -> set[str]:
+def assert_same(session_folders: SessionFolders, prefix: str, names: list[str]) -> set[str]:
     """Hold the verdicts on names together against those one by one; return the names that were decided together."""
-    left = PathJudge(ground).undecided_in(prefix, names)
+    left = PathJudge(session_folders).undecided_in(prefix, names)
     assert [name for name in names if name in left] == left
     decided = set(names) - set(left)
     for name in decided:
         paths.forget_files()
-        verdict = PathJudge(ground).judge(f"{prefix}{name}", "read")
-        assert verdict.is_allowed, f"{prefix}{name} in {ground.root}: {verdict.reason}"
+        verdict = PathJudge(session_folders).judge(f"{prefix}{name}", "read")
+        assert verdict.is_allowed, f"{prefix}{name} in {session_folders.root}: {verdict.reason}"
     return decided
 
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_every_name_in_every_folder_gets_the_verdict_of_its_path(home: Path, root: str) -> None:
-    ground = ground_for(home, root)
+    session_folders = session_folders_for(home, root)
     names = list(dict.fromkeys(NAMES))
     for folder in FOLDERS:
         place = home / folder
@@ -136,8 +136,8 @@ def test_every_name_in_every_folder_gets_the_verdict_of_its_path(home: Path, roo
             for name in names:
                 if not os.path.lexists(place / name):
                     make_file(place / name)
-        for prefix in spelled(place, ground):
-            assert_same(ground, prefix, names)
+        for prefix in spelled(place, session_folders):
+            assert_same(session_folders, prefix, names)
 
 
 @given(
@@ -162,8 +162,8 @@ def test_any_names_of_any_kind_get_the_verdict_of_their_paths(
         if name not in (".", "..") and not os.path.lexists(home / folder / name):
             KINDS[kind](home / folder / name)
     try:
-        for prefix in spelled(home / folder, ground_for(home, root)):
-            assert_same(ground_for(home, root), prefix, [name for name, _ in made])
+        for prefix in spelled(home / folder, session_folders_for(home, root)):
+            assert_same(session_folders_for(home, root), prefix, [name for name, _ in made])
     finally:
         shutil.rmtree(place)
 
@@ -173,14 +173,14 @@ def test_ordinary_files_and_folders_are_judged_together(home: Path) -> None:
     kinds = {kind: f"ordinary_{number}.py" for number, kind in enumerate(KINDS)}
     for kind, name in kinds.items():
         KINDS[kind](src / name)
-    ground = ground_for(home, "repo")
+    session_folders = session_folders_for(home, "repo")
     together = {
         kinds["file"],
         kinds["folder"],
         *(["ordinary_5.py"] if os.access(src / "ordinary_5.py", os.R_OK) else []),
     }
     for prefix in ("src/", f"{src}/", "~/repo/src/", "to_src/", f"{home}/repo/../repo/src/"):
-        assert assert_same(ground, prefix, list(kinds.values())) == together
+        assert assert_same(session_folders, prefix, list(kinds.values())) == together
 
 
 @pytest.mark.parametrize("name", ["module_1.py", "README.md", "Makefile", "a-b", "x", "_", "test_x.spec.ts", "LICENSE"])
@@ -193,7 +193,7 @@ def test_file_that_becomes_a_key_is_detected(home: Path) -> None:
     for name in names:
         make_file(src / name)
     time.sleep(0.03)  # the clock of a file system ticks; within one tick nothing is remembered
-    judge = PathJudge(ground_for(home, "repo"))
+    judge = PathJudge(session_folders_for(home, "repo"))
     assert judge.undecided_in("src/", names) == []
     times = (src / names[2]).stat()
     with (src / names[2]).open("r+") as file:
@@ -210,7 +210,7 @@ def test_recently_written_file_is_not_cached(home: Path, monkeypatch: pytest.Mon
     changed = (src / names[0]).stat().st_ctime_ns
     monkeypatch.setattr(time, "time_ns", lambda: changed + 1_000_000)
     paths.forget_files()
-    assert PathJudge(ground_for(home, "repo")).undecided_in("src/", names) == []
+    assert PathJudge(session_folders_for(home, "repo")).undecided_in("src/", names) == []
     assert not paths.known_without_key
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from textual.pilot import Pilot
 
-from qcode.agent.sessions.history import HistoryEntry, Shown, ShownResult, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, ShownItem, ShownResult, StoredMessage
 from qcode.protocol.events import Notice, StepStarted, ToolFinished, TurnEvent, TurnStarted
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant
 from qcode.protocol.reply import StopReason, TextDelta
@@ -67,7 +67,7 @@ class Resumed(ScriptedConversation):
     @property
     def stored(self) -> tuple[StoredMessage, ...]:
         asked = StoredMessage(HistoryEntry(Message("user", (FILE, Text(PROMPT))), at="2026-11-22T10:00:00+00:00"), True)
-        asked.shown.append(Shown(MISSING))
+        asked.shown_events.append(ShownItem(MISSING))
         said = StoredMessage(HistoryEntry(assistant(Text("I will fix it."), *(one for one, _, _ in CALLS))), False)
         results: list[ToolResult] = []
         for one, outcome, state in CALLS:
@@ -76,7 +76,7 @@ class Resumed(ScriptedConversation):
             results.append(ToolResult(one.call_id, one.name, outcome.content, outcome.is_error))
         answer = StoredMessage(HistoryEntry(Message("user", tuple(results))), False)
         done = StoredMessage(HistoryEntry(assistant(Text("Done.")), at="2026-11-22T10:01:00+00:00"), False)
-        done.shown.append(Shown(ended()))
+        done.shown_events.append(ShownItem(ended()))
         return asked, said, answer, done
 
 

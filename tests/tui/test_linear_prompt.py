@@ -32,4 +32,4 @@ def test_custom_command_sends_its_prompt_with_its_options() -> None:
     review = CustomCommand("review", "Review {{args}}.", Path("r.toml"), output={"max_tokens": 9})
     talk(conversation, "/review src", commands=(review,))
     assert conversation.prompts == ["Review src."]
-    assert conversation.options == [TurnOptions("", {"max_tokens": 9}, shown="/review src")]
+    assert conversation.options == [TurnOptions("", {"max_tokens": 9}, shown_prompt="/review src")]

@@ -227,7 +227,7 @@ def test_custom_command_is_in_menu_and_help_and_sends_its_prompt() -> None:
         await run.pilot.press("enter")
         await run.until_idle()
         assert conversation.prompts == ["Review src\nand tests."]
-        assert conversation.options == [TurnOptions("", {"max_tokens": 99}, shown="/git:review src\nand tests")]
+        assert conversation.options == [TurnOptions("", {"max_tokens": 99}, shown_prompt="/git:review src\nand tests")]
         assert "/git:review src" in run.text
         await run.send("/help git:review")
         await run.pilot.pause()

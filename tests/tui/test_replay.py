@@ -56,7 +56,7 @@ class Person(Recorder):
         self.transcript.add_user(text)
 
     async def say(self, prompt: str, options: TurnOptions = NO_OPTIONS) -> None:
-        self.transcript.add_user(options.shown or prompt)
+        self.transcript.add_user(options.shown_prompt or prompt)
         async for event in self._talk.conversation.submit(prompt, options=options):
             self._presenter.present(event)
 
@@ -180,7 +180,7 @@ def test_resumed_rows_include_diffs_states_and_notices(tmp_path: Path) -> None:
 def test_prompt_is_shown_as_typed_and_not_as_sent(tmp_path: Path) -> None:
     talked = talk(tmp_path, text_reply("Fine."), is_attended=True)
     person = Person(talked)
-    asyncio.run(person.say("A long text for the model.", TurnOptions(shown="/review src")))
+    asyncio.run(person.say("A long text for the model.", TurnOptions(shown_prompt="/review src")))
     rows = resumed_rows(tmp_path, talked)
     assert rows == person.rows
     assert rows[0] == "> /review src"

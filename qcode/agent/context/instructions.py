@@ -118,8 +118,8 @@ class InstructionLoader:
 
     def use_project(self, root: Path, may_read: Callable[[Path], bool]) -> None:
         """Read files of the project at `root` from now on, if the model may read them without asking."""
-        ground = SessionFolders(root)
-        self.may_read = lambda path: judge_on(ground, str(path), "read").is_allowed and may_read(path)
+        session_folders = SessionFolders(root)
+        self.may_read = lambda path: judge_on(session_folders, str(path), "read").is_allowed and may_read(path)
 
     def load_own(self, config_dir: Path, home: Path | None) -> None:
         """Load the user's files, following links anywhere; they may import files of their folder."""

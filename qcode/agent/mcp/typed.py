@@ -186,8 +186,8 @@ class TypedNames:
         found = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
         if found is not None:
             text, images = found
-            display, foreign = options.shown or prompt, ((start, start + len(text)),)
-            return prompt[:start] + text, (*attached, *images), replace(options, foreign=foreign, shown=display)
+            display, foreign = options.shown_prompt or prompt, ((start, start + len(text)),)
+            return prompt[:start] + text, (*attached, *images), replace(options, foreign=foreign, shown_prompt=display)
         blocks = await self._resources(typed, tuple((first - start, last - start) for first, last in options.foreign))
         return prompt, (*attached, *blocks), options
 

@@ -23,13 +23,14 @@ from qcode.engine.effects import (
     ModelSwitched,
     NoModelLeft,
     RecordRequests,
+    SwitchModel,
     TurnSettings,
     UserSubmitted,
 )
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval
-from qcode.protocol.errors import ErrorInfo, ProviderError
+from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import AgentEvent, AttemptRecord, ReplyFinished, TurnEvent
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant
 from qcode.protocol.provider import Provider
@@ -159,7 +160,7 @@ class _Services:
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)
 
-    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         return NoModelLeft(), None
 
     def about_to_run(self, call: ToolCall) -> None:

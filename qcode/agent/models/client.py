@@ -153,14 +153,14 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
     is_certain = error.kind is ErrorKind.UNKNOWN_MODEL
     if not is_certain and (not names or model in names):
         return error
-    from qcode.text.match import similar
+    from qcode.text.match import nearest_list, similar
 
     message = error.message.rstrip(". ")
     if model not in message:
         message = f"{message} (requested: {provider.name}/{model})"
     near = similar(model, names, MAX_NAMES) or names[:MAX_NAMES]
     if near:
-        message += f"; nearest: {', '.join(f'{provider.name}/{name}' for name in near)}"
+        message += f"; {nearest_list(f'{provider.name}/{name}' for name in near)}"
     return ProviderError(
         ErrorKind.UNKNOWN_MODEL,
         message,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.models.selection import address_of, is_usable, named
 from qcode.config.settings import Settings
-from qcode.engine.effects import Fallback
-from qcode.protocol.errors import ErrorInfo, QcodeError
+from qcode.engine.effects import Fallback, SwitchModel
+from qcode.protocol.errors import ErrorInfo, ErrorKind, QcodeError
 from qcode.protocol.events import ModelFellBack, Notice, TurnEvent
 
 
@@ -28,19 +29,23 @@ class FallbackModels:
         self._clock = clock
         self._on_quota = "quota" in settings.fallback_on
         self._left: list[str] = []
-        self._limited_until: dict[str, int] = {}
+        self._limits: dict[str, ErrorInfo] = {}
+        self._tried: list[str] = []
+        self._failed = ""
+        self._own: ModelClient | None = None
 
     @property
     def settings(self) -> Fallback | None:
-        """Whether the current turn has another model to try."""
-        return Fallback(self._on_quota) if self._left else None
+        """When another model may take over; None if the current turn has no other."""
+        return Fallback(self._on_quota) if len(self._tried) + len(self._left) > 1 else None
 
     def for_turn(self, client: ModelClient) -> tuple[ModelClient, tuple[TurnEvent, ...]]:
         """Begin a turn with `client`, or with the first fallback model if the limit of `client` has not ended.
 
         The events say which models were skipped and which one is used instead.
         """
-        self._left = [name for name in self._names if name != client.name]
+        self._own = client
+        self._left, self._tried = [name for name in self._names if name != client.name], [client.name]
         if not self._is_limited(client.name):
             return client, ()
         other, skipped = self._next()
@@ -49,28 +54,54 @@ class FallbackModels:
             return client, notices
         return other, (*notices, ModelFellBack(client.name, other.name, None))
 
-    def after(self, client: ModelClient, error: ErrorInfo) -> tuple[ModelClient | None, tuple[str, ...]]:
+    def after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
         """Return the next model after `client` failed, None if there is none, and a line for each skipped one."""
-        if error.resets_at is not None:
-            self._limited_until[client.name] = error.resets_at
+        error = switch.error
+        if switch.has_waited and (first := self._first_limited()) is not None:
+            del self._limits[first]
+            self._left, self._tried = [first, *(name for name in self._tried if name != first)], []
+        elif error.resets_at is not None:
+            self._limits[client.name] = error
+        self._failed = client.name
         return self._next()
+
+    @property
+    def limit(self) -> ErrorInfo | None:
+        """The limit that ends first of the models of the turn, None if it is that of the last one or unknown."""
+        name = self._first_limited()
+        if name is None or name == self._failed:
+            return None
+        limit = self._limits[name]
+        assert limit.resets_at is not None
+        return replace(limit, retry_after=max(0.0, limit.resets_at - self._clock()), limited_model=name)
+
+    def _first_limited(self) -> str | None:
+        """Return the model of the turn whose limit ends first; one that may not be waited for only if all are so."""
+        known = [
+            (bool(limit.wait_refusal), limit.resets_at or 0, name)
+            for name in self._tried
+            if (limit := self._limits.get(name)) is not None and limit.kind == ErrorKind.RATE_LIMIT
+        ]
+        return min(known)[2] if known else None
 
     def _next(self) -> tuple[ModelClient | None, tuple[str, ...]]:
         skipped: list[str] = []
         while self._left:
             name = self._left.pop(0)
+            self._tried.append(name)
             if self._is_limited(name):
                 skipped.append(f"Fallback model {name} skipped: its limit has not ended.")
                 continue
             try:
-                return self._clients.client_for_turns(name), tuple(skipped)
+                is_own = self._own is not None and name == self._own.name
+                return self._own if is_own else self._clients.client_for_turns(name), tuple(skipped)
             except ValueError as refusal:
                 skipped.append(f"Fallback model {name} skipped: {str(refusal).rstrip('.')}.")
         return None, tuple(skipped)
 
     def _is_limited(self, name: str) -> bool:
-        until = self._limited_until.get(name)
-        return until is not None and until > self._clock()
+        limit = self._limits.get(name)
+        return limit is not None and (limit.resets_at or 0) > self._clock()
 
 
 def fallback_problems(settings: Settings, keys: Keys) -> tuple[str, ...]:
@@ -87,11 +118,12 @@ def _problem(name: str, settings: Settings, keys: Keys) -> str:
     if not is_usable(spec, settings, keys):
         return f"fallback model {selection.name} cannot take over: no key for {spec.name}; qcode auth login stores one"
     from qcode.providers import catalog
+    from qcode.text.match import nearest_list
 
     has_own_address = bool(address_of(spec, settings, keys.env)[1])
     if spec.name not in catalog.BUILT_IN or has_own_address or selection.name in settings.models:
         return ""
     if catalog.lookup(spec.name, selection.model) is not None:
         return ""
-    near = ", ".join(f"{spec.name}/{model}" for model in catalog.nearest(spec.name, selection.model))
-    return f"fallback model {selection.name} is not in the catalog" + (f"; nearest: {near}" if near else "")
+    near = nearest_list(f"{spec.name}/{model}" for model in catalog.nearest(spec.name, selection.model))
+    return f"fallback model {selection.name} is not in the catalog" + (f"; {near}" if near else "")

@@ -120,7 +120,9 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
         host, _, model = found.partition("/")
         return Selection(specs[host], model, note)
     if len(found) > 0:
-        raise UsageError(f'"{name}" does not name the model of exactly one provider; the nearest: {", ".join(found)}')
+        from qcode.text.match import nearest_list
+
+        raise UsageError(f'"{name}" does not name the model of exactly one provider; {nearest_list(found)}')
     raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
 
 

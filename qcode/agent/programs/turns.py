@@ -430,7 +430,7 @@ class TurnStream:
         return TurnOptions(
             model=model,
             output={} if max_tokens is None else {"max_tokens": max_tokens},
-            shown=prompt if self._wanted is not None else "",
+            shown_prompt=prompt if self._wanted is not None else "",
             is_append_only=self._append_only,
             finds_files=False,
             max_turns=fields.get("max_turns"),

@@ -150,8 +150,8 @@ def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> Js
     if step.entry.attempts:
         entry["model"] = step.model
         entry["attempts"] = [attempt_to_json(attempt) for attempt in step.entry.attempts]
-    if has_tools and step.shown:
-        entry["shown"] = {call: _shown_json(shown) for call, shown in step.shown.items()}
+    if has_tools and step.shown_results:
+        entry["shown"] = {call: _shown_json(shown) for call, shown in step.shown_results.items()}
     if has_tools and step.agents:
         entry["agents"] = {call: [message_to_json(inner) for inner in agent] for call, agent in step.agents.items()}
     return entry

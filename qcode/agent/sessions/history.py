@@ -118,7 +118,7 @@ ShownEvent: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownItem:
     """An event that was shown with a message, after `at` characters of its text."""
 
     event: ShownEvent
@@ -129,8 +129,9 @@ class StoredMessage:
     """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
 
     `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
-    `shown` and `shown_results` are what was seen with it, for a replay. `revised` are the arguments of calls that the
-    user edited before they ran, as JSON. `requests` came after it, and belong to no message.
+    `shown_events` and `shown_results` are what a front end showed with the message, for a replay. `revised` are the
+    arguments of calls that the user edited before they ran, as JSON. `requests` were sent after the message and belong
+    to no other one.
 
     A collection is created when it is first used: in a session of 10,000 messages most are not.
     """
@@ -139,7 +140,7 @@ class StoredMessage:
     revised: dict[str, str]
     results: dict[str, ToolResult]
     inner: dict[str, AgentWork]
-    shown: list[Shown]
+    shown_events: list[ShownItem]
     shown_results: dict[str, ShownResult]
     requests: list[AttemptRecord]
     __slots__ = ("entry", "is_own", "is_summary", *__annotations__)
@@ -172,7 +173,7 @@ class StoredMessage:
 
 
 _COLLECTIONS: dict[str, type[Any]] = {
-    **dict.fromkeys(("shown", "requests"), list),
+    **dict.fromkeys(("shown_events", "requests"), list),
     **dict.fromkeys(("revised", "results", "inner", "shown_results"), dict),
     "intents": set,
 }
@@ -330,10 +331,10 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.requests += attempts
 
-    def show(self, items: Iterable[Shown]) -> None:
+    def show(self, items: Iterable[ShownItem]) -> None:
         """Add what was shown with the latest message."""
         if (last := self.stored.get(self._latest)) is not None:
-            last.shown += items
+            last.shown_events += items
 
     def show_result(self, call_id: str, result: ShownResult) -> None:
         if (last := self.stored.get(self._latest)) is not None:

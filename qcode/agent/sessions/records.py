@@ -24,7 +24,7 @@ from qcode.agent.sessions.history import (
     RecordedChange,
     Run,
     SessionHistory,
-    Shown,
+    ShownItem,
     ShownPrompt,
     ShownResult,
     StoredMessage,
@@ -447,7 +447,7 @@ def result_from(value: Json, content: str) -> ShownResult | None:
     return ShownResult(cast("CallState", state), summary, diff, took, display, ran, problems)
 
 
-def shown_to_json(item: Shown, redact: Callable[[str], str]) -> JsonObject:
+def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
     event = item.event
     found: JsonObject
     match event:
@@ -463,7 +463,7 @@ def shown_to_json(item: Shown, redact: Callable[[str], str]) -> JsonObject:
     return {**found, "at": item.at} if item.at else found
 
 
-def shown_from(value: Json) -> Shown | None:
+def shown_from(value: Json) -> ShownItem | None:
     """Return an item; None if it is of an unknown type. Raise `ValueError` if it is invalid."""
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -472,9 +472,9 @@ def shown_from(value: Json) -> Shown | None:
         raise ValueError("at is not a number")
     name = text_in(value.get("type"))
     if name == "turn":
-        return Shown(_turn_from(value), at)
+        return ShownItem(_turn_from(value), at)
     if name == "searched":
-        return Shown(_searched_from(value), at)
+        return ShownItem(_searched_from(value), at)
     if name not in _SHOWN_FIELDS:
         return None
     cls, kinds = _SHOWN_FIELDS[name]
@@ -484,7 +484,7 @@ def shown_from(value: Json) -> Shown | None:
             raise ValueError(f"{field} is missing or of the wrong kind")
     if cls is Notice and found["level"] not in get_args(Level):
         raise ValueError("no such level")
-    return Shown(cls(**found), at)
+    return ShownItem(cls(**found), at)
 
 
 def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:

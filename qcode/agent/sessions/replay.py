@@ -61,13 +61,14 @@ def replayed(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
             yield from _calls(stored, following)
         else:
             shown = next(
-                (candidate.event.text for candidate in stored.shown if isinstance(candidate.event, ShownPrompt)), ""
+                (candidate.event.text for candidate in stored.shown_events if isinstance(candidate.event, ShownPrompt)),
+                "",
             )
             yield ReplayedPrompt(message, shown)
             if stored.is_own:
                 step = 0
                 yield TurnStarted(typed_text(message))
-        for item in stored.shown:
+        for item in stored.shown_events:
             if isinstance(item.event, (Notice, Compacted, TurnEnded)):
                 yield item.event
 
@@ -77,10 +78,10 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     message = stored.entry.message
     marks = [
         (item.at, item.event)
-        for item in stored.shown
+        for item in stored.shown_events
         if isinstance(item.event, (Retry, OutputEscalated, PartialRestored))
     ]
-    thoughts = [item.event for item in stored.shown if isinstance(item.event, Thought)][::-1]
+    thoughts = [item.event for item in stored.shown_events if isinstance(item.event, Thought)][::-1]
     at, is_thinking = 0, False
     for number, block in enumerate(message.blocks):
         if is_thinking and not isinstance(block, Reasoning):
@@ -103,7 +104,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
             case _:
                 pass
     yield from [thoughts.pop()] if is_thinking and thoughts else []
-    yield from (item.event for item in stored.shown if isinstance(item.event, WebSearched))
+    yield from (item.event for item in stored.shown_events if isinstance(item.event, WebSearched))
     yield ReplyFinished(None, "", 1, message, tuple(stored.entry.attempts), stored.entry.note)
 
 
@@ -199,6 +200,6 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
     """Whether the last turn broke off: no end of it is recorded, and it lacks a reply or a result."""
     last = messages[-1] if messages else None
-    if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown):
+    if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown_events):
         return False
     return last.entry.message.role == "user" or bool(last.entry.message.calls)

@@ -21,7 +21,7 @@ from qcode.agent.sessions.history import (
     Move,
     RecordedChange,
     SessionHistory,
-    Shown,
+    ShownItem,
     ShownPrompt,
     ShownResult,
     StoredMessage,
@@ -260,7 +260,7 @@ class Session:
                 self.history.show_result(result.call_id, display)
             self._write(record)
 
-    def record_shown(self, items: Sequence[Shown]) -> None:
+    def record_shown(self, items: Sequence[ShownItem]) -> None:
         """Record items that were shown with the last message, beside its text."""
         with self._lock:
             found: list[Json] = [shown_to_json(item, self.redact) for item in items]
@@ -407,13 +407,13 @@ class ShownRecorder:
     `record` is called once the message that the items belong to is stored.
     """
 
-    def __init__(self, record: Callable[[list[Shown]], None], clock: Callable[[], float], prompt: str = "") -> None:
+    def __init__(self, record: Callable[[list[ShownItem]], None], clock: Callable[[], float], prompt: str = "") -> None:
         self._record = record
         self._clock = clock
         self._prompt = prompt
         self._begun = clock()
         self._running: dict[str, float] = {}
-        self._pending: list[Shown] = []
+        self._pending: list[ShownItem] = []
         self._chars = 0
         self._thinking_since: float | None = None
         self._has_shown = False
@@ -422,16 +422,16 @@ class ShownRecorder:
         """Record an event, and return it with the time it took."""
         match event:
             case TurnStarted() if self._prompt:
-                self._record([Shown(ShownPrompt(self._prompt))])
+                self._record([ShownItem(ShownPrompt(self._prompt))])
             case ToolStarted(call=call):
                 self._running[call.call_id] = self._clock()
             case ToolFinished(call=call) if call.call_id in self._running:
                 return replace(event, seconds=self._clock() - self._running.pop(call.call_id))
             case Notice() | Compacted():
-                self._record([Shown(event)])
+                self._record([ShownItem(event)])
             case TurnEnded():
                 ended = replace(event, seconds=self._clock() - self._begun)
-                self._record([Shown(ended)])
+                self._record([ShownItem(ended)])
                 return ended
             case AgentEvent():
                 pass
@@ -457,7 +457,7 @@ class ShownRecorder:
             case Retry() | PartialRestored():
                 self._see_retry(event)
             case OutputEscalated() | WebSearched():
-                self._pending.append(Shown(event, self._chars))
+                self._pending.append(ShownItem(event, self._chars))
             case ReplyFinished(message=message):
                 self._end_thought()
                 if message is not None and self._pending:
@@ -470,14 +470,14 @@ class ShownRecorder:
         if isinstance(event, PartialRestored):
             self._start_reply()
             self._chars = len(event.text)
-            self._pending = [Shown(PartialRestored(""), self._chars)]
+            self._pending = [ShownItem(PartialRestored(""), self._chars)]
         elif event.is_continuation:
-            self._pending.append(Shown(event, self._chars))
+            self._pending.append(ShownItem(event, self._chars))
         else:
             self._start_reply()
             # A label over text that the new attempt replaced is gone when the reply is finished.
             if not self._has_shown:
-                self._pending.append(Shown(event))
+                self._pending.append(ShownItem(event))
 
     def _start_reply(self) -> None:
         self._pending, self._chars, self._thinking_since = [], 0, None
@@ -485,4 +485,4 @@ class ShownRecorder:
     def _end_thought(self) -> None:
         if self._thinking_since is not None:
             seconds, self._thinking_since = self._clock() - self._thinking_since, None
-            self._pending.append(Shown(Thought(round(seconds, 3)), self._chars))
+            self._pending.append(ShownItem(Thought(round(seconds, 3)), self._chars))

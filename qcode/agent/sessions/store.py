@@ -295,11 +295,10 @@ def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
         return f'"{text}" matches {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
     if not known:
         return f'no session "{text}": this folder has no sessions yet'
-    from qcode.text.match import similar
+    from qcode.text.match import nearest_list, similar
 
-    near = similar(text, known, _SHOWN)
-    label = "the nearest" if near else "the latest"
-    return f'no session "{text}" in this folder; {label}: {", ".join(near or known[:_SHOWN])}'
+    hint = nearest_list(similar(text, known, _SHOWN)) or f"the latest: {', '.join(known[:_SHOWN])}"
+    return f'no session "{text}" in this folder; {hint}'
 
 
 _FIRST_WORDS = 80

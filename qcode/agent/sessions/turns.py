@@ -74,14 +74,15 @@ class CallView:
 class SessionStep:
     """A message of a turn. `model` wrote it; `recovery` says how a truncated reply was completed, or is empty.
 
-    `agents` are the messages of the sub-agents that its calls started, `shown` how results were shown, by call id.
+    `agents` has the messages of the sub-agents that its calls started, and `shown_results` how the results of its calls
+    were shown, both by call id.
     """
 
     entry: HistoryEntry
     model: str
     recovery: str = ""
     agents: dict[str, tuple[Message, ...]] = field(default_factory=dict)
-    shown: dict[str, ShownResult] = field(default_factory=dict)
+    shown_results: dict[str, ShownResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class SessionTurn:
         answers = takewhile(lambda message: message.role == "user", messages)
         results = (block for message in answers for block in message.blocks if isinstance(block, ToolResult))
         result = next((result for result in results if result.call_id == call.call_id), None)
-        return view_of(call, result, step.shown.get(call.call_id))
+        return view_of(call, result, step.shown_results.get(call.call_id))
 
     @property
     def facts(self) -> tuple[str, ...]:

@@ -176,7 +176,9 @@ class Skills:
         self._note_use(skill)
         loaded = _joined([*self._task(skill), *done], is_from_project=skill.is_from_project)
         model = skill.model if not skill.is_from_project and "/" in skill.model else ""
-        return loaded.text, TurnOptions(model, foreign=loaded.foreign, shown=f"/{skill.handle} {arguments}".rstrip())
+        return loaded.text, TurnOptions(
+            model, foreign=loaded.foreign, shown_prompt=f"/{skill.handle} {arguments}".rstrip()
+        )
 
     def _task(self, skill: Skill) -> tuple[PromptPart, ...]:
         """Return the instruction before a skill that runs in a sub-agent."""

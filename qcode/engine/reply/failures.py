@@ -102,11 +102,12 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     delay = delay_before_retry(error, state.failures, failure.jitter, state.plan.retries)
     if delay is None and state.plan.fallback is not None and may_fall_back(error, state.plan.fallback):
         state.phase = NeedsModel(failure, attempt)
-        return [SwitchModel(error.info)]
+        return [SwitchModel(error.info if error.may_retry else replace(error.info, wait_refusal=_NO_RETRY))]
     limit_wait = None if delay is not None else wait_for_limit(error, state.limit_waits, state.plan.retries)
     is_over = delay is None and limit_wait is None
     if is_over or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
-        return _abort(state, attempt, replace(error.info, wait_refusal=_wait_refusal(error, state)))
+        refusal = _wait_refusal(error.retry_after, state) if error.may_retry else _NO_RETRY
+        return _abort(state, attempt, replace(error.info, wait_refusal=refusal))
     if goes_on:
         state.superseded = None
         state.absorb_text(attempt)
@@ -120,13 +121,20 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
         return [Emit(Waiting(delay, error.message, state.failures)), Wait(delay)]
     assert limit_wait is not None
     state.failures = 0
+    return _stop_at_limit(state, backoff, error.info, limit_wait, failure.jitter)
+
+
+def _stop_at_limit(
+    state: ReplyState, backoff: Backoff | NeedsModel, limit: ErrorInfo, wait: float, jitter: float
+) -> list[Effect]:
+    """Wait for the end of a limit, or ask whether to."""
     state.limit_waits += 1
     # A little later than the end of the limit, so that many clients do not return in the same second.
-    left = limit_wait + failure.jitter * min(MAX_LIMIT_JITTER_S, limit_wait / 10)
+    left = wait + jitter * min(MAX_LIMIT_JITTER_S, wait / 10)
     if state.plan.retries.wait_for_limit == "ask":
-        state.phase = AtLimit(backoff, error.info, left, is_question=True)
-        return [Emit(LimitReached(error.info, left, is_question=True))]
-    return _wait_for_limit(state, AtLimit(backoff, error.info, left, is_question=False))
+        state.phase = AtLimit(backoff, limit, left, is_question=True)
+        return [Emit(LimitReached(limit, left, is_question=True))]
+    return _wait_for_limit(state, AtLimit(backoff, limit, left, is_question=False))
 
 
 def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
@@ -144,19 +152,33 @@ def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, cou
     return effects + _begin_again(state, phase.attempt, "fallback")
 
 
-def resume_without_model(state: ReplyState) -> list[Effect]:
-    """Wait or end as without fallback models: none of them could be used."""
+def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Effect]:
+    """Wait or end as without fallback models: none of them could be used. `limit` as in `NoModelLeft`."""
     phase = state.phase
     assert isinstance(phase, NeedsModel)
     state.plan = replace(state.plan, fallback=None)
-    return _retry_or_abort(state, phase.attempt, phase.failure)
+    if limit is None:
+        return _retry_or_abort(state, phase.attempt, phase.failure)
+    wait = None if limit.wait_refusal else _wait_within(limit.retry_after, state.limit_waits, state.plan.retries)
+    if wait is not None and state.is_affordable:
+        return _stop_at_limit(state, phase, limit, wait, phase.failure.jitter)
+    error = replace(
+        phase.failure.error.info,
+        retry_after=limit.retry_after,
+        resets_at=limit.resets_at,
+        period=limit.period,
+        wait_refusal=limit.wait_refusal or _wait_refusal(limit.retry_after, state),
+        limited_model=limit.limited_model,
+    )
+    return _abort(state, phase.attempt, error)
 
 
 def limit_answered(state: ReplyState, phase: AtLimit, *, waits: bool) -> list[Effect]:
     """Wait for the end of the limit, or end the reply with the provider's error."""
     if not waits:
-        # The attempt was absorbed or discarded before the question.
-        return _abort(state, None, phase.error)
+        # Unless another model would take over, the attempt was absorbed or discarded before the question.
+        attempt = phase.backoff.attempt if isinstance(phase.backoff, NeedsModel) else None
+        return _abort(state, attempt, phase.error)
     return _wait_for_limit(state, replace(phase, is_question=False))
 
 
@@ -174,16 +196,17 @@ def limit_wait_elapsed(state: ReplyState, phase: AtLimit, seconds: float) -> lis
     return retry(state, phase.backoff)
 
 
-def _wait_refusal(error: ProviderError, state: ReplyState) -> str:
+_NO_RETRY = "and the provider asks not to retry"
+
+
+def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
     settings = state.plan.retries
-    if not error.may_retry:
-        return "and the provider asks not to retry"
-    if settings.wait_for_limit != "always" or error.retry_after is None:
+    if settings.wait_for_limit != "always" or retry_after is None:
         return ""
     if state.limit_waits >= MAX_LIMIT_WAITS:
         return f"after {state.limit_waits} waits"
     longest = settings.limit_wait_max_s
-    return f"later than the maximum wait of {duration_text(longest)}" if error.retry_after > longest else ""
+    return f"later than the maximum wait of {duration_text(longest)}" if retry_after > longest else ""
 
 
 def _wait_for_limit(state: ReplyState, phase: AtLimit) -> list[Effect]:
@@ -193,8 +216,11 @@ def _wait_for_limit(state: ReplyState, phase: AtLimit) -> list[Effect]:
     return [Emit(LimitReached(phase.error, phase.left)), Wait(min(phase.left, LIMIT_REPORT_S))]
 
 
-def retry(state: ReplyState, backoff: Backoff) -> list[Effect]:
-    """Send the next request after a wait."""
+def retry(state: ReplyState, backoff: Backoff | NeedsModel) -> list[Effect]:
+    """Send the next request after a wait, or connect the model that sends it."""
+    if isinstance(backoff, NeedsModel):
+        state.phase = replace(backoff, has_waited=True)
+        return [SwitchModel(backoff.failure.error.info, has_waited=True)]
     if backoff.then == "continue":
         return _continue_broken_text(state, backoff.failed.request.max_tokens)
     return _replay(state, backoff.failed)
@@ -495,7 +521,10 @@ def wait_for_limit(error: ProviderError, waits: int, settings: RetrySettings) ->
     """
     if error.kind is not ErrorKind.RATE_LIMIT or not error.may_retry or error.resets_at is None:
         return None
-    wait = error.retry_after
+    return _wait_within(error.retry_after, waits, settings)
+
+
+def _wait_within(wait: float | None, waits: int, settings: RetrySettings) -> float | None:
     if settings.wait_for_limit == "never" or wait is None or waits >= MAX_LIMIT_WAITS:
         return None
     return wait if wait <= settings.limit_wait_max_s else None

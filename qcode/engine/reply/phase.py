@@ -94,10 +94,11 @@ class Backoff:
 class AtLimit:
     """The host has reached a rate limit that ends in `left` seconds; then the request is sent as after a `Backoff`.
 
+    `backoff` is a `NeedsModel` if the limit is that of another model, which then takes over.
     `is_question`: the user has not yet decided whether to wait.
     """
 
-    backoff: Backoff
+    backoff: Backoff | NeedsModel
     error: ErrorInfo
     left: float
     is_question: bool
@@ -105,10 +106,14 @@ class AtLimit:
 
 @dataclass(frozen=True, slots=True)
 class NeedsModel:
-    """The host failed with `failure` after all retries, and another model may take over from the closed attempt."""
+    """The host failed with `failure` after all retries, and another model may take over from the closed attempt.
+
+    `has_waited`: that model is one whose limit has just ended.
+    """
 
     failure: ReplyFailed
     attempt: Attempt
+    has_waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

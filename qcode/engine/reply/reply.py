@@ -152,9 +152,9 @@ class Reply:
         """Continue with another model after `NeedsModel`."""
         return failures.resume_with_model(self._state, plan, model, counter)
 
-    def resume_without_model(self) -> list[Effect]:
-        """Wait or end after `NeedsModel`: no other model could be used."""
-        return failures.resume_without_model(self._state)
+    def resume_without_model(self, limit: ErrorInfo | None = None) -> list[Effect]:
+        """Wait or end after `NeedsModel`: no other model could be used. `limit` as in `NoModelLeft`."""
+        return failures.resume_without_model(self._state, limit)
 
     def resume(self, messages: tuple[Message, ...]) -> list[Effect]:
         """Continue the text over a shorter history, or start again if there is none."""
@@ -179,6 +179,8 @@ class Reply:
             case Streaming(attempt=attempt):
                 state.close_attempt(attempt, "cancelled")
             case NeedsRoom(attempt=attempt) | NeedsModel(attempt=attempt):
+                pass
+            case AtLimit(backoff=NeedsModel(attempt=attempt)):
                 pass
         effects = state.salvage(attempt)
         return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")

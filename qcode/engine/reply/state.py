@@ -116,7 +116,7 @@ class ReplyState:
         self.tools = plan.tools_by_name
         self.caps = self._plan_caps()
         self.has_escalated = False
-        self.failures = self.limit_waits = self.breaks = 0
+        self.failures = self.breaks = 0
         self.relearned.clear()
         self.ledger.price = model.facts.price
 

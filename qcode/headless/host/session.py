@@ -315,7 +315,9 @@ class HostSession(Exchange):
             command, arguments = found
             foreign, display = command.foreign(arguments), prompt
             prompt = command.expand(arguments)
-            options = replace(options, model=command.model, output=command.output, foreign=foreign, shown=display)
+            options = replace(
+                options, model=command.model, output=command.output, foreign=foreign, shown_prompt=display
+            )
         if "@" in prompt:
             from qcode.agent.context.attachments import mentions
 

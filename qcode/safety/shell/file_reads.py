@@ -138,7 +138,7 @@ class Reads:
 
     def _from_root(self, path: str) -> str:
         # The path layer takes paths relative to the root; a command may run below it.
-        return path if self.folder == str(self.paths.ground.root) else self._absolute(path)
+        return path if self.folder == str(self.paths.session_folders.root) else self._absolute(path)
 
     def _matches(self, pattern: str, *, leading: Leading) -> list[_Group]:
         """Return the expansion of a pattern with `*` and `?`: its matches, or the pattern itself if there are none.

@@ -60,9 +60,11 @@ class Judge:
     forms: frozenset[Form] = frozenset()
 
     @staticmethod
-    def of(flow: Flow, ground: SessionFolders, probes: Probes, search_path: str, reader: Reader | None) -> Judge:
+    def of(
+        flow: Flow, session_folders: SessionFolders, probes: Probes, search_path: str, reader: Reader | None
+    ) -> Judge:
         """Return the judge for the parts of `flow`."""
-        return Judge(PathJudge(ground), probes, search_path, reader, flow.forms)
+        return Judge(PathJudge(session_folders), probes, search_path, reader, flow.forms)
 
     def part(self, part: FlowPart) -> Verdict:
         """Judge one simple command, without the files it writes through `>`.
@@ -181,7 +183,7 @@ class Judge:
         return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
 
     def _roots(self) -> tuple[str, ...]:
-        return os.path.normpath(self.paths.ground.root), os.path.realpath(self.paths.ground.root)
+        return os.path.normpath(self.paths.session_folders.root), os.path.realpath(self.paths.session_folders.root)
 
     def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
         """Allow a `cd` to a folder inside. Links in its path ask: bash and the kernel differ on `..` after one."""
@@ -192,7 +194,7 @@ class Judge:
         # bash goes to LINK/../x as the kernel reads it if there is no x beside the link.
         if os.path.realpath(joined) != os.path.realpath(path):
             raise PathComplaint(f"{target}: it goes back from a symbolic link")
-        folders = (self.paths.ground.root, *self.paths.ground.added)
+        folders = (self.paths.session_folders.root, *self.paths.session_folders.added)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         base = max((spelling for spelling in spelled if is_within(path, spelling)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
@@ -221,10 +223,10 @@ def read_flow(command: str, root: str) -> Flow:
     return flow_of(read_script(command), root)
 
 
-def resolve(ground: SessionFolders, word: Word, folders: Folders) -> tuple[str, ...]:
+def resolve(session_folders: SessionFolders, word: Word, folders: Folders) -> tuple[str, ...]:
     """Return the absolute paths that a word without wildcards may name."""
     path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
-    return tuple(anchored(path, folder, home_of(ground)) for folder in sorted(folders))
+    return tuple(anchored(path, folder, home_of(session_folders)) for folder in sorted(folders))
 
 
 def row_of(words: tuple[Word, ...]) -> ProgramSpec | None:

@@ -239,7 +239,7 @@ async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> 
         message = str(refusal)
         context.view.notify("warning", f"{message[:1].upper()}{message[1:]}.")
     else:
-        context.view.send(text, options.shown, options)
+        context.view.send(text, options.shown_prompt, options)
 
 
 async def _may_run(context: CommandContext, command: str, reason: str) -> bool:

@@ -77,7 +77,7 @@ async def _expands(names: TypedNames) -> None:
         assert attached == ()
         # No mention in the text of the server counts as the user's.
         assert options.foreign == ((7, len(text)),)
-        assert options.shown.endswith(typed)
+        assert options.shown_prompt.endswith(typed)
     text, attached, _ = await names.expanded("/memo:show", (), NO_OPTIONS)
     assert text.startswith("Look at this:")
     assert [type(item) for item in attached] == [Image]

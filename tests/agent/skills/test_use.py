@@ -246,7 +246,7 @@ def prompt_of(places: Places, typed: str, arguments: str = "", **more: Any) -> t
         async with Agent.open(places.options(**more)) as agent:
             assert agent.skills is not None
             text, options = await agent.skill_prompt(agent.skills.find(typed), arguments)
-            assert options.shown == f"/{typed} {arguments}".rstrip()
+            assert options.shown_prompt == f"/{typed} {arguments}".rstrip()
             return text, agent
 
     return asyncio.run(run())

@@ -20,12 +20,13 @@ from qcode.engine.effects import (
     ModelSwitched,
     NoModelLeft,
     RecordRequests,
+    SwitchModel,
     TurnSettings,
     UserSubmitted,
 )
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.errors import ErrorInfo, ProviderError
+from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolCall, user
 from qcode.protocol.model import RetrySettings
@@ -57,7 +58,7 @@ class NoServices:
     def learn(self, effect: Learn) -> None: ...
     def about_to_run(self, call: ToolCall) -> None: ...
 
-    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         return NoModelLeft(), None
 
     async def explain(self, error: ProviderError) -> ProviderError:

@@ -21,7 +21,7 @@ from qcode.tools.workspace import Scratch
 from tests.fakes.conversation import Model, open_conversation
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import Attempt
-from tests.safety.hostile.ground import Ground, filled
+from tests.safety.hostile.canaries import CanaryFolders, filled
 
 _BATCH = 100
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "CANARY-variable", "GIT_SSH_COMMAND": "CANARY-ssh"}
@@ -43,7 +43,7 @@ class Played:
 
 
 def play(
-    ground: Ground,
+    canaries: CanaryFolders,
     attempts: Sequence[Attempt],
     mode: ApprovalMode,
     *,
@@ -57,12 +57,12 @@ def play(
 
     The model is one that gets `apply_patch` if a call uses it.
     """
-    calls = [Call(one.tool, filled(one.arguments, ground), f"call_{number}") for number, one in enumerate(attempts)]
+    calls = [Call(one.tool, filled(one.arguments, canaries), f"call_{number}") for number, one in enumerate(attempts)]
     replies = [calls_reply(*calls[at : at + _BATCH]) for at in range(0, len(calls), _BATCH)]
     provider = ScriptedProvider([*replies, text_reply("Done.")])
-    state = ground.base.parent / "state"
+    state = canaries.base.parent / "state"
     model = "gpt-5" if any(attempt.tool == "apply_patch" for attempt in attempts) else "m"
-    conversation = _conversation(ground, provider, model, mode, is_trusted=is_trusted, sandbox=sandbox, find=find)
+    conversation = _conversation(canaries, provider, model, mode, is_trusted=is_trusted, sandbox=sandbox, find=find)
     played = asyncio.run(_played(conversation, says_yes, on_event))
     played.sent = "\n".join(
         f"{block.content}{block.images}"
@@ -94,7 +94,7 @@ async def _played(
 
 
 def _conversation(
-    ground: Ground,
+    canaries: CanaryFolders,
     provider: ScriptedProvider,
     model: str,
     mode: ApprovalMode,
@@ -103,23 +103,30 @@ def _conversation(
     sandbox: Literal["auto", "off"],
     find: Callable[[], Sandbox | None],
 ) -> Conversation:
-    state = ground.base.parent / "state"
+    state = canaries.base.parent / "state"
     scratch = Scratch()
-    own = (ground.home / ".config/qcode", ground.home / ".local/state/qcode", state)
-    scope = SandboxScope(ground.work, (), scratch.path, ground.home, own, "/usr/bin:/bin")
+    own = (canaries.home / ".config/qcode", canaries.home / ".local/state/qcode", state)
+    scope = SandboxScope(canaries.work, (), scratch.path, canaries.home, own, "/usr/bin:/bin")
     session_sandbox = SessionSandbox(sandbox, scope, find)
     probes = Probes(lambda _: "", Repository, lambda: session_sandbox.support, session_sandbox.index.look)
     policy = Policy(
-        mode, Rules.of(), is_trusted, ground.work, read_only=(scratch.path,), home=ground.home, own=own, probes=probes
+        mode,
+        Rules.of(),
+        is_trusted,
+        canaries.work,
+        read_only=(scratch.path,),
+        home=canaries.home,
+        own=own,
+        probes=probes,
     )
-    env = {**_ENVIRONMENT, "HOME": str(ground.home)}
+    env = {**_ENVIRONMENT, "HOME": str(canaries.home)}
     found = open_conversation(
-        ground.base.parent,
+        canaries.base.parent,
         provider,
         Model(model),
         policy=policy,
         env=env,
-        work=ground.work,
+        work=canaries.work,
         scratch=scratch,
         sandbox=session_sandbox,
         has_fetch=True,

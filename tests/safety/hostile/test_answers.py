@@ -10,7 +10,7 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.safety.sandbox.detection import find_sandbox
 from tests.safety.hostile import elsewhere, on_files
 from tests.safety.hostile.attempts import MODES, Attempt
-from tests.safety.hostile.ground import MARK, Ground, make_ground
+from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
 from tests.safety.hostile.talk import Played, play
 
 ATTEMPTS = (*on_files.attempts(), *elsewhere.attempts())
@@ -38,10 +38,10 @@ FIRST = tuple(
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    ground = make_ground(tmp_path / "ground")
-    monkeypatch.setenv("HOME", str(ground.home))
-    return ground
+def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
+    canaries = make_canaries(tmp_path / "canaries")
+    monkeypatch.setenv("HOME", str(canaries.home))
+    return canaries
 
 
 def assert_nothing_got_out(played: Played) -> None:
@@ -64,7 +64,7 @@ def share(number: int, size: int) -> tuple[Attempt, ...]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("offered", [BY_REPLACING, BY_PATCHING], ids=["replacing", "patching"])
 def test_user_who_denies_everything_loses_nothing(
-    offered: frozenset[str], mode: ApprovalMode, is_trusted: bool, ground: Ground
+    offered: frozenset[str], mode: ApprovalMode, is_trusted: bool, canaries: CanaryFolders
 ) -> None:
     case = mode if is_trusted else ("restricted plan" if mode == "plan" else "restricted")
     is_whole = case == "default"
@@ -74,9 +74,9 @@ def test_user_who_denies_everything_loses_nothing(
         if item.tool in offered
         and not (item.verdict(case) == "allow" and (item.tool == "shell" or item.kind in EFFECTS))
     ]
-    before = ground.photograph()
-    played = play(ground, [*FIRST, *tried], mode, is_trusted=is_trusted)
-    assert ground.photograph() == before
+    before = canaries.photograph()
+    played = play(canaries, [*FIRST, *tried], mode, is_trusted=is_trusted)
+    assert canaries.photograph() == before
     assert_nothing_got_out(played)
     begun = {number for number in range(len(tried)) if f"call_{len(FIRST) + number}" in played.started}
     assert not [tried[number].name for number in begun if tried[number].verdict(case) == "deny"]
@@ -101,17 +101,17 @@ YES = {
 
 
 @pytest.mark.parametrize("one", YES)
-def test_one_approval_allows_exactly_one_call(one: str, ground: Ground) -> None:
+def test_one_approval_allows_exactly_one_call(one: str, canaries: CanaryFolders) -> None:
     expected, changed = YES[one]
     offered = BY_PATCHING if expected.tool == "apply_patch" else BY_REPLACING
     tried = [attempt for attempt in share(list(YES).index(one), 8) if attempt.tool in offered]
     tried = [attempt for attempt in tried if attempt.verdict("default") != "allow" or attempt.tool != "shell"]
     calls = [*FIRST, *tried, expected, *tried]
-    before = ground.photograph()
+    before = canaries.photograph()
     played = play(
-        ground, calls, "default", says_yes=lambda asked: asked.call.call_id == f"call_{len(FIRST) + len(tried)}"
+        canaries, calls, "default", says_yes=lambda asked: asked.call.call_id == f"call_{len(FIRST) + len(tried)}"
     )
-    after = ground.photograph()
+    after = canaries.photograph()
     assert {name for name in before | after if before.get(name) != after.get(name)} == changed
     if one == "read .env":
         assert played.sent.count(f"{MARK}-") == 1
@@ -119,15 +119,15 @@ def test_one_approval_allows_exactly_one_call(one: str, ground: Ground) -> None:
         assert_nothing_got_out(played)
 
 
-def test_values_of_key_variables_reach_no_command(ground: Ground) -> None:
+def test_values_of_key_variables_reach_no_command(canaries: CanaryFolders) -> None:
     tried = [Attempt("runs", "shell", {"command": command}) for command in ("env", "set", "export -p")]
-    played = play(ground, tried, "bypass")
+    played = play(canaries, tried, "bypass")
     assert len(played.started) == len(tried)
     assert "PATH=" in played.sent
     assert_nothing_got_out(played)
 
 
-def test_sandbox_confines_commands_of_auto_mode(ground: Ground) -> None:
+def test_sandbox_confines_commands_of_auto_mode(canaries: CanaryFolders) -> None:
     sandbox = find_sandbox()
     if sandbox is None or "workspace" not in sandbox.levels:
         pytest.skip("no sandbox that can hold a workspace works here")
@@ -141,12 +141,12 @@ def test_sandbox_confines_commands_of_auto_mode(ground: Ground) -> None:
         "ln -s {outside}/data.txt src/soft; echo x >> src/soft; rm src/soft",
         "env; set",
     )
-    before = ground.photograph()
+    before = canaries.photograph()
     played = play(
-        ground, [Attempt("runs", "shell", {"command": command}) for command in commands], "auto", sandbox="auto"
+        canaries, [Attempt("runs", "shell", {"command": command}) for command in commands], "auto", sandbox="auto"
     )
     assert len(played.started) == len(commands)
-    after = ground.photograph()
+    after = canaries.photograph()
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert changed <= {"work/src/linked", "work/src"}
     assert_nothing_got_out(played)

@@ -12,7 +12,7 @@ import pytest
 from qcode.protocol.approvals import ApprovalMode
 from qcode.safety.sandbox.detection import Kind, Sandbox, find_sandbox
 from tests.safety.hostile.attempts import MODES, Attempt
-from tests.safety.hostile.ground import MARK, Ground, make_ground
+from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
 from tests.safety.hostile.talk import Played, play
 
 _CONNECT = "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('{base}/s'); s.send(b'x')\""
@@ -32,21 +32,21 @@ COMMANDS = (
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    ground = make_ground(tmp_path / "ground")
+def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
+    canaries = make_canaries(tmp_path / "canaries")
     # A search reads keys known by content alone and second names of files outside: docs/guide/safety.md says so.
-    (ground.work / "notes/plain.txt").unlink()
-    (ground.work / "second-name.txt").unlink()
-    monkeypatch.setenv("HOME", str(ground.home))
-    return ground
+    (canaries.work / "notes/plain.txt").unlink()
+    (canaries.work / "second-name.txt").unlink()
+    monkeypatch.setenv("HOME", str(canaries.home))
+    return canaries
 
 
 @pytest.fixture
-def connections(ground: Ground) -> Iterator[list[int]]:
+def connections(canaries: CanaryFolders) -> Iterator[list[int]]:
     """The connections to a Unix socket beside the workspace."""
     accepted: list[int] = []
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(ground.base / "s"))
+        server.bind(str(canaries.base / "s"))
         server.listen()
         server.settimeout(0.05)
         is_over = threading.Event()
@@ -77,10 +77,10 @@ def sandbox_of(kind: str) -> Sandbox | None:
     return found
 
 
-def attack(ground: Ground, kind: str, mode: ApprovalMode, *, is_trusted: bool) -> Played:
+def attack(canaries: CanaryFolders, kind: str, mode: ApprovalMode, *, is_trusted: bool) -> Played:
     found = sandbox_of(kind)
     tried = [Attempt("runs", "shell", {"command": command}) for command in COMMANDS]
-    return play(ground, tried, mode, is_trusted=is_trusted, sandbox="auto", find=lambda: found)
+    return play(canaries, tried, mode, is_trusted=is_trusted, sandbox="auto", find=lambda: found)
 
 
 CASES = [(mode, is_trusted) for mode in MODES if mode != "bypass" for is_trusted in (True, False)]
@@ -95,11 +95,11 @@ CASES = [(mode, is_trusted) for mode in MODES if mode != "bypass" for is_trusted
     ],
 )
 def test_shell_commands_change_leak_and_contact_nothing(
-    kind: str, mode: ApprovalMode, is_trusted: bool, ground: Ground, connections: list[int]
+    kind: str, mode: ApprovalMode, is_trusted: bool, canaries: CanaryFolders, connections: list[int]
 ) -> None:
-    before = ground.photograph()
-    played = attack(ground, kind, mode, is_trusted=is_trusted)
-    after = ground.photograph()
+    before = canaries.photograph()
+    played = attack(canaries, kind, mode, is_trusted=is_trusted)
+    after = canaries.photograph()
     assert {name for name in before | after if before.get(name) != after.get(name)} == set()
     assert not connections
     if mode == "auto" and is_trusted and kind == "bubblewrap":
@@ -108,10 +108,10 @@ def test_shell_commands_change_leak_and_contact_nothing(
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "landlock", "none"])
-def test_bypass_mode_keeps_protected_files(kind: str, ground: Ground) -> None:
-    before = ground.photograph()
-    attack(ground, kind, "bypass", is_trusted=True)
-    after = ground.photograph()
+def test_bypass_mode_keeps_protected_files(kind: str, canaries: CanaryFolders) -> None:
+    before = canaries.photograph()
+    attack(canaries, kind, "bypass", is_trusted=True)
+    after = canaries.photograph()
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     protected = ("home/.bashrc", "home/.profile", "home/.ssh", "work/.git/config", "work/.git/hooks")
     assert not [name for name in changed if name.startswith(protected)]

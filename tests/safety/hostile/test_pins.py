@@ -19,7 +19,7 @@ from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Allow, ApprovalMode
 from tests.agent.mcp.serving import open_servers, until
 from tests.safety.hostile.attempts import Attempt
-from tests.safety.hostile.ground import Ground, make_ground
+from tests.safety.hostile.canaries import CanaryFolders, make_canaries
 from tests.safety.hostile.on_files import patched
 from tests.safety.hostile.talk import play
 
@@ -27,11 +27,11 @@ COMMAND = ".qcode/commands/go.toml"
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    ground = make_ground(tmp_path / "ground")
-    monkeypatch.setenv("HOME", str(ground.home))
-    TrustStore(tmp_path / "state").remember(ground.work)
-    return ground
+def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
+    canaries = make_canaries(tmp_path / "canaries")
+    monkeypatch.setenv("HOME", str(canaries.home))
+    TrustStore(tmp_path / "state").remember(canaries.work)
+    return canaries
 
 
 @pytest.mark.parametrize(
@@ -44,40 +44,42 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
 )
 @pytest.mark.parametrize("mode", ["default", "bypass"])
 def test_shown_and_approved_change_is_pinned(
-    mode: ApprovalMode, tool: str, arguments: dict[str, Any], ground: Ground, tmp_path: Path
+    mode: ApprovalMode, tool: str, arguments: dict[str, Any], canaries: CanaryFolders, tmp_path: Path
 ) -> None:
-    before = ground.photograph()
+    before = canaries.photograph()
     calls = [Attempt("reads", "read", {"path": COMMAND}), Attempt("edits a protected file", tool, arguments)]
-    played = play(ground, calls, mode, says_yes=lambda asked: True)
+    played = play(canaries, calls, mode, says_yes=lambda asked: True)
     assert len(played.asked) == 1
-    assert ground.photograph() != before
-    assert TrustStore(tmp_path / "state").is_trusted(ground.work)
+    assert canaries.photograph() != before
+    assert TrustStore(tmp_path / "state").is_trusted(canaries.work)
 
 
 @pytest.mark.parametrize("mode", ["default", "bypass"])
-def test_change_by_a_command_asks_at_the_next_start(mode: ApprovalMode, ground: Ground, tmp_path: Path) -> None:
+def test_change_by_a_command_asks_at_the_next_start(
+    mode: ApprovalMode, canaries: CanaryFolders, tmp_path: Path
+) -> None:
     command = f"sed -i s/go/stop/ {COMMAND}"
-    play(ground, [Attempt("runs", "shell", {"command": command})], mode, says_yes=lambda asked: True)
-    status = TrustStore(tmp_path / "state").look(ground.work)
+    play(canaries, [Attempt("runs", "shell", {"command": command})], mode, says_yes=lambda asked: True)
+    status = TrustStore(tmp_path / "state").look(canaries.work)
     assert [change.name for change in status.changes] == [COMMAND]
 
 
 SCRIPT = "import runpy\n\nrunpy.run_module('tests.fakes.tool_server', run_name='__main__')\n"
 
 
-def server_of(ground: Ground, *, is_from_project: bool) -> ServerSpec:
+def server_of(canaries: CanaryFolders, *, is_from_project: bool) -> ServerSpec:
     """A tool server whose script lies in the workspace."""
-    env = {"TOOL_SERVER_STATE": str(ground.base), "PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {"TOOL_SERVER_STATE": str(canaries.base), "PYTHONPATH": os.pathsep.join(sys.path)}
     config = McpServer(sys.executable, ("-W", "ignore", "src/server.py"), env, is_from_project=is_from_project)
     return ServerSpec("tracker", config, "own", "config.toml")
 
 
-def start(ground: Ground, spec: ServerSpec, *, says_yes: bool) -> str:
+def start(canaries: CanaryFolders, spec: ServerSpec, *, says_yes: bool) -> str:
     """Start the server as a session does, and return its state once no server is starting."""
 
     async def body() -> str:
         servers = Servers(
-            [spec], Pins(ground.base.parent / "state"), ServerContext(ground.work, os.environ), is_trusted=True
+            [spec], Pins(canaries.base.parent / "state"), ServerContext(canaries.work, os.environ), is_trusted=True
         )
         async with open_servers(servers):
             for approval in servers.approvals() if says_yes else ():
@@ -98,15 +100,15 @@ REWRITES = {
 @pytest.mark.parametrize("is_from_project", [True, False], ids=["project", "own"])
 @pytest.mark.parametrize("tool", REWRITES)
 def test_tool_server_rewritten_by_the_model_does_not_run_at_the_next_start(
-    tool: str, is_from_project: bool, ground: Ground
+    tool: str, is_from_project: bool, canaries: CanaryFolders
 ) -> None:
-    (ground.work / "src/server.py").write_text(SCRIPT)
-    spec = server_of(ground, is_from_project=is_from_project)
-    assert start(ground, spec, says_yes=True) == "ready"
-    assert start(ground, spec, says_yes=False) == "ready"
+    (canaries.work / "src/server.py").write_text(SCRIPT)
+    spec = server_of(canaries, is_from_project=is_from_project)
+    assert start(canaries, spec, says_yes=True) == "ready"
+    assert start(canaries, spec, says_yes=False) == "ready"
     calls = [Attempt("reads", "read", {"path": "src/server.py"}), Attempt("edits", tool, REWRITES[tool])]
-    played = play(ground, calls, "accept-edits")
+    played = play(canaries, calls, "accept-edits")
     assert played.asked == []
-    assert "stolen" in (ground.work / "src/server.py").read_text()
-    assert start(ground, spec, says_yes=False) == "waiting"
-    assert not (ground.work / "stolen").exists()
+    assert "stolen" in (canaries.work / "src/server.py").read_text()
+    assert start(canaries, spec, says_yes=False) == "waiting"
+    assert not (canaries.work / "stolen").exists()

@@ -19,7 +19,7 @@ from qcode.tui.prompt.queue import Submission
 from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Turn
-from tests.safety.hostile.ground import MARK, Ground, make_ground
+from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
 
 # The prompt of a project command, and the arguments that the user types after its name.
 LEADING_OUT = {
@@ -43,29 +43,29 @@ LEADING_OUT = {
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    ground = make_ground(tmp_path / "ground")
-    monkeypatch.setenv("HOME", str(ground.home))
-    monkeypatch.setenv("QCODE_HOME", str(ground.home / ".config/qcode"))
-    return ground
+def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
+    canaries = make_canaries(tmp_path / "canaries")
+    monkeypatch.setenv("HOME", str(canaries.home))
+    monkeypatch.setenv("QCODE_HOME", str(canaries.home / ".config/qcode"))
+    return canaries
 
 
-def opened(ground: Ground) -> Agent:
-    context = run_context(parse(["--trust"]), ground.work, is_attended=True)
+def opened(canaries: CanaryFolders) -> Agent:
+    context = run_context(parse(["--trust"]), canaries.work, is_attended=True)
     return Agent.begin(context, named("demo/demo", context.settings, "a test"))
 
 
-def command_of(ground: Ground, prompt: str) -> CustomCommand:
+def command_of(canaries: CanaryFolders, prompt: str) -> CustomCommand:
     """Write a command of the project and read it as the app does."""
-    (ground.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps(prompt)}\n")
-    found = load_custom_commands(ground.home / ".config/qcode", ground.work, is_trusted=True)
+    (canaries.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps(prompt)}\n")
+    found = load_custom_commands(canaries.home / ".config/qcode", canaries.work, is_trusted=True)
     (command,) = found.commands
     return command
 
 
-def sent(ground: Ground, command: CustomCommand, typed: str) -> tuple[str, list[str]]:
+def sent(canaries: CanaryFolders, command: CustomCommand, typed: str) -> tuple[str, list[str]]:
     """Send a command as the app does; return the text that the model got, and the complaints about attachments."""
-    ready = opened(ground)
+    ready = opened(canaries)
 
     async def run() -> list[TurnEvent]:
         options = TurnOptions(foreign=command.foreign(typed))
@@ -80,8 +80,8 @@ def sent(ground: Ground, command: CustomCommand, typed: str) -> tuple[str, list[
 
 
 @pytest.mark.parametrize("prompt", LEADING_OUT)
-def test_project_command_attaches_no_file_that_the_model_may_not_read(prompt: str, ground: Ground) -> None:
-    told, warnings = sent(ground, command_of(ground, prompt), LEADING_OUT[prompt])
+def test_project_command_attaches_no_file_that_the_model_may_not_read(prompt: str, canaries: CanaryFolders) -> None:
+    told, warnings = sent(canaries, command_of(canaries, prompt), LEADING_OUT[prompt])
     assert f"{MARK}-" not in told
     assert "<file" not in told
     assert "<folder" not in told
@@ -90,27 +90,27 @@ def test_project_command_attaches_no_file_that_the_model_may_not_read(prompt: st
     )
 
 
-def test_project_command_attaches_files_of_the_workspace(ground: Ground) -> None:
-    told, warnings = sent(ground, command_of(ground, "see @docs/guide.md and @src/"), "")
+def test_project_command_attaches_files_of_the_workspace(canaries: CanaryFolders) -> None:
+    told, warnings = sent(canaries, command_of(canaries, "see @docs/guide.md and @src/"), "")
     assert "# Guide" in told
     assert '<folder path="src/">' in told
     assert warnings == []
 
 
-def test_arguments_of_a_project_command_are_user_text(ground: Ground) -> None:
-    told, _ = sent(ground, command_of(ground, "Compare {{args}} with @~/.ssh/id_rsa"), "@~/documents/letter.txt")
-    assert (ground.home / "documents/letter.txt").read_text().strip() in told
+def test_arguments_of_a_project_command_are_user_text(canaries: CanaryFolders) -> None:
+    told, _ = sent(canaries, command_of(canaries, "Compare {{args}} with @~/.ssh/id_rsa"), "@~/documents/letter.txt")
+    assert (canaries.home / "documents/letter.txt").read_text().strip() in told
     assert f"{MARK}-ssh" not in told
 
 
-def test_user_command_attaches_any_file_that_the_user_may_read(ground: Ground) -> None:
+def test_user_command_attaches_any_file_that_the_user_may_read(canaries: CanaryFolders) -> None:
     own = CustomCommand("mine", "See @~/documents/letter.txt", Path("mine.toml"))
-    told, _ = sent(ground, own, "")
-    assert (ground.home / "documents/letter.txt").read_text().strip() in told
+    told, _ = sent(canaries, own, "")
+    assert (canaries.home / "documents/letter.txt").read_text().strip() in told
 
 
-def test_project_command_is_never_queued_as_user_text(ground: Ground) -> None:
-    command = command_of(ground, "@~/.ssh/id_rsa")
+def test_project_command_is_never_queued_as_user_text(canaries: CanaryFolders) -> None:
+    command = command_of(canaries, "@~/.ssh/id_rsa")
     options = TurnOptions(command.model, command.output, command.foreign(""))
     assert not Submission(command.expand(""), "/go", options=options).is_steering
 
@@ -118,8 +118,8 @@ def test_project_command_is_never_queued_as_user_text(ground: Ground) -> None:
 @pytest.mark.parametrize("prompt", ["@~/.ssh/id_rsa", "@.env", "@farm/key", "@~/.ssh/{{args}}"])
 def test_pipe_mode_refuses_forbidden_files_of_a_project_command(prompt: str, tmp_path: Path) -> None:
     cli = CliRunner(tmp_path)
-    ground = make_ground(tmp_path)
-    (ground.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps('see ' + prompt)}\n")
+    canaries = make_canaries(tmp_path)
+    (canaries.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps('see ' + prompt)}\n")
     with FakeServer("anthropic", [Turn(text="Done.")]) as server:
         done = cli.ask(server, "-p", "/go id_rsa", "--trust")
         told = json.dumps([asked.body for asked in server.requests])
@@ -141,37 +141,37 @@ AGENTS = (
 
 
 @pytest.mark.parametrize("line", AGENTS)
-def test_project_instructions_import_no_secret(line: str, ground: Ground) -> None:
-    (ground.work / "AGENTS.md").write_text(f"Be brief. {line}\n")
-    found = opened(ground).memory.read()
+def test_project_instructions_import_no_secret(line: str, canaries: CanaryFolders) -> None:
+    (canaries.work / "AGENTS.md").write_text(f"Be brief. {line}\n")
+    found = opened(canaries).memory.read()
     assert f"{MARK}-" not in found.text
     assert found.notices != ()
 
 
 @pytest.mark.parametrize("target", [".env", "notes/plain.txt", "../home/.ssh/id_rsa", "certs/site.key"])
-def test_instructions_linked_to_a_secret_are_not_read(target: str, ground: Ground) -> None:
-    (ground.work / "AGENTS.md").unlink()
-    (ground.work / "AGENTS.md").symlink_to(target)
-    found = opened(ground).memory.read()
+def test_instructions_linked_to_a_secret_are_not_read(target: str, canaries: CanaryFolders) -> None:
+    (canaries.work / "AGENTS.md").unlink()
+    (canaries.work / "AGENTS.md").symlink_to(target)
+    found = opened(canaries).memory.read()
     assert f"{MARK}-" not in found.text
     assert found.files == ()
 
 
-def test_user_rules_apply_to_imports(ground: Ground) -> None:
-    (ground.home / ".config/qcode").mkdir(parents=True, exist_ok=True)
-    (ground.home / ".config/qcode/config.toml").write_text(
+def test_user_rules_apply_to_imports(canaries: CanaryFolders) -> None:
+    (canaries.home / ".config/qcode").mkdir(parents=True, exist_ok=True)
+    (canaries.home / ".config/qcode/config.toml").write_text(
         '[permissions]\ndeny = ["read(docs/**)"]\nask = ["read(src/**)"]\n'
     )
-    (ground.work / "AGENTS.md").write_text("@docs/guide.md @src/app.py @locked.txt\n")
-    found = opened(ground).memory.read()
+    (canaries.work / "AGENTS.md").write_text("@docs/guide.md @src/app.py @locked.txt\n")
+    found = opened(canaries).memory.read()
     assert [file.label for file in found.files] == ["AGENTS.md", "locked.txt"]
 
 
-def test_project_sub_agent_attaches_no_file_through_its_prompt(ground: Ground) -> None:
-    (ground.work / ".qcode/agents").mkdir()
+def test_project_sub_agent_attaches_no_file_through_its_prompt(canaries: CanaryFolders) -> None:
+    (canaries.work / ".qcode/agents").mkdir()
     text = 'description = "Reviews."\nprompt = "Review. @~/.ssh/id_rsa @.env"\n'
-    (ground.work / ".qcode/agents/reviewer.toml").write_text(text)
-    ready = opened(ground)
+    (canaries.work / ".qcode/agents/reviewer.toml").write_text(text)
+    ready = opened(canaries)
     system = ready.prompts.agent(ready.conversation.model, "Review. @~/.ssh/id_rsa @.env")
     assert "@~/.ssh/id_rsa" in system
     assert f"{MARK}-" not in system

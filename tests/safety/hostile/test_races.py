@@ -13,34 +13,34 @@ from qcode.protocol.approvals import CallApproval
 from qcode.protocol.events import ToolStarted, TurnEvent
 from qcode.tools import disk
 from tests.safety.hostile.attempts import Attempt
-from tests.safety.hostile.ground import MARK, Ground, make_ground
+from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
 from tests.safety.hostile.on_files import patched
 from tests.safety.hostile.talk import play
 
-Swap = Callable[[Ground], None]
+Swap = Callable[[CanaryFolders], None]
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    ground = make_ground(tmp_path / "ground")
-    monkeypatch.setenv("HOME", str(ground.home))
-    return ground
+def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
+    canaries = make_canaries(tmp_path / "canaries")
+    monkeypatch.setenv("HOME", str(canaries.home))
+    return canaries
 
 
 def linked(name: str, target: str) -> Swap:
     """Return a function that puts a link to `target` in the place of a file or folder of the workspace."""
 
-    def swap(ground: Ground) -> None:
-        (ground.work / name).rename(ground.base / "moved")
-        (ground.work / name).symlink_to(ground.fill(target))
+    def swap(canaries: CanaryFolders) -> None:
+        (canaries.work / name).rename(canaries.base / "moved")
+        (canaries.work / name).symlink_to(canaries.fill(target))
 
     return swap
 
 
 def second_name(name: str, target: str) -> Swap:
-    def swap(ground: Ground) -> None:
-        (ground.work / name).unlink()
-        os.link(ground.fill(target), ground.work / name)
+    def swap(canaries: CanaryFolders) -> None:
+        (canaries.work / name).unlink()
+        os.link(canaries.fill(target), canaries.work / name)
 
     return swap
 
@@ -61,15 +61,15 @@ READS = (
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=list(SWAPS))
 @pytest.mark.parametrize("attempt", READS, ids=["read", "grep a file", "grep a folder"])
-def test_file_swapped_after_the_verdict_is_not_read(attempt: Attempt, swap: Swap, ground: Ground) -> None:
+def test_file_swapped_after_the_verdict_is_not_read(attempt: Attempt, swap: Swap, canaries: CanaryFolders) -> None:
     swapped: list[bool] = []
 
     def on_event(event: TurnEvent) -> None:
         if isinstance(event, ToolStarted):
-            swap(ground)
+            swap(canaries)
             swapped.append(True)
 
-    played = play(ground, [attempt], "default", on_event=on_event)
+    played = play(canaries, [attempt], "default", on_event=on_event)
     assert swapped == [True]
     assert f"{MARK}-" not in played.sent
 
@@ -92,12 +92,14 @@ TARGETS = {
 @pytest.mark.parametrize("tool", WRITES)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("mode", ["default", "accept-edits"])
-def test_approval_covers_only_the_file_that_was_shown(mode: str, target: str, tool: str, ground: Ground) -> None:
+def test_approval_covers_only_the_file_that_was_shown(
+    mode: str, target: str, tool: str, canaries: CanaryFolders
+) -> None:
     swapped: list[dict[str, str]] = []
 
     def swap() -> bool:
-        TARGETS[target](ground)
-        swapped.append(ground.photograph())
+        TARGETS[target](canaries)
+        swapped.append(canaries.photograph())
         return True
 
     def on_event(event: TurnEvent) -> None:
@@ -108,39 +110,39 @@ def test_approval_covers_only_the_file_that_was_shown(mode: str, target: str, to
         return swap()
 
     calls = [Attempt("reads", "read", {"path": "src/util.py"}), Attempt("edits", tool, WRITES[tool])]
-    play(ground, calls, "default" if mode == "default" else "accept-edits", says_yes=says_yes, on_event=on_event)
+    play(canaries, calls, "default" if mode == "default" else "accept-edits", says_yes=says_yes, on_event=on_event)
     assert len(swapped) == 1
-    assert ground.photograph() == swapped[0]
+    assert canaries.photograph() == swapped[0]
 
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=list(SWAPS))
 def test_file_swapped_while_opening_is_not_followed(
-    swap: Swap, ground: Ground, monkeypatch: pytest.MonkeyPatch
+    swap: Swap, canaries: CanaryFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, swapped = disk.open_folder, []
 
     @contextlib.contextmanager
     def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) -> Iterator[int]:
-        swap(ground)
+        swap(canaries)
         swapped.append(True)
         with real(root, parts, creates=creates) as descriptor:
             yield descriptor
 
     monkeypatch.setattr(disk, "open_folder", open_folder)
-    played = play(ground, [READS[0]], "default")
+    played = play(canaries, [READS[0]], "default")
     assert swapped == [True]
     assert f"{MARK}-" not in played.sent
 
 
-def test_call_that_was_impossible_when_judged_does_not_run_later_unasked(ground: Ground) -> None:
-    (ground.work / "src/later.py").write_text("there already")
+def test_call_that_was_impossible_when_judged_does_not_run_later_unasked(canaries: CanaryFolders) -> None:
+    (canaries.work / "src/later.py").write_text("there already")
 
     def on_event(event: TurnEvent) -> None:
         if isinstance(event, ToolStarted):
-            (ground.work / "src/later.py").unlink()
+            (canaries.work / "src/later.py").unlink()
 
     call = {"path": "src/later.py", "content": "x"}
-    played = play(ground, [Attempt("edits", "write", call)], "default", on_event=on_event)
+    played = play(canaries, [Attempt("edits", "write", call)], "default", on_event=on_event)
     assert not played.asked
-    assert not (ground.work / "src/later.py").exists()
+    assert not (canaries.work / "src/later.py").exists()
     assert "has not been read" in played.sent

@@ -11,7 +11,7 @@ from qcode.protocol.approvals import ApprovalMode
 from tests.protocol.test_visible import HOSTILE, is_seen, read_back
 from tests.safety.hostile import elsewhere, on_files
 from tests.safety.hostile.attempts import Attempt
-from tests.safety.hostile.ground import MARK, Ground, make_ground
+from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
 from tests.safety.hostile.talk import play
 
 BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
@@ -28,16 +28,16 @@ COMMANDS = (
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    ground = make_ground(tmp_path / "ground")
-    monkeypatch.setenv("HOME", str(ground.home))
-    return ground
+def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
+    canaries = make_canaries(tmp_path / "canaries")
+    monkeypatch.setenv("HOME", str(canaries.home))
+    return canaries
 
 
-def test_command_is_shown_exactly_and_unambiguously(ground: Ground) -> None:
+def test_command_is_shown_exactly_and_unambiguously(canaries: CanaryFolders) -> None:
     commands = [item for item in COMMANDS if not any("\ud800" <= char <= "\udfff" or char == "\0" for char in item)]
     tried = [Attempt("runs", "shell", {"command": command}) for command in commands]
-    asked = play(ground, tried, "default").asked
+    asked = play(canaries, tried, "default").asked
     assert len(asked) == len(tried)
     for question, command in zip(asked, commands, strict=True):
         shown = question.detail
@@ -48,12 +48,12 @@ def test_command_is_shown_exactly_and_unambiguously(ground: Ground) -> None:
     assert len({question.detail for question in asked}) == len(set(commands))
 
 
-def test_no_approval_contains_an_invisible_character(ground: Ground) -> None:
+def test_no_approval_contains_an_invisible_character(canaries: CanaryFolders) -> None:
     tried = [attempt for attempt in (*on_files.attempts(), *elsewhere.attempts()) if attempt.tool != "apply_patch"]
     tried += [
         Attempt("edits", "write", {"path": f"src/a{char}b", "content": f"x{char}y\n{char}\n"}) for char in HOSTILE
     ]
-    asked = play(ground, tried, "default").asked
+    asked = play(canaries, tried, "default").asked
     assert len(asked) > 150
     hidden = [
         ascii(question.question + question.detail)
@@ -65,13 +65,13 @@ def test_no_approval_contains_an_invisible_character(ground: Ground) -> None:
     assert not [question.detail for question in asked if f"{MARK}-" in question.detail]
 
 
-def test_approval_shows_how_a_command_would_run(ground: Ground) -> None:
+def test_approval_shows_how_a_command_would_run(canaries: CanaryFolders) -> None:
     ways = {"background": True, "unconfined": True, "timeout_s": 3_000}
     tried = [
         Attempt("runs", "shell", {"command": "make", **{name: ways[name] for name in names}})
         for names in ((), ("background",), ("unconfined",), ("timeout_s",), ("unconfined", "timeout_s"))
     ]
-    assert [question.question for question in play(ground, tried, "default").asked] == [
+    assert [question.question for question in play(canaries, tried, "default").asked] == [
         "Run this command?",
         "Run this command in the background?",
         "Run this command outside the sandbox?",
@@ -81,7 +81,7 @@ def test_approval_shows_how_a_command_would_run(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "restricted"])
-def test_plan_mode_offers_only_reading(ground: Ground, is_trusted: bool) -> None:
+def test_plan_mode_offers_only_reading(canaries: CanaryFolders, is_trusted: bool) -> None:
     mode: ApprovalMode = "plan"
     # None of these folders exists: nothing of the machine would change if one was offered and approved.
     places = ("/etc/none/x", "/home/somebody/none/x", "/sys/none/x", "/dev/none/x", "src/x", "AGENTS.md", "{outside}/x")
@@ -95,16 +95,16 @@ def test_plan_mode_offers_only_reading(ground: Ground, is_trusted: bool) -> None
         ::3
     ]
     tried += [Attempt("calls a server", "tracker__write", {"path": "x"})]
-    before = ground.photograph()
-    played = play(ground, tried, mode, is_trusted=is_trusted)
+    before = canaries.photograph()
+    played = play(canaries, tried, mode, is_trusted=is_trusted)
     assert {question.call.name for question in played.asked} <= {"read", "ls", "glob", "grep", "ask_person"}
-    assert ground.photograph() == before
+    assert canaries.photograph() == before
 
 
-def test_plan_mode_offers_no_patch(ground: Ground) -> None:
+def test_plan_mode_offers_no_patch(canaries: CanaryFolders) -> None:
     tried = [Attempt("reads", "read", {"path": "src/app.py"})]
     tried += [attempt for attempt in on_files.attempts() if attempt.tool == "apply_patch"]
-    before = ground.photograph()
-    played = play(ground, tried, "plan")
+    before = canaries.photograph()
+    played = play(canaries, tried, "plan")
     assert {question.call.name for question in played.asked} <= {"read"}
-    assert ground.photograph() == before
+    assert canaries.photograph() == before

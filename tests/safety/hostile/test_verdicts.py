@@ -12,27 +12,27 @@ from qcode.safety.sandbox.index import WorkspaceIndex
 from tests.fakes.tools import spec_of
 from tests.safety.hostile import elsewhere, on_files
 from tests.safety.hostile.attempts import CLASSES, MODES, SANDBOXED
-from tests.safety.hostile.ground import Ground, filled, make_ground
+from tests.safety.hostile.canaries import CanaryFolders, filled, make_canaries
 from tests.safety.judging import CLEAN, LANDLOCK
 
 ATTEMPTS = (*on_files.attempts(), *elsewhere.attempts())
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    return make_ground(tmp_path_factory.mktemp("hostile"))
+def canaries(tmp_path_factory: pytest.TempPathFactory) -> CanaryFolders:
+    return make_canaries(tmp_path_factory.mktemp("hostile"))
 
 
-def policies(ground: Ground) -> dict[str, Policy]:
+def policies(canaries: CanaryFolders) -> dict[str, Policy]:
     """Return a policy for each mode and for each way a folder can be restricted; nothing is ruled."""
-    own = (ground.home / ".config/qcode", ground.home / ".local/state/qcode")
-    seen = replace(CLEAN, contents=WorkspaceIndex((str(ground.work),)).look)
+    own = (canaries.home / ".config/qcode", canaries.home / ".local/state/qcode")
+    seen = replace(CLEAN, contents=WorkspaceIndex((str(canaries.work),)).look)
     plain = Policy(
         "default",
         Rules.of(),
         True,
-        ground.work,
-        home=ground.home,
+        canaries.work,
+        home=canaries.home,
         own=own,
         probes=replace(seen, sandbox=lambda: LANDLOCK),
     )
@@ -44,14 +44,16 @@ def policies(ground: Ground) -> dict[str, Policy]:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_attack_of_a_class_gets_its_verdict(kind: str, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(ground.home))
-    judges = policies(ground)
+def test_every_attack_of_a_class_gets_its_verdict(
+    kind: str, canaries: CanaryFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(canaries.home))
+    judges = policies(canaries)
     wrong = []
     for attempt in ATTEMPTS:
         if attempt.kind != kind:
             continue
-        arguments = filled(attempt.arguments, ground)
+        arguments = filled(attempt.arguments, canaries)
         for mode, policy in judges.items():
             verdict = policy.judge(spec_of(attempt.tool), arguments)
             if verdict.verdict != attempt.verdict(mode):

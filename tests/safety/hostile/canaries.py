@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "CANARY"
-"""Part of every secret of the ground, and of nothing else."""
+"""Part of every secret of these folders, and of nothing else."""
 
 _WORK = {
     "src/app.py": "print('hello')\n",
@@ -71,7 +71,7 @@ _OUTSIDE = {"data.txt": f"{MARK}-outside\n", "shared.txt": f"{MARK}-shared\n", "
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class CanaryFolders:
     """The three folders. `work` has `work-evil` beside it, whose name begins the same."""
 
     base: Path
@@ -104,30 +104,30 @@ class Ground:
         return found
 
 
-def make_ground(base: Path) -> Ground:
+def make_canaries(base: Path) -> CanaryFolders:
     """Lay everything out below `base`, which is made."""
-    ground = Ground(base)
-    for folder, files in ((ground.work, _WORK), (ground.home, _HOME), (ground.outside, _OUTSIDE)):
+    canaries = CanaryFolders(base)
+    for folder, files in ((canaries.work, _WORK), (canaries.home, _HOME), (canaries.outside, _OUTSIDE)):
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     (base / "work-evil").mkdir()
     (base / "work-evil/x.txt").write_text(f"{MARK}-evil\n")
-    (ground.work / "locked.txt").chmod(0o444)
-    _link(ground)
-    return ground
+    (canaries.work / "locked.txt").chmod(0o444)
+    _link(canaries)
+    return canaries
 
 
-def _link(ground: Ground) -> None:
+def _link(canaries: CanaryFolders) -> None:
     """Create the links, the hard links, and the special files."""
-    farm = ground.work / "farm"
+    farm = canaries.work / "farm"
     farm.mkdir()
     targets = {
-        "out": ground.outside,
-        "letter": ground.home / "documents/letter.txt",
-        "key": ground.home / ".ssh/id_rsa",
-        "rc": ground.home / ".bashrc",
+        "out": canaries.outside,
+        "letter": canaries.home / "documents/letter.txt",
+        "key": canaries.home / ".ssh/id_rsa",
+        "rc": canaries.home / ".bashrc",
         "env": Path("../.env"),
         "agents": Path("../AGENTS.md"),
         "git": Path("../.git"),
@@ -139,7 +139,7 @@ def _link(ground: Ground) -> None:
         "loop": Path("loop"),
         "loop-a": Path("loop-b"),
         "loop-b": Path("loop-a"),
-        "new": ground.outside / "new.txt",
+        "new": canaries.outside / "new.txt",
         "chain": Path("chain-2"),
         "chain-2": Path("out/data.txt"),
         "plain": Path("../src/app.py"),
@@ -147,8 +147,8 @@ def _link(ground: Ground) -> None:
     }
     for name, target in targets.items():
         (farm / name).symlink_to(target)
-    os.link(ground.outside / "shared.txt", ground.work / "second-name.txt")
-    os.mkfifo(ground.work / "pipe")
+    os.link(canaries.outside / "shared.txt", canaries.work / "second-name.txt")
+    os.mkfifo(canaries.work / "pipe")
 
 
 def _described(path: Path) -> str:
@@ -161,10 +161,10 @@ def _described(path: Path) -> str:
     return kind
 
 
-def filled(value: Any, ground: Ground) -> Any:
+def filled(value: Any, canaries: CanaryFolders) -> Any:
     """Return arguments with every place in their texts filled in."""
     if isinstance(value, str):
-        return ground.fill(value)
+        return canaries.fill(value)
     if isinstance(value, dict):
-        return {name: filled(one, ground) for name, one in value.items()}
-    return [filled(item, ground) for item in value] if isinstance(value, list) else value
+        return {name: filled(one, canaries) for name, one in value.items()}
+    return [filled(item, canaries) for item in value] if isinstance(value, list) else value
