@@ -54,7 +54,7 @@ class Server:
         self._capabilities: JsonObject = {}
         self._sessions: dict[str, EditorSession] = {}
         self._wire: EditorWire | None = None
-        self._opening = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
         self._methods: Mapping[str, Method] = {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
@@ -207,7 +207,7 @@ class Server:
             resume=session_id,
         )
         # One at a time: two requests for one session must not race for its lock.
-        async with self._opening:
+        async with self._open_lock:
             if session_id is not None and session_id in self._sessions:
                 return self._sessions[session_id]
             loop = asyncio.get_running_loop()

@@ -91,17 +91,17 @@ class EditorSession:
         self.settings = settings
         self.folder = agent.context.folder
         self._client = client
-        self._waiting: deque[PendingPrompt] = deque()
-        self._running: PendingPrompt | None = None
+        self._queued_prompts: deque[PendingPrompt] = deque()
+        self._current_prompt: PendingPrompt | None = None
         self._worker: asyncio.Task[None] | None = None
-        self._asking: set[asyncio.Task[Any]] = set()
+        self._question_tasks: set[asyncio.Task[Any]] = set()
         self._view: TurnView | None = None
         self._state = self._current_state()
         self._title = ""
-        self._commands_sent: JsonObject = {}
-        self._forcing: asyncio.TimerHandle | None = None
+        self._last_commands_update: JsonObject = {}
+        self._force_timer: asyncio.TimerHandle | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self._connecting: set[asyncio.Future[ModelClient | None]] = set()
+        self._model_connections: set[asyncio.Future[ModelClient | None]] = set()
         self.commands = commands.SessionCommands(agent)
         starting = (notice.text for notice in agent.start_notices() if notice.level != "info")
         self._opening_notices = [*complaints, *starting]
@@ -134,8 +134,8 @@ class EditorSession:
     def _tell_commands(self) -> None:
         """Send the list of commands if it has changed."""
         update = self.commands.update()
-        if update != self._commands_sent:
-            self._commands_sent = update
+        if update != self._last_commands_update:
+            self._last_commands_update = update
             self.send(update)
 
     def replay(self) -> None:
@@ -160,7 +160,7 @@ class EditorSession:
     async def prompt(self, blocks: Json) -> MethodResult:
         """Queue a prompt and return its answer."""
         prompt = PendingPrompt(read_prompt(blocks))
-        self._waiting.append(prompt)
+        self._queued_prompts.append(prompt)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.get_running_loop().create_task(self._work())
         try:
@@ -172,20 +172,20 @@ class EditorSession:
 
     def cancel(self) -> None:
         """Cancel the turn and every prompt that waits; without a turn, do nothing."""
-        for prompt in (*self._waiting, *([self._running] if self._running is not None else [])):
+        for prompt in (*self._queued_prompts, *([self._current_prompt] if self._current_prompt is not None else [])):
             self._cancel(prompt)
 
     def _cancel(self, prompt: PendingPrompt) -> None:
         prompt.is_cancelled = True
-        if prompt is not self._running:
+        if prompt is not self._current_prompt:
             with suppress(ValueError):
-                self._waiting.remove(prompt)
+                self._queued_prompts.remove(prompt)
             prompt.finish(self._without_turn(Outcome.CANCELLED))
             return
         self._stop_asking()
         self.agent.conversation.cancel()
-        if self._forcing is None:
-            self._forcing = asyncio.get_running_loop().call_later(CANCEL_S, self._force, prompt)
+        if self._force_timer is None:
+            self._force_timer = asyncio.get_running_loop().call_later(CANCEL_S, self._force, prompt)
 
     def _force(self, prompt: PendingPrompt) -> None:
         """Answer a cancelled prompt although its turn has not ended: something in it does not stop."""
@@ -200,17 +200,17 @@ class EditorSession:
         if self._worker is not None:
             await asyncio.wait([self._worker], timeout=CANCEL_S)
             self._worker.cancel()
-        for task in (*self._asking, *self._background):
+        for task in (*self._question_tasks, *self._background):
             task.cancel()
         await self.agent.close()
 
     async def _work(self) -> None:
-        while self._waiting:
-            prompt = self._waiting.popleft()
-            self._running = prompt
+        while self._queued_prompts:
+            prompt = self._queued_prompts.popleft()
+            self._current_prompt = prompt
             try:
-                if self._connecting:
-                    await asyncio.wait(self._connecting)
+                if self._model_connections:
+                    await asyncio.wait(self._model_connections)
                 await self._run(prompt)
             except asyncio.CancelledError:
                 prompt.finish(self._without_turn(Outcome.CANCELLED))
@@ -221,11 +221,11 @@ class EditorSession:
                 text = self.agent.report_crash(failure)
                 prompt.finish(WireError(INTERNAL_ERROR, text, {"details": text, "kind": "internal"}))
             finally:
-                self._running = None
+                self._current_prompt = None
                 self._stop_asking()
-                if self._forcing is not None:
-                    self._forcing.cancel()
-                    self._forcing = None
+                if self._force_timer is not None:
+                    self._force_timer.cancel()
+                    self._force_timer = None
 
     async def _ask_about_servers(self, prompt: PendingPrompt) -> None:
         """Ask for tool servers of the project, and changed tools of others, before the turn that could use them."""
@@ -254,8 +254,8 @@ class EditorSession:
         }
         options, client = approvals.options_of(approval), self._client.wire.ask
         asking = asyncio.ensure_future(approvals.ask_permission(self.session_id, card, options, client))
-        self._asking.add(asking)
-        asking.add_done_callback(self._asking.discard)
+        self._question_tasks.add(asking)
+        asking.add_done_callback(self._question_tasks.discard)
         await asyncio.wait([asking])
         return None if asking.cancelled() else asking.result()
 
@@ -340,8 +340,8 @@ class EditorSession:
         match event:
             case ApprovalRequested(approval=approval):
                 asking = asyncio.get_running_loop().create_task(self._ask(approval, view, prompt))
-                self._asking.add(asking)
-                asking.add_done_callback(self._asking.discard)
+                self._question_tasks.add(asking)
+                asking.add_done_callback(self._question_tasks.discard)
             case LimitReached(is_question=True):
                 conversation.answer(LIMIT_ID, Deny())
             case _:
@@ -367,7 +367,7 @@ class EditorSession:
         self._sync()
 
     def _stop_asking(self) -> None:
-        for task in self._asking:
+        for task in self._question_tasks:
             task.cancel()
 
     # Answers and state
@@ -442,13 +442,13 @@ class EditorSession:
     async def change_model(self, name: str) -> Callable[[], None]:
         """Switch the model from the next turn on, as `apply_client_change`; a prompt sent meanwhile waits."""
         connecting = asyncio.ensure_future(asyncio.to_thread(self.settings.connect_model, name))
-        self._connecting.add(connecting)
+        self._model_connections.add(connecting)
         try:
             client = await asyncio.shield(connecting)
             if client is not None:
                 self.agent.conversation.set_model(client)
         finally:
-            connecting.add_done_callback(self._connecting.discard)
+            connecting.add_done_callback(self._model_connections.discard)
         return self._sync
 
     def _session_cost(self) -> Decimal | None:

@@ -76,7 +76,7 @@ class TurnView:
         self._folder = folder
         self._features = features
         self._send = send
-        self._spent = spent
+        self._cost_before = spent
         self._step = 0
         self._thoughts = 1
         self._cards = Cards(turn)
@@ -333,7 +333,7 @@ class TurnView:
         self.flush()
         if usage.context_window <= 0 or not usage.context_tokens:
             return
-        cost = None if usage.cost is None or self._spent is None else self._spent + usage.cost
+        cost = None if usage.cost is None or self._cost_before is None else self._cost_before + usage.cost
         self._send(usage_update(usage.context_tokens, usage.context_window, cost))
 
     def _send_event(

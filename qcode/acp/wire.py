@@ -83,18 +83,18 @@ class EditorWire:
         describe: Callable[[BaseException], str],
     ) -> None:
         self._handle = handle
-        self._lost = lost
+        self._on_lost = lost
         self._describe = describe
         self._pipe = Pipe(output)
         self._is_over = False
         self._backlog = 0
-        self._drained = asyncio.Event()
-        self._drained.set()
-        self._draining: asyncio.Task[None] | None = None
+        self._output_drained = asyncio.Event()
+        self._output_drained.set()
+        self._drain_task: asyncio.Task[None] | None = None
         self._tasks: dict[asyncio.Task[None], RequestId] = {}
-        self._asked: dict[RequestId, asyncio.Future[JsonObject]] = {}
+        self._open_requests: dict[RequestId, asyncio.Future[JsonObject]] = {}
         self._next_id = 0
-        self._held = 0
+        self._unreleased_bytes = 0
         self._reader = StdinReader(descriptor, line=self._take, end=lambda _: self.end())
 
     # Output
@@ -109,31 +109,31 @@ class EditorWire:
         answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
         if self._is_over:
             raise WireError(INTERNAL_ERROR, "the client is gone")
-        self._asked[asked_id] = answer
+        self._open_requests[asked_id] = answer
         self._send({"jsonrpc": "2.0", "id": asked_id, "method": method, "params": params})
         try:
             return await answer
         finally:
-            self._asked.pop(asked_id, None)
+            self._open_requests.pop(asked_id, None)
 
     async def room(self) -> None:
         """Wait while the client is behind with reading."""
-        await self._drained.wait()
+        await self._output_drained.wait()
 
     def end(self) -> None:
         """Stop: nothing more is read or written."""
         if self._is_over:
             return
         self._is_over = True
-        for answer in self._asked.values():
+        for answer in self._open_requests.values():
             if not answer.done():
                 answer.set_exception(WireError(INTERNAL_ERROR, "the client is gone"))
-        self._drained.set()
-        self._lost()
+        self._output_drained.set()
+        self._on_lost()
 
     async def drain(self, wait_s: float) -> None:
         """Give requests under way a moment to end, then stop them."""
-        tasks = [*self._tasks, *([self._draining] if self._draining is not None else [])]
+        tasks = [*self._tasks, *([self._drain_task] if self._drain_task is not None else [])]
         if tasks:
             await asyncio.wait(tasks, timeout=wait_s)
         for task in tasks:
@@ -151,12 +151,12 @@ class EditorWire:
         if is_written:
             return
         self._backlog += len(data)
-        self._held += len(data)
+        self._unreleased_bytes += len(data)
         self._reader.hold(len(data))
         if self._backlog > MAX_BACKLOG_BYTES:
-            self._drained.clear()
-        if self._draining is None or self._draining.done():
-            self._draining = asyncio.get_running_loop().create_task(self._drain())
+            self._output_drained.clear()
+        if self._drain_task is None or self._drain_task.done():
+            self._drain_task = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
         try:
@@ -164,9 +164,9 @@ class EditorWire:
         except OutputLostError:
             self.end()
         self._backlog = 0
-        self._reader.release(self._held)
-        self._held = 0
-        self._drained.set()
+        self._reader.release(self._unreleased_bytes)
+        self._unreleased_bytes = 0
+        self._output_drained.set()
 
     # Input
 
@@ -214,7 +214,7 @@ class EditorWire:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def _handle_response(self, asked_id: int, message: JsonObject) -> None:
-        answer = self._asked.get(asked_id)
+        answer = self._open_requests.get(asked_id)
         if answer is None or answer.done():
             return
         result, error = message.get("result"), message.get("error")

@@ -123,10 +123,10 @@ class PendingCalls:
         permissions: Permissions,
     ) -> None:
         self._toolbox = toolbox
-        self._watched = watched
-        self._approved = approved
+        self._watch_changes = watched
+        self._accept_changes = approved
         self._permissions = permissions
-        self._resolved: dict[str, ResolvedCall] = {}
+        self._resolutions: dict[str, ResolvedCall] = {}
         self._open: dict[str, CallApproval] = {}
         self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}
         self._warnings: list[str] = []
@@ -198,7 +198,7 @@ class PendingCalls:
         is_for_user = hook is not None and hook.verdict == "ask"
         # A hook that allows a call does so for the files that it names now, as the user does.
         granted = targets if verdict is hook else frozenset[str]()
-        self._resolved[call_id] = resolved = replace(resolved, level=level, is_for_user=is_for_user, targets=granted)
+        self._resolutions[call_id] = resolved = replace(resolved, level=level, is_for_user=is_for_user, targets=granted)
         is_question = toolbox.asks_user(call.name)
         if verdict.verdict == "deny":
             return self._refuse(call, verdict)
@@ -207,13 +207,13 @@ class PendingCalls:
             return self._runs(call_id, verdict.reason)
         preview = await toolbox.preview(name, spelled)
         if preview.refusal and not repeats:
-            self._resolved[call_id] = replace(resolved, refusal=preview.refusal)
+            self._resolutions[call_id] = replace(resolved, refusal=preview.refusal)
             permissions.note(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
             return self._runs(call_id)
         if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, spelled):
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
             return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
-        self._resolved[call_id] = resolved = replace(resolved, targets=targets)
+        self._resolutions[call_id] = resolved = replace(resolved, targets=targets)
         if self.hooks is None or is_requested or repeats or is_question:
             return await self._open_approval(policy, request, preview, verdict)
         requested, revised = await self.hooks.request(call_id, name, spelled)
@@ -229,7 +229,7 @@ class PendingCalls:
         self, policy: Policy, request: AskApproval, preview: Preview, verdict: Verdict
     ) -> CallApproval:
         """Open the approval that the user has to decide, and return it."""
-        call, resolved = request.call, self._resolved[request.call.call_id]
+        call, resolved = request.call, self._resolutions[request.call.call_id]
         if resolved.revised is not None:
             call = replace(call, arguments=json.dumps(resolved.revised))
         preview = _masked_preview(policy, preview)
@@ -243,7 +243,7 @@ class PendingCalls:
 
     def _runs(self, call_id: str, reason: str = "") -> ApprovalAnswered:
         """Return the answer that lets a judged call run, with the arguments that a hook replaced."""
-        revised = self._resolved[call_id].revised
+        revised = self._resolutions[call_id].revised
         return ApprovalAnswered(call_id, is_allowed=True, reason=reason, revised=revised, editor="hook")
 
     async def _with_offers(
@@ -273,7 +273,7 @@ class PendingCalls:
 
         A call that would need no approval is asked for too, so that the user sees the effect of the edit.
         """
-        call_id, toolbox, before = approval.id, self._toolbox, self._resolved[approval.id]
+        call_id, toolbox, before = approval.id, self._toolbox, self._resolutions[approval.id]
         if is_planning(policy) and not toolbox.only_reads(before.name, before.arguments):
             self._permissions.note(approval.call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
@@ -298,7 +298,7 @@ class PendingCalls:
         revised = approval_of(call, preview, repeats=0, is_question=False)
         assert isinstance(revised, ToolApproval)
         revised = await self._with_offers(revised, policy, resolved, preview, verdict)
-        self._resolved[call_id] = resolved
+        self._resolutions[call_id] = resolved
         self._open[call_id] = revised = replace(revised, is_revised=True)
         return revised
 
@@ -347,7 +347,7 @@ class PendingCalls:
                 return self._deny(approval, "")
 
     def _allow(self, approval: ToolApproval) -> ApprovalAnswered:
-        resolved = self._resolved[approval.id]
+        resolved = self._resolutions[approval.id]
         if not approval.is_revised:
             return ApprovalAnswered(approval.id, is_allowed=True)
         editor: Literal["user", "hook"] = "user" if resolved.revised is None else "hook"
@@ -362,7 +362,7 @@ class PendingCalls:
                 self._permissions.always(approval.prefix_rule, approval.call, is_kept=False)
             if scope == "sandbox":
                 self._permissions.always_sandboxed(approval.sandboxed_rule, approval.call)
-                self._resolved[approval.id] = replace(self._resolved[approval.id], level="workspace")
+                self._resolutions[approval.id] = replace(self._resolutions[approval.id], level="workspace")
             self._permissions.note(approval.call, "allowed")
             return
         warning = self._permissions.always(approval.rule, approval.call, is_kept=scope == "folder")
@@ -391,14 +391,14 @@ class PendingCalls:
         Plan mode denies changes; a mode that allows a call lets it run.
         """
         for call_id, approval in list(self._open.items()):
-            resolved = self._resolved.get(call_id)
+            resolved = self._resolutions.get(call_id)
             if self._is_barred(policy, resolved):
                 self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
                 give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
             elif resolved is not None and not resolved.is_for_user and isinstance(approval, ToolApproval):
                 verdict = policy.judge(self._toolbox.spec(resolved.name), resolved.arguments)
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
-                    self._resolved[call_id] = replace(resolved, level=verdict.confinement)
+                    self._resolutions[call_id] = replace(resolved, level=verdict.confinement)
                     self._permissions.note(self._open.pop(call_id).call, "ran", verdict.reason, verdict.rule)
                     give(self._allow(approval))
 
@@ -410,7 +410,7 @@ class PendingCalls:
 
     def pop(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
         """Return the judged form of a call that may run; each is taken once."""
-        return self._resolved.pop(call.call_id, ResolvedCall(call.name, arguments))
+        return self._resolutions.pop(call.call_id, ResolvedCall(call.name, arguments))
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return the warnings about decisions that could not be carried out, since the last time."""
@@ -444,8 +444,8 @@ class PendingCalls:
             background_requested=background_requested,
             ask=ask,
         )
-        with self._approved(resolved.targets):
-            outcome = await (self._watched(work) if self._may_change_files(policy, resolved, model) else work)
+        with self._accept_changes(resolved.targets):
+            outcome = await (self._watch_changes(work) if self._may_change_files(policy, resolved, model) else work)
         outcome = await toolbox.with_folder_instructions(resolved.name, resolved.arguments, outcome)
         if toolbox.edits is not None:
             run = partial(self._run_line, policy, model)
@@ -492,7 +492,7 @@ class PendingCalls:
         """Forget all calls and approvals, because the turn is over."""
         for approval in (*self._open.values(), *(tool_approval for tool_approval, _ in self._revisions.values())):
             self._permissions.note(approval.call, "unanswered")
-        self._resolved.clear()
+        self._resolutions.clear()
         self._revisions.clear()
         self._open.clear()
         if self._toolbox.edits is not None:

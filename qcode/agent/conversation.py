@@ -105,8 +105,8 @@ class Conversation:
         self._context = context
         self._clients = clients
         self.client = client
-        self._answering = client
-        self._own: ModelClient | None = None
+        self._start_client = client
+        self._client_after_turn: ModelClient | None = None
         self._toolbox = toolbox
         self._store = store
         self.kinds = kinds
@@ -114,11 +114,11 @@ class Conversation:
         self._agents: Agents | None = None
         self.turn: Turn | None = None
         self._last_turn: Turn | None = None
-        self._waiting = PendingAttachments(self._attach_mentions)
+        self._attachments = PendingAttachments(self._attach_mentions)
         self._log = clients.log
         self.metrics = RecoveryMetrics()
         self._said_once: set[str] = set()
-        self._opening: list[TurnEvent] = []
+        self._opening_events: list[TurnEvent] = []
         self._sizing = ContextSizing()
         self._fallback: FallbackModels | None = None
         if context.settings.fallback:
@@ -131,8 +131,8 @@ class Conversation:
         self._checkpoints = Checkpoints(
             toolbox.workspace, session, moved=self._reload_messages, is_busy=lambda: self.is_busy
         )
-        self._approved = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
-        self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
+        self._accept_changes = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
+        self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._accept_changes, permissions)
         toolbox.transcript = lambda: self.transcript.messages
         self._begin(session, tuple(messages))
 
@@ -183,7 +183,7 @@ class Conversation:
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Attach these blocks (files, images) to the next prompt."""
-        self._waiting.attach(blocks)
+        self._attachments.attach(blocks)
 
     @property
     def takes_images(self) -> bool:
@@ -219,11 +219,11 @@ class Conversation:
         opening: tuple[TurnEvent, ...] = ()
         if self._fallback is not None:
             borrowed, opening = self._fallback.for_turn(borrowed)
-        self._own = self.client if borrowed is not self.client else None
+        self._client_after_turn = self.client if borrowed is not self.client else None
         self._use(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
-        blocks = self._toolbox.with_instructions(self._waiting.take_blocks(prompt, attached, options.foreign))
+        blocks = self._toolbox.with_instructions(self._attachments.take_blocks(prompt, attached, options.foreign))
         message = Message("user", (*context, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
@@ -246,7 +246,7 @@ class Conversation:
         if self.is_busy:
             raise RuntimeError("a turn is already running")
         self._turn_options = options
-        self._opening = [*opening]
+        self._opening_events = [*opening]
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
         settings = self._turn_settings(writer := self._clients.small(), options)
@@ -260,7 +260,7 @@ class Conversation:
         stop_timer = at_time_limit(self._context.timeout_s(options), self.cancel)
         await self._checkpoints.wait_until_recorded()
         try:
-            self._waiting.complaints += (*self._clients.problems, *await self._prepare(turn, first))
+            self._attachments.complaints += (*self._clients.problems, *await self._prepare(turn, first))
             recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown_prompt)
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
@@ -280,9 +280,9 @@ class Conversation:
             if hooks is not None:
                 hooks.leave_turn()
             self._calls.clear()
-            self._waiting.turn_over()
-            self._use(self._own or self.client)
-            self._own = None
+            self._attachments.turn_over()
+            self._use(self._client_after_turn or self.client)
+            self._client_after_turn = None
             self.transcript.session.sync()
 
     def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
@@ -299,14 +299,14 @@ class Conversation:
         if isinstance(event, ToolFinished):
             self.transcript.keep_result(event)
         if isinstance(event, SteeringAdded):
-            self._waiting.take_steered(event.text)
+            self._attachments.take_steered(event.text)
         if self.hooks is not None:
             self.hooks.observe(event, is_attended=self._context.is_attended)
         events.append(event)
         if not isinstance(event, TurnEnded):
-            events += [*self._opening, *(Notice("warning", text) for text in self._waiting.complaints)]
-            self._opening.clear()
-            self._waiting.complaints.clear()
+            events += [*self._opening_events, *(Notice("warning", text) for text in self._attachments.complaints)]
+            self._opening_events.clear()
+            self._attachments.complaints.clear()
         return events
 
     def observe(self, event: TurnEvent) -> TurnEvent:
@@ -342,7 +342,7 @@ class Conversation:
 
         def give(read: tuple[Block, ...]) -> None:
             if driver is not None and driver is self._driver:
-                driver.give(SteerQueued(text, self._waiting.add_steered(text, (*attached, *read))))
+                driver.give(SteerQueued(text, self._attachments.add_steered(text, (*attached, *read))))
 
         self._toolbox.steer(text, give, reads=self._context.is_attended and self._turn_options.finds_files)
 
@@ -350,7 +350,7 @@ class Conversation:
         """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
         if self._driver is None or self._driver.withdraw_steering(text) is None:
             return self._toolbox.unsteer(text)
-        self._waiting.defer(text)
+        self._attachments.defer(text)
         return True
 
     def cancel(self, limit: Limit | None = None) -> None:
@@ -444,8 +444,8 @@ class Conversation:
     def set_model(self, model: str | ModelClient) -> None:
         """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that is not possible."""
         client = self._clients.named(model) if isinstance(model, str) else model
-        if self._own is not None:
-            self._own = client
+        if self._client_after_turn is not None:
+            self._client_after_turn = client
         else:
             self._use(client)
 
@@ -532,7 +532,7 @@ class Conversation:
         client, skipped = self._fallback.after(self.client, effect)
         if client is None:
             return NoModelLeft(skipped, self._fallback.limit), None
-        self._own = self._own or self.client
+        self._client_after_turn = self._client_after_turn or self.client
         self._use(client)
         await self._sizing.ask(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
@@ -555,8 +555,8 @@ class Conversation:
             assert self.turn is not None
             assert self._driver is not None
             toolbox, session = self._toolbox, self.transcript.session
-            shared = (self._checkpoints, self.permissions, self._approved, self.hooks)
-            parent = Parent(self.turn, self._driver, self._answering, toolbox, session, *shared)
+            shared = (self._checkpoints, self.permissions, self._accept_changes, self.hooks)
+            parent = Parent(self.turn, self._driver, self._start_client, toolbox, session, *shared)
             self._agents = Agents(tool, self.kinds, parent, self._clients)
         return self._agents
 

@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, fields, replace
 from decimal import Decimal
 from functools import partial
@@ -131,15 +132,15 @@ class Options:
     """Lines for the user, about flags that have no effect."""
 
     def __post_init__(self) -> None:
-        for name in _LISTS:
-            value = getattr(self, name)
-            if isinstance(value, str):  # iterating a string would yield its letters
-                raise TypeError(f"Options({name}=...) takes a list")
-            if value is None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value is None or "Sequence" not in str(option.type):
                 continue
+            if isinstance(value, str):  # iterating a string would yield its letters
+                raise TypeError(f"Options({option.name}=...) takes a list")
             if not all(isinstance(item, str | Path) for item in value):
-                raise TypeError(f"Options({name}=...) takes a list of texts")
-            object.__setattr__(self, name, tuple(value))
+                raise TypeError(f"Options({option.name}=...) takes a list of texts")
+            object.__setattr__(self, option.name, tuple(value))
         if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
             raise TypeError("Options(model=...) takes a name or a provider")
         for option in fields(self):
@@ -147,8 +148,8 @@ class Options:
             # A text such as "false" would count as true.
             if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and bool not in kind)):
                 raise TypeError(f"Options({option.name}=...) takes {_WORDS[kind[0]]}, not {type(value).__name__}")
-            if "PathText" in str(option.type) and "\0" in str(value):
-                raise UsageError(f"Options({option.name}=...) takes a path, which has no NUL character")
+            if "PathText" in str(option.type):
+                _check_paths(option.name, value)
 
     @property
     def model_name(self) -> str:
@@ -200,17 +201,17 @@ class Options:
         return spec.name in self.builtin_tools or (bool(spec.edits_by) and not EDITORS.isdisjoint(self.builtin_tools))
 
 
-_LISTS = (
-    "fallback_model",
-    "allowed_tools",
-    "disallowed_tools",
-    "builtin_tools",
-    "add_dir",
-    "setting_sources",
-    "mcp_config",
-    "file",
-    "notices",
-)
+def _check_paths(name: str, value: object) -> None:
+    """Raise `UsageError` for a path that no file can have, such as one with half of an emoji."""
+    for path in value if isinstance(value, tuple) else (value,):
+        if not isinstance(path, str | Path) or (name in ("settings", "mcp_config") and str(path).startswith("{")):
+            continue
+        with suppress(UnicodeEncodeError):
+            if b"\0" not in os.fsencode(path):
+                continue
+        raise UsageError(f"Options({name}=...): {str(path)[:80]!a} has a character that no path can have")
+
+
 _NONE = type(None)
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "bool": (bool,),

@@ -405,9 +405,9 @@ class AnswerSoFar:
     """The answer of a turn so far. `handle` must get every event; `text` is the current answer."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
-        self._settled = ""
-        self._paused = ""
+        self._reply_texts: list[str] = []
+        self._last_complete_text = ""
+        self._paused_text = ""
         self._set_aside = ""
         self._live: list[str] = []
 
@@ -421,34 +421,34 @@ class AnswerSoFar:
             case PartialRestored(text=text):
                 self._set_aside, self._live = "", [text]
             case ReplyFinished(message=message):
-                text = self._paused + (message.text if message else "")
-                self._said = self._ended_replies
+                text = self._paused_text + (message.text if message else "")
+                self._reply_texts = self._ended_replies
                 if text.strip():
-                    self._said.append(text)
-                    self._settled = text
-                self._paused = text if event.stop is StopReason.PAUSED else ""
+                    self._reply_texts.append(text)
+                    self._last_complete_text = text
+                self._paused_text = text if event.stop is StopReason.PAUSED else ""
                 self._set_aside, self._live = "", []
             case StepStarted():
-                self._settled = self.text
+                self._last_complete_text = self.text
                 self._set_aside, self._live = "", []
             case _:
                 pass
 
     @property
     def text(self) -> str:
-        text = self._paused + self._reply_text()
-        return text if text.strip() else self._settled
+        text = self._paused_text + self._reply_text()
+        return text if text.strip() else self._last_complete_text
 
     @property
     def whole_text(self) -> str:
         """All replies of the turn so far, joined with blank lines."""
-        live = self._paused + self._reply_text()
+        live = self._paused_text + self._reply_text()
         return "\n\n".join([*self._ended_replies, live] if live.strip() else self._ended_replies)
 
     @property
     def _ended_replies(self) -> list[str]:
         """The replies before the current one, which may continue after a pause."""
-        return self._said[:-1] if self._paused else self._said
+        return self._reply_texts[:-1] if self._paused_text else self._reply_texts
 
     def _reply_text(self) -> str:
         live = "".join(self._live)

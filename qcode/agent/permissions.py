@@ -118,7 +118,7 @@ class Permissions:
         self._clock = clock
         self._numbers = count(1)
         self._decisions: list[CallRecord] = []
-        self._own = (
+        self._written_rules = (
             [self._folder_rule(rule) for rule in self._origins.stored_rules.read()]
             if self._origins.stored_rules
             else []
@@ -172,7 +172,7 @@ class Permissions:
 
     def forget_session(self) -> None:
         """Drop the rules and records of the session, because another one begins."""
-        self._own = [rule for rule in self._own if rule.scope == "folder"]
+        self._written_rules = [rule for rule in self._written_rules if rule.scope == "folder"]
         self._decisions.clear()
         self._compose()
 
@@ -204,7 +204,7 @@ class Permissions:
             for place, rule in enumerate(rules):
                 origin = origins[place] if place < len(origins) else "settings"
                 rows.append(RuleInForce(effect, rule.text, origin))
-            rows += [self._row(own) for own in self._own if own.effect == effect]
+            rows += [self._row(own) for own in self._written_rules if own.effect == effect]
         return tuple(rows)
 
     def decisions(self) -> tuple[CallRecord, ...]:
@@ -229,7 +229,7 @@ class Permissions:
                 self._origins.stored_rules.remove(_kept_rule(own))
             except OSError as error:
                 raise ValueError(f"cannot remove it from {self._origins.stored_rules.path}: {error.strerror}") from None
-        self._own.remove(own)
+        self._written_rules.remove(own)
         self._compose()
 
     def save_rule(self, number: int) -> None:
@@ -247,14 +247,14 @@ class Permissions:
             stored.add(_kept_rule(own))
         except OSError as error:
             raise ValueError(f"cannot write {stored.path}: {error.strerror}") from None
-        self._own[self._own.index(own)] = replace(own, scope="folder")
+        self._written_rules[self._written_rules.index(own)] = replace(own, scope="folder")
 
     def check(self, kind: TriedKind, value: str) -> Verdict:
         """Return the verdict on a command, path or address. Runs nothing; may block."""
         return verdict_on(self.policy, kind, value)
 
     def _rule_of(self, number: int) -> _UserRule:
-        own = next((candidate for candidate in self._own if candidate.number == number), None)
+        own = next((candidate for candidate in self._written_rules if candidate.number == number), None)
         if own is None:
             raise ValueError("this rule is in your settings; change it there")
         return own
@@ -262,12 +262,16 @@ class Permissions:
     def _add_rule(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _UserRule:
         key = (effect, text, is_sandboxed)
         own = next(
-            (candidate for candidate in self._own if (candidate.effect, candidate.text, candidate.is_sandboxed) == key),
+            (
+                candidate
+                for candidate in self._written_rules
+                if (candidate.effect, candidate.text, candidate.is_sandboxed) == key
+            ),
             None,
         )
         if own is None:
             own = _UserRule(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
-            self._own.append(own)
+            self._written_rules.append(own)
             self._compose()
         return own
 
@@ -277,10 +281,10 @@ class Permissions:
     def _compose(self) -> None:
         """Rebuild the policy: the rules of the settings, then those the user added."""
         base = self._base.rules
-        plain = [own for own in self._own if not own.is_sandboxed]
+        plain = [own for own in self._written_rules if not own.is_sandboxed]
         more = {effect: tuple(parse_rule(own.text) for own in plain if own.effect == effect) for effect in _EFFECTS}
         rules = Rules(base.allow + more["allow"], base.ask + more["ask"], base.deny + more["deny"])
-        sandboxed = tuple(parse_rule(own.text) for own in self._own if own.is_sandboxed)
+        sandboxed = tuple(parse_rule(own.text) for own in self._written_rules if own.is_sandboxed)
         self.policy = replace(self._base, rules=rules, sandboxed=sandboxed)
 
     def _row(self, own: _UserRule) -> RuleInForce:

@@ -309,8 +309,8 @@ class RecoveryMetrics:
     reserved_output_tokens: int = 0
     saved_output_tokens: int = 0
     damaged_events: Counter[str] = field(default_factory=Counter)
-    _began: float = 0.0
-    _continued: int = 0
+    _begin_time: float = 0.0
+    _continuations: int = 0
     _models: dict[str, str] = field(default_factory=dict)
 
     def observe(self, event: TurnEvent, model: str, limit: int | None, now: float) -> None:
@@ -320,7 +320,7 @@ class RecoveryMetrics:
         """
         match event:
             case TurnStarted():
-                self._began, self._continued = now, 0
+                self._begin_time, self._continuations = now, 0
                 self._models.clear()
             case TurnEnded():
                 self._end_turn(event, now)
@@ -335,7 +335,7 @@ class RecoveryMetrics:
                 # Precedes the recovery of the reply, and names the model that a sub-agent uses.
                 self._models[agent] = f"{event.provider}/{event.model}"
             case ContinuationAttempt():
-                self._continued += 1
+                self._continuations += 1
                 self.continuations[self._models.get(agent, model)] += 1
             case ReplyFinished() if event.attempts:
                 self._reserve(event, limit)
@@ -354,9 +354,9 @@ class RecoveryMetrics:
         self.saved_output_tokens += max(limit or ESCALATED_MAX_TOKENS, largest) - reserved
 
     def _end_turn(self, ended: TurnEnded, now: float) -> None:
-        self.continuation_attempts[self._continued] += 1
-        if self._continued or ended.api_calls.escalations:
-            self.recovered_turn_seconds[bisect_left(LATENCY_BOUNDS_S, now - self._began)] += 1
+        self.continuation_attempts[self._continuations] += 1
+        if self._continuations or ended.api_calls.escalations:
+            self.recovered_turn_seconds[bisect_left(LATENCY_BOUNDS_S, now - self._begin_time)] += 1
 
     def as_json(self) -> JsonObject:
         """Return the metrics as JSON values; buckets are named by their upper bound, the last one `more`."""

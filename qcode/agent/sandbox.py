@@ -41,11 +41,11 @@ class SessionSandbox:
         scope: SandboxScope,
         find: Callable[[], Sandbox | None] | None = None,
     ) -> None:
-        self._wanted = setting
+        self._setting = setting
         self._scope = scope
         self._find = find
         self._lock = threading.Lock()
-        self._found: Sandbox | None = None
+        self._sandbox: Sandbox | None = None
         self._has_looked = setting == "off"
         self._guards: set[Guard] = set()
         self._lines: list[str] = []
@@ -61,8 +61,8 @@ class SessionSandbox:
             if not self._has_looked:
                 from qcode.safety.sandbox.detection import find_sandbox
 
-                self._found, self._has_looked = (self._find or find_sandbox)(), True
-            return self._found
+                self._sandbox, self._has_looked = (self._find or find_sandbox)(), True
+            return self._sandbox
 
     @property
     def index(self) -> WorkspaceIndex:

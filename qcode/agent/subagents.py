@@ -83,8 +83,8 @@ class Agents:
         self._kinds = {kind.name: kind for kind in kinds}
         self._parent = parent
         self._clients = clients
-        self._room = asyncio.Semaphore(MAX_CONCURRENT)
-        self._running: list[AgentRun] = []
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._running_agents: list[AgentRun] = []
 
     async def run(self, call: ToolCall, arguments: JsonObject) -> ToolOutcome:
         """Run a sub-agent for a call, once there is room for it; its answer is the result."""
@@ -95,28 +95,28 @@ class Agents:
         except (Refused, ValueError) as error:
             return failed(str(error))
         parent = self._parent
-        async with self._room:
+        async with self._slots:
             run = AgentRun(parent, call, task, kind, client, self._settings(client, kind))
-            self._running.append(run)
+            self._running_agents.append(run)
             try:
                 ended = await run.run_task()
             finally:
-                self._running.remove(run)
+                self._running_agents.remove(run)
         limit = parent.toolbox.max_output_chars
         return outcome_of(ended, max_chars=limit, folder=lambda: parent.toolbox.workspace.scratch)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
         """Pass on a decision; return whether a sub-agent had asked."""
-        return any(run.answer(approval_id, decision) for run in self._running)
+        return any(run.answer(approval_id, decision) for run in self._running_agents)
 
     def halt(self) -> None:
         """End all, because the turn is being cancelled; their usage is counted before the turn ends."""
-        for run in self._running:
+        for run in self._running_agents:
             run.halt()
 
     def settle_by_mode(self) -> None:
         """Settle the open approvals of sub-agents that the current mode decides."""
-        for run in self._running:
+        for run in self._running_agents:
             run.settle_by_mode()
 
     def _client(self, model: str) -> ModelClient:

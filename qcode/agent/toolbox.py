@@ -101,7 +101,7 @@ class Toolbox:
         has_patches: bool = True,
         after_edit: Callable[[Workspace], AfterEdit] | None = None,
     ) -> None:
-        self._nested = nested
+        self._nested_instructions = nested
         self._has_patches = has_patches
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self.edits = None if after_edit is None else Edits(partial(after_edit, self.workspace))
@@ -114,14 +114,14 @@ class Toolbox:
             *(() if agent is None else (agent,)),
             *(() if skill is None else (skill,)),
         )
-        self._skill, self._own = skill, own
+        self._skill_tool, self._internal_tools = skill, own
         self.transcript: Callable[[], Sequence[Message]] = tuple
         self._tools |= {tool.spec.name: tool for tool in (*self._further, *own)}
         self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers: Servers | None = None
-        self._typed: TypedNames | None = None
+        self._typed_names: TypedNames | None = None
         if servers is not None:
             self.use_servers(servers)
         self._settings = settings
@@ -141,7 +141,7 @@ class Toolbox:
         if self.servers is not None:
             used_names = {spec.name for spec in specs}
             specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in used_names))
-        return (*filter(self.is_offered, specs), *(tool.spec for tool in self._own))
+        return (*filter(self.is_offered, specs), *(tool.spec for tool in self._internal_tools))
 
     async def preloaded(self, skills: Sequence[str]) -> tuple[list[Text], list[str]]:
         """Return the texts of skills, and a line for each that cannot be loaded."""
@@ -149,9 +149,9 @@ class Toolbox:
         problems: list[str] = []
         for name in skills:
             try:
-                if self._skill is None:
+                if self._skill_tool is None:
                     raise Refused(f"unknown skill {name}")
-                texts.append(Text(await asyncio.to_thread(self._skill.preload, name, self.workspace)))
+                texts.append(Text(await asyncio.to_thread(self._skill_tool.preload, name, self.workspace)))
             except Refused as refused:
                 problems.append(str(refused))
         return texts, problems
@@ -178,14 +178,14 @@ class Toolbox:
         other.workspace = self.workspace.for_subagent(judge)
         other.agent = None
         other.transcript = tuple
-        if self._nested is not None:
-            fresh = self._nested().for_subagent()
-            other._nested = lambda: fresh
+        if self._nested_instructions is not None:
+            fresh = self._nested_instructions().for_subagent()
+            other._nested_instructions = lambda: fresh
         return other
 
     def instructions_for(self, paths: Collection[str]) -> str:
         """Return the instructions of the folders of files, if the model has not got them yet. It reads files."""
-        return self._nested().text_for(paths) if self._nested is not None and paths else ""
+        return self._nested_instructions().text_for(paths) if self._nested_instructions is not None and paths else ""
 
     async def with_folder_instructions(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> ToolOutcome:
         """Return the outcome of a call with the instructions of the folders it touched, for the model only."""
@@ -208,8 +208,8 @@ class Toolbox:
 
     def forget_instructions(self) -> None:
         """Give the model the instructions of folders again: a compaction has removed them."""
-        if self._nested is not None:
-            self._nested().forget()
+        if self._nested_instructions is not None:
+            self._nested_instructions().forget()
 
     @property
     def max_output_chars(self) -> int:
@@ -226,40 +226,40 @@ class Toolbox:
         put_back = () if self._sandbox is None else self._sandbox.take_warnings()
         after_edits = () if self.edits is None else self.edits.take_warnings()
         notices = () if self.servers is None else self.servers.take_notices()
-        not_attached = () if self._typed is None else self._typed.take_complaints()
+        not_attached = () if self._typed_names is None else self._typed_names.take_complaints()
         return (*put_back, *after_edits, *(notice.text for notice in notices), *not_attached)
 
     async def expanded(
         self, prompt: str, attached: tuple[Block, ...], options: TurnOptions
     ) -> tuple[str, tuple[Block, ...], TurnOptions]:
         """Return a prompt with what the user typed of tool servers in it; raise `InputError`."""
-        if self._typed is None:
+        if self._typed_names is None:
             return prompt, attached, options
-        return await self._typed.expanded(prompt, attached, options)
+        return await self._typed_names.expanded(prompt, attached, options)
 
     @property
     def is_reading(self) -> bool:
         """Whether a tool server is read for a prompt."""
-        return self._typed is not None and self._typed.is_reading
+        return self._typed_names is not None and self._typed_names.is_reading
 
     def steer(self, text: str, give: Callable[[tuple[Block, ...]], None], *, reads: bool) -> None:
         """Call `give` with what a steering message mentions of tool servers, at once if nothing is to be read."""
-        if self._typed is None or not reads:
+        if self._typed_names is None or not reads:
             give(())
         else:
-            self._typed.steer(text, give)
+            self._typed_names.steer(text, give)
 
     def unsteer(self, text: str) -> bool:
         """Withdraw a steering message that is not given yet; return False if there is none with this text."""
-        return self._typed is not None and self._typed.unsteer(text)
+        return self._typed_names is not None and self._typed_names.unsteer(text)
 
     def cancel_reading(self) -> None:
-        if self._typed is not None:
-            self._typed.cancel()
+        if self._typed_names is not None:
+            self._typed_names.cancel()
 
     def names_resource(self, word: str) -> bool:
         """Return whether an `@word` names a resource of a tool server."""
-        return self._typed is not None and self._typed.names_resource(word)
+        return self._typed_names is not None and self._typed_names.names_resource(word)
 
     def use_folders(self, added: tuple[Path, ...], root: Path) -> None:
         """Let the tools work in these folders besides their own; `root` is the project's."""
@@ -274,7 +274,7 @@ class Toolbox:
         from qcode.agent.mcp.typed import TypedNames
 
         self.servers = servers
-        self._typed = TypedNames(servers, lambda: self.workspace.scratch)
+        self._typed_names = TypedNames(servers, lambda: self.workspace.scratch)
         self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
 
     def trust_folder(self) -> None:
@@ -305,8 +305,13 @@ class Toolbox:
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the call that it stands for: a command, a skill's sub-agent, a server's tool."""
         tool = self._tools.get(name)
-        if tool is not None and tool is self._skill and self.agent is not None and self.is_offered(self.agent.spec):
-            return await asyncio.to_thread(self._skill.forked, arguments) or (name, arguments)
+        if (
+            tool is not None
+            and tool is self._skill_tool
+            and self.agent is not None
+            and self.is_offered(self.agent.spec)
+        ):
+            return await asyncio.to_thread(self._skill_tool.forked, arguments) or (name, arguments)
         if self.servers is not None and name == self.servers.search_tools[1].spec.name:
             with suppress(Refused):  # the run reports the reason
                 return self.servers.search_tools[1].resolved(arguments)
@@ -511,19 +516,19 @@ class Background:
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
-        self._asked: dict[str, asyncio.Event] = {}
+        self._requests: dict[str, asyncio.Event] = {}
 
     @property
     def calls(self) -> tuple[str, ...]:
         """Return the ids of the calls that could continue in the background, in the order they began."""
-        return tuple(call_id for call_id, asked in self._asked.items() if not asked.is_set())
+        return tuple(call_id for call_id, asked in self._requests.items() if not asked.is_set())
 
     def move(self, call_id: str) -> None:
         """End a call now with its output so far; its command continues as a job of the session.
 
         Raise `ValueError` with one line if that is not possible; a finished call is ignored.
         """
-        asked = self._asked.get(call_id)
+        asked = self._requests.get(call_id)
         if asked is None:
             return
         try:
@@ -539,11 +544,11 @@ class Background:
         if not self._toolbox.is_backgroundable(name):
             yield None
             return
-        self._asked[call_id] = asyncio.Event()
+        self._requests[call_id] = asyncio.Event()
         try:
-            yield self._asked[call_id]
+            yield self._requests[call_id]
         finally:
-            del self._asked[call_id]
+            del self._requests[call_id]
 
 
 _SEARCHING = frozenset({"anthropic", "openai-responses"})

@@ -527,7 +527,7 @@ class TrustService:
         self._store = TrustStore(state_dir, folder)
         self._is_trusted = is_trusted
         self._trust_folder = trust_folder
-        self._shown: TrustStatus | None = None
+        self._last_shown: TrustStatus | None = None
 
     @property
     def is_trusted(self) -> bool:
@@ -547,7 +547,7 @@ class TrustService:
 
     def show(self, folder: Path) -> str:
         """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""
-        self._shown = status = self._store.look(self._root)
+        self._last_shown = status = self._store.look(self._root)
         if self._is_trusted() and status.is_trusted:
             return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if status.kind in ("changed", "unpinned"):
@@ -559,13 +559,13 @@ class TrustService:
     def accept_shown(self, folder: Path) -> str:
         """Trust the folder if its files are those of the last `show`; otherwise show them."""
         status = self._store.look(self._root)
-        return self.accept() if self._shown is not None and status == self._shown else self.show(folder)
+        return self.accept() if self._last_shown is not None and status == self._last_shown else self.show(folder)
 
     def accept(self) -> str:
         """Trust the folder, or first show its changes; return the message for the user."""
         status = self._store.look(self._root)
-        if status.kind in ("changed", "unpinned") and status != self._shown:
-            self._shown = status
+        if status.kind in ("changed", "unpinned") and status != self._last_shown:
+            self._last_shown = status
             return f"{_difference(status)}\n\nType /trust again to trust it as shown, after a restart."
         is_new = not self._is_trusted()
         if not is_new and status.is_trusted:

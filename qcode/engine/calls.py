@@ -167,10 +167,10 @@ class CallRound:
     signals: list[Signal] = field(default_factory=list)
     _results: dict[int, ToolResult] = field(default_factory=dict)
     _open: dict[int, OpenState] = field(default_factory=dict)
-    _begun: int = 0
+    _begun_count: int = 0
     _noted: int = 0
     _ran: set[int] = field(default_factory=set)
-    _revised: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
+    _edited_calls: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
     """The calls that were edited before they ran, as they ran, with the word for the author."""
     _has_counted_repair: bool = False
     _has_impossible: bool = False
@@ -201,10 +201,10 @@ class CallRound:
     def advance(self, elapsed: float) -> list[Effect]:
         """Start the calls that may start now, and reject those that must not run."""
         effects: list[Effect] = []
-        if self.is_strict and not self._begun:
+        if self.is_strict and not self._begun_count:
             self._fail_on_unknown_tool()
-        while self._begun < len(self.calls) and (not self._open or self.runs_together):
-            index, self._begun = self._begun, self._begun + 1
+        while self._begun_count < len(self.calls) and (not self._open or self.runs_together):
+            index, self._begun_count = self._begun_count, self._begun_count + 1
             effects += self._begin(index, elapsed)
         return effects
 
@@ -231,7 +231,7 @@ class CallRound:
                 arguments = parse_object(call.arguments) or {}
             else:
                 call = replace(call, arguments=json.dumps(arguments))
-                self._revised[index] = call, answer.editor
+                self._edited_calls[index] = call, answer.editor
             spec = self.tools.get(call.name)
             is_backgroundable = spec is not None and spec.is_backgroundable
             return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
@@ -378,7 +378,7 @@ class CallRound:
 
     def _settle(self, index: int, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
         sent = self.calls[index].call
-        call, editor = self._revised.get(index, (sent, ""))
+        call, editor = self._edited_calls.get(index, (sent, ""))
         has_run = self._open.pop(index, None) == "running"
         if call is not sent:
             outcome = synthetic.outcome_of_revised(sent, call, outcome, editor)

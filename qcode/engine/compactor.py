@@ -106,18 +106,18 @@ class Compactor:
         self._cause = cause
         self._focus = focus
         self._before = tokens_of(messages)
-        self._fixed = max(0, size - self._before)
+        self._uncompactable_tokens = max(0, size - self._before)
         self._reply: Reply | None = None
-        self._asked = 0
+        self._request_count = 0
 
     def __repr__(self) -> str:
-        return f"Compactor({self._cause!r}, requests={self._asked}, result={self.result!r})"
+        return f"Compactor({self._cause!r}, requests={self._request_count}, result={self.result!r})"
 
     def begin(self) -> list[Effect]:
         shape = self._shape
         trimmed = without_old_output(shape)
         after = self._size(trimmed)
-        is_enough = self._fixed + after <= shape.window * TARGET_SHARE and self._is_shorter(after)
+        is_enough = self._uncompactable_tokens + after <= shape.window * TARGET_SHARE and self._is_shorter(after)
         if is_enough and self._cause != "asked":
             return self._finish(trimmed, "output")
         if tokens_of(shape.old) < MIN_OLD_TOKENS:
@@ -154,12 +154,12 @@ class Compactor:
         return self.result
 
     def _ask(self) -> list[Effect]:
-        self._asked += 1
+        self._request_count += 1
         window = self.writer.window or DEFAULT_CONTEXT_WINDOW
         cap = min(SUMMARY_CAP, window // 4)
         room = window - cap - int(window * _MARGIN_SHARE) - 2_048 - estimate_text(SYSTEM)
         requests = [f"Pay special attention to: {self._focus}"] if self._focus else []
-        requests += [SHORTER] if self._asked > 1 else []
+        requests += [SHORTER] if self._request_count > 1 else []
         text = rendered(self._shape.old, max(room, 256))
         prompt = "\n\n".join([f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *requests])
         plan = ReplyPlan(SYSTEM, (user(prompt),), (), None, OutputSettings(cap, max_continuations=0), self._retries)
@@ -199,14 +199,14 @@ class Compactor:
     def _decide(self, result: ReplyResult) -> list[Effect]:
         words = result.message.text if result.message is not None else ""
         is_whole = result.ending == "done"
-        if words.strip() and (is_whole or (result.ending == "cut" and self._asked == MAX_SUMMARY_REQUESTS)):
+        if words.strip() and (is_whole or (result.ending == "cut" and self._request_count == MAX_SUMMARY_REQUESTS)):
             parts = summarized(self._shape, words, self._tools)
             if self._is_shorter(self._size(parts)):
                 return self._finish(parts, "summary")
             why = "the summary was not shorter"
         else:
             why = result.error.message if result.error is not None else result.note or "the model wrote no summary"
-        if self._asked < MAX_SUMMARY_REQUESTS and result.ending != "failed":
+        if self._request_count < MAX_SUMMARY_REQUESTS and result.ending != "failed":
             return self._ask()
         return self._fail(why)
 
@@ -220,7 +220,7 @@ class Compactor:
         return []
 
     def _finish(self, parts: tuple[Part, ...], kind: Literal["output", "summary"], problem: str = "") -> list[Effect]:
-        fixed = self._fixed
+        fixed = self._uncompactable_tokens
         self.result = CompactionResult(parts, fixed + self._before, fixed + self._size(parts), kind, problem)
         return []
 

@@ -180,7 +180,7 @@ class Turn:
         self._pauses = 0
         self._started_at = self._now = 0.0
         self._text = ""
-        self._said: list[str] = []
+        self._reply_texts: list[str] = []
         self._paused_text = ""
         self._is_answered = False
         self._compaction = CompactionScheduler(settings.compaction)
@@ -329,10 +329,10 @@ class Turn:
     def _reply_decided(self, result: ReplyResult) -> list[Effect]:
         self._escalates_next = result.escalates_next
         text = self._paused_text + (result.message.text if result.message else "")
-        if self._paused_text and self._said:
-            self._said.pop()
+        if self._paused_text and self._reply_texts:
+            self._reply_texts.pop()
         if text.strip():
-            self._said.append(text)
+            self._reply_texts.append(text)
         self._paused_text = text if result.ending == "paused" else ""
         self._is_answered = bool(text.strip())
         if self._is_answered:
@@ -551,7 +551,7 @@ class Turn:
     ) -> list[Effect]:
         ended = self.tally.ended(outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error)
         self.phase = Ended(ended.outcome)
-        return [Emit(replace(ended, whole_text="\n\n".join(self._said))), EndTurn()]
+        return [Emit(replace(ended, whole_text="\n\n".join(self._reply_texts))), EndTurn()]
 
     def _append(self, message: Message) -> Effect:
         self._messages.append(message)
@@ -577,23 +577,23 @@ class Steering:
     """The queue of messages that the user sent while the turn runs. False if it is empty."""
 
     def __init__(self) -> None:
-        self._waiting: list[SteerQueued] = []
+        self._queued: list[SteerQueued] = []
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._queued)
 
     def add(self, steering: SteerQueued) -> None:
-        self._waiting.append(steering)
+        self._queued.append(steering)
 
     def remove(self, text: str) -> SteerQueued | None:
         """Remove and return the last message with this text; None if there is none."""
-        for index in range(len(self._waiting) - 1, -1, -1):
-            if self._waiting[index].text == text:
-                return self._waiting.pop(index)
+        for index in range(len(self._queued) - 1, -1, -1):
+            if self._queued[index].text == text:
+                return self._queued.pop(index)
         return None
 
     def drain(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
         """Empty the queue into one message, after the blocks in `before`; return it with its events."""
-        messages, self._waiting = self._waiting, []
+        messages, self._queued = self._queued, []
         message = Message("user", (*before, *(block for queued in messages for block in queued.blocks)))
         return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in messages]

@@ -54,7 +54,7 @@ async def run_exchange(
 
 
 class Exchange:
-    """The loop over the input lines. `_waiting` is the queue of messages, `_run` the running turn.
+    """The loop over the input lines. `_queued` is the queue of messages, `_current_run` the running turn.
 
     The `init` line is written before the first result, or the first line of a turn.
     """
@@ -62,15 +62,15 @@ class Exchange:
     def __init__(self, output: RunOutput) -> None:
         self._output = output
         self._is_introduced = False
-        self._waiting: deque[UserMessage | InvalidLine | _CancelledMessage] = deque()
-        self._moved = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self._queued: deque[UserMessage | InvalidLine | _CancelledMessage] = deque()
+        self._queue_changed = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._end: str | None = None
-        self._run: Run | None = None
+        self._current_run: Run | None = None
         self._reader: StdinReader | None = None
         self._lines = 0
         self._has_result = False
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._finish_tasks: set[asyncio.Task[None]] = set()
         self._interrupts = Interrupts(ask=self._ask, force=self._force, flush=self._flush)
 
     async def serve(self, descriptor: int, first_bytes: bytes = b"") -> int:
@@ -129,11 +129,11 @@ class Exchange:
                 self._queue(InvalidLine(f"line {self._lines} of standard input is invalid: {reason}"))
             case UserMessage():
                 self._queue(replace(incoming, size=len(line or b"")))
-        self._moved.set()
+        self._queue_changed.set()
 
     def _queue(self, incoming: UserMessage | InvalidLine) -> None:
         self.hold(incoming.size + MESSAGE_COST)
-        self._waiting.append(incoming)
+        self._queued.append(incoming)
 
     def _unqueue(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> None:
         """Count an input that left the queue as handled."""
@@ -156,15 +156,15 @@ class Exchange:
 
     def _input_ended(self, reason: str) -> None:
         self._end = reason
-        self._moved.set()
+        self._queue_changed.set()
 
     def _control(self, control: ControlRequest) -> None:
         if control.subtype == "interrupt":
-            if self._run is not None:
-                self._run.ask()
-            elif self._waiting:
-                self._unqueue(self._waiting[0])
-                self._waiting[0] = _CancelledMessage()
+            if self._current_run is not None:
+                self._current_run.ask()
+            elif self._queued:
+                self._unqueue(self._queued[0])
+                self._queued[0] = _CancelledMessage()
         if control.request_id is None:
             return
         response: JsonObject = {"subtype": "success", "request_id": control.request_id}
@@ -176,8 +176,8 @@ class Exchange:
             self._output.stderr.clear_status_now()
             if not self._output.pipe.push(encode({"type": "control_response", "response": response})):
                 self.hold(REQUEST_COST)
-                self._finishing.add(task := asyncio.get_running_loop().create_task(self._finish_writing()))
-                task.add_done_callback(self._finishing.discard)
+                self._finish_tasks.add(task := asyncio.get_running_loop().create_task(self._finish_writing()))
+                task.add_done_callback(self._finish_tasks.discard)
 
     async def _finish_writing(self) -> None:
         """Write the rest of a response once the reader takes it."""
@@ -190,14 +190,14 @@ class Exchange:
     async def _next(self) -> UserMessage | InvalidLine | _CancelledMessage | None:
         """Return the next message; None at the end of the input or after a signal."""
         while self._interrupts.number is None:
-            if self._waiting:
-                incoming = self._waiting.popleft()
+            if self._queued:
+                incoming = self._queued.popleft()
                 self._unqueue(incoming)
                 return incoming
             if self._end is not None:
                 return None
-            self._moved.clear()
-            await self._moved.wait()
+            self._queue_changed.clear()
+            await self._queue_changed.wait()
         return None
 
     async def _turn(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> int:
@@ -211,11 +211,11 @@ class Exchange:
                 return ExitCode.INTERRUPTED
             case UserMessage():
                 self._output.agent.conversation.attach(incoming.attached)
-                self._run = Run(self._output)
+                self._current_run = Run(self._output)
                 try:
-                    return await self._run.run_turn(incoming.prompt, self._interrupts)
+                    return await self._current_run.run_turn(incoming.prompt, self._interrupts)
                 finally:
-                    self._run = None
+                    self._current_run = None
                     self._has_result = True
 
     async def _put_result(self, error: ErrorInfo | None) -> None:
@@ -233,20 +233,20 @@ class Exchange:
     # Signals
 
     def _ask(self) -> None:
-        if self._run is not None:
-            self._run.ask()
+        if self._current_run is not None:
+            self._current_run.ask()
         else:
             self._force()
 
     def _force(self) -> None:
-        if self._run is not None:
-            self._run.force()
-        self._stopped.set()
-        self._moved.set()
+        if self._current_run is not None:
+            self._current_run.force()
+        self._stop_requested.set()
+        self._queue_changed.set()
 
     def _flush(self) -> None:
-        if self._run is not None:
-            self._run.flush()
+        if self._current_run is not None:
+            self._current_run.flush()
             return
         self._output.stderr.clear_status_now()
         with contextlib.suppress(OutputLostError):
@@ -255,7 +255,7 @@ class Exchange:
     async def _unless_stopped(self, writing: Coroutine[None, None, None]) -> None:
         """Write until done or stopped; the rest of an interrupted write is written before the next one."""
         work = asyncio.ensure_future(writing)
-        stopped = asyncio.ensure_future(self._stopped.wait())
+        stopped = asyncio.ensure_future(self._stop_requested.wait())
         try:
             await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
         finally:

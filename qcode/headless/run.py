@@ -189,7 +189,7 @@ class RunOutput:
 
 
 class Run:
-    """A running turn and its output. `_ended` is None until the turn has ended or was ended by force."""
+    """A running turn and its output. `_end_event` is None until the turn has ended or was ended by force."""
 
     def __init__(self, output: RunOutput, *, introduces: bool = False) -> None:
         self._conversation = output.agent.conversation
@@ -204,13 +204,13 @@ class Run:
         self._lines = self.stream_lines()
         self._meter = Meter(output.clock)
         self._progress = Progress()
-        self._denied: list[ToolCall] = []
-        self._running: set[str] = set()
+        self._denied_calls: list[ToolCall] = []
+        self._running_call_ids: set[str] = set()
         self._note = ""
-        self._noticed: set[str] = set()
+        self._notice_texts: set[str] = set()
         self._replies = 0
-        self._spent = UsageUpdated(Usage(), None, 0, 0)
-        self._ended: TurnEnded | None = None
+        self._latest_usage = UsageUpdated(Usage(), None, 0, 0)
+        self._end_event: TurnEnded | None = None
         self._has_result = False
         self._is_concluded = False
         self._introduces = introduces
@@ -270,17 +270,17 @@ class Run:
 
     async def _work(self, prompt: str) -> TurnEnded:
         try:
-            self._ended = await self._follow(prompt)
+            self._end_event = await self._follow(prompt)
         except (OutputLostError, asyncio.CancelledError):
             raise
         except BaseException as fault:
             # The caller reports the error. A reader of JSON still gets one result.
             error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")
-            self._ended = self._end_without_event(Outcome.ERROR, error)
+            self._end_event = self._end_without_event(Outcome.ERROR, error)
             await self._write_result()
             raise
         await self._conclude()
-        return self._ended
+        return self._end_event
 
     async def _follow(self, prompt: str) -> TurnEnded:
         if not self._output.is_verbose or self._output.agent.servers is None:
@@ -317,9 +317,9 @@ class Run:
             await self._output.write(b"".join(map(self.encode, lines)))
         match event:
             case ToolStarted(call=call):
-                self._running.add(call.call_id)
+                self._running_call_ids.add(call.call_id)
             case ToolFinished(call=call):
-                self._running.discard(call.call_id)
+                self._running_call_ids.discard(call.call_id)
             case TurnStarted() if self._is_cancelled:
                 self._conversation.cancel()
             case ApprovalRequested(approval=approval):
@@ -330,7 +330,7 @@ class Run:
                 self._replies += 1
                 self._note = event.note
             case UsageUpdated():
-                self._spent = event
+                self._latest_usage = event
             case _:
                 pass
         await self._write_event(event)
@@ -345,7 +345,7 @@ class Run:
     def answer(self, approval: CallApproval, decision: Decision) -> None:
         """Pass a decision on, and record the denied call."""
         if isinstance(decision, Deny) and isinstance(approval, (ToolApproval, PlanApproval)):
-            self._denied.append(approval.call)
+            self._denied_calls.append(approval.call)
         self._conversation.answer(approval.id, decision)
 
     async def _write_event(self, event: TurnEvent) -> None:
@@ -353,7 +353,7 @@ class Run:
         while self._server_messages:
             await self._stderr.write_line(f"tool servers: {self._server_messages.popleft()}")
         if text := warning_message(event):
-            self._noticed.add(text)
+            self._notice_texts.add(text)
             await self._stderr.write_line(text)
         elif self._output.is_verbose:
             if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
@@ -364,21 +364,21 @@ class Run:
     async def _conclude(self) -> None:
         """Write the result, then the messages for the user; a second call continues an interrupted first one."""
         await self._write_result()
-        ended = self._ended
+        ended = self._end_event
         assert ended is not None
         if self._output.is_verbose:
             for sent in ended.signals if self._output.format == "text" else ():
                 arguments = json.dumps(signal_arguments(sent), ensure_ascii=False)
                 await self._stderr.write_line(f"signal {sent.name}: {arguments}")
             await self._stderr.write_line(summary(ended))
-        if (text := shortfall(ended, self._note)) and text not in self._noticed:
+        if (text := shortfall(ended, self._note)) and text not in self._notice_texts:
             await self._stderr.write_line(text)
-        if self._denied:
+        if self._denied_calls:
             from qcode.agent.permissions import flags_allowing
 
             agent = self._output.agent
-            flags, left = flags_allowing(agent.permissions.policy, self._denied, agent.toolbox.spec)
-            if text := denial_line(len(self._denied), flags, left):
+            flags, left = flags_allowing(agent.permissions.policy, self._denied_calls, agent.toolbox.spec)
+            if text := denial_line(len(self._denied_calls), flags, left):
                 await self._stderr.write_visible(text)
         self._is_concluded = True
 
@@ -392,7 +392,7 @@ class Run:
     def _result(self) -> bytes:
         """Return the last bytes of stdout. The caller must write them, because there is only one result."""
         self._has_result = True
-        ended = self._ended or self._end_without_event(Outcome.CANCELLED, None)
+        ended = self._end_event or self._end_without_event(Outcome.CANCELLED, None)
         schema = self._output.agent.context.schema
         if self._format != "text":
             session_id, meter = self._conversation.session_id, self._meter
@@ -405,7 +405,7 @@ class Run:
                 metrics=self._conversation.metrics.as_json(),
                 models=self._spending.as_json(),
                 note=self._note,
-                is_in_tools=bool(self._running),
+                is_in_tools=bool(self._running_call_ids),
             )
             return self.encode(self.result(line))
         structured = structured_answer(ended, schema)
@@ -423,11 +423,11 @@ class Run:
         await asyncio.wait({work}, timeout=0.1)
         if work.done() and not work.cancelled() and (fault := work.exception()) is not None:
             raise fault
-        self._ended = self._ended or self._end_without_event(Outcome.CANCELLED, None)
+        self._end_event = self._end_event or self._end_without_event(Outcome.CANCELLED, None)
         if not self._is_concluded:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._conclude(), RESULT_TIMEOUT_S)
-        return self._ended
+        return self._end_event
 
     def flush(self) -> None:
         """Write without waiting, right before the program exits."""
@@ -445,8 +445,8 @@ class Run:
             raw_stop="",
             text=self._answer.text,
             replies=self._replies,
-            usage=self._spent.usage,
-            cost=self._spent.cost,
+            usage=self._latest_usage.usage,
+            cost=self._latest_usage.cost,
             api_calls=ApiCalls(initial=self._replies),
             denials=self._all_denials(()),
             error=error,
@@ -457,7 +457,7 @@ class Run:
 
     def _all_denials(self, known: tuple[Denial, ...]) -> tuple[Denial, ...]:
         listed = {denial.call.call_id for denial in known}
-        ours = [Denial(call, UNAPPROVED) for call in self._denied if call.call_id not in listed]
+        ours = [Denial(call, UNAPPROVED) for call in self._denied_calls if call.call_id not in listed]
         return (*known, *ours)
 
     async def _tick(self) -> None:

@@ -41,7 +41,7 @@ class StreamLines:
         self._has_deltas = has_deltas
         self.parent = parent or None
         self._message = _MessageEvents(model, lambda: self.usage(usage_json(Usage())))
-        self._finished: dict[str, ev.ToolFinished] = {}
+        self._finished_tools: dict[str, ev.ToolFinished] = {}
         self._agents: dict[str, StreamLines] = {}
 
     def lines(self, event: TurnEvent) -> list[JsonObject]:
@@ -67,7 +67,7 @@ class StreamLines:
             case ev.StepStarted() | ev.Retry(is_continuation=False):
                 self._message.discard()
             case ev.ToolFinished():
-                self._finished[event.call.call_id] = event
+                self._finished_tools[event.call.call_id] = event
             case ev.ModelFellBack(to_model=model):
                 self.model = self._message.model = model
             case _:
@@ -122,7 +122,7 @@ class StreamLines:
         return [line]
 
     def _response(self, result: ToolResult) -> Json:
-        finished = self._finished.pop(result.call_id, None)
+        finished = self._finished_tools.pop(result.call_id, None)
         return None if finished is None else tool_response(finished)
 
     def _user(self, content: list[Json]) -> JsonObject:

@@ -45,9 +45,9 @@ class BlockWriter:
     def __init__(self) -> None:
         self._next = 0
         self._open: dict[int, BlockKind] = {}
-        self._held: dict[int, str] = {}
+        self._held_surrogates: dict[int, str] = {}
         self._opaque: dict[int, Opaque] = {}
-        self._flowing: int | None = None
+        self._current_block: int | None = None
 
     @property
     def count(self) -> int:
@@ -62,20 +62,20 @@ class BlockWriter:
         if not text and not is_signed:
             return []
         events: list[ReplyEvent] = []
-        if self._flowing is None or self._open[self._flowing] is not kind:
+        if self._current_block is None or self._open[self._current_block] is not kind:
             events += self.end_flow()
-            self._flowing = self.begin(kind)
+            self._current_block = self.begin(kind)
             if not text:
-                events += self.name(self._flowing)
-        return events + self.write(self._flowing, text)
+                events += self.name(self._current_block)
+        return events + self.write(self._current_block, text)
 
     def sign(self, opaque: Opaque) -> None:
         """Attach `opaque` to the block that `flow` writes to."""
-        if self._flowing is not None:
-            self._opaque[self._flowing] = opaque
+        if self._current_block is not None:
+            self._opaque[self._current_block] = opaque
 
     def end_flow(self) -> list[ReplyEvent]:
-        block, self._flowing = self._flowing, None
+        block, self._current_block = self._current_block, None
         return [] if block is None else self.end(block)
 
     def begin(self, kind: BlockKind) -> int:
@@ -106,24 +106,24 @@ class BlockWriter:
         kind = self._open.pop(block, None)
         if kind is None:
             return []
-        if block == self._flowing:
-            self._flowing = None
+        if block == self._current_block:
+            self._current_block = None
         events: list[ReplyEvent] = []
-        if self._held.pop(block, ""):
+        if self._held_surrogates.pop(block, ""):
             events.append(_delta(kind, block, "\N{REPLACEMENT CHARACTER}"))
         events.append(BlockEnded(block, opaque or self._opaque.pop(block, None)))
         return events
 
     def end_all(self) -> list[ReplyEvent]:
-        self._flowing = None
+        self._current_block = None
         return [event for block in sorted(self._open) for event in self.end(block)]
 
     def _whole(self, block: int, text: str) -> str:
-        if text.isascii() and not self._held:
+        if text.isascii() and not self._held_surrogates:
             return text
-        text = self._held.pop(block, "") + text
+        text = self._held_surrogates.pop(block, "") + text
         if text and "\ud800" <= text[-1] <= "\udbff":
-            self._held[block] = text[-1]
+            self._held_surrogates[block] = text[-1]
             text = text[:-1]
         try:
             text.encode("utf-8")
@@ -296,7 +296,7 @@ class MarkSearch:
     """
 
     def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:
-        self._passed = [before]
+        self._passed_texts = [before]
         self._rest = ""
         self._finds_objects = finds_objects
         self._finds_lines = finds_lines
@@ -304,8 +304,8 @@ class MarkSearch:
 
     @property
     def before(self) -> str:
-        self._passed[:] = ["".join(self._passed)]
-        return self._passed[0]
+        self._passed_texts[:] = ["".join(self._passed_texts)]
+        return self._passed_texts[0]
 
     def feed(self, text: str) -> tuple[str, str]:
         """Return the text before the next mark, and the text from the mark on, empty if there is none."""
@@ -332,7 +332,7 @@ class MarkSearch:
         """Add text that begins no call."""
         if not text:
             return
-        self._passed.append(text)
+        self._passed_texts.append(text)
         if self._finds_objects:
             blank = text[text.rfind("\n") + 1 :].strip()
             self._is_line_start = not blank and (self._is_line_start or "\n" in text)

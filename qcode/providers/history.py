@@ -155,7 +155,7 @@ class EncodedMessages:
         self._before: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
         self._current: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
         self._conversations: dict[int, _SettledPart] = {}
-        self._settled = _SettledPart("")
+        self._settled_part = _SettledPart("")
         self._first: Sequence[Json] = ()
 
     def begin(self, first: Sequence[Json] = ()) -> None:
@@ -198,7 +198,7 @@ class EncodedMessages:
             settled.messages = tuple(messages[:at])
         if messages:
             self._conversations[id(messages[0])] = settled
-        self._settled = settled
+        self._settled_part = settled
         return messages[at:], set(settled.call_ids)
 
     def _conversation(self, messages: Sequence[Message], variant: str) -> _SettledPart:
@@ -231,7 +231,7 @@ class EncodedMessages:
                 continue
             parts.append(f"{start}[".encode())
             first, rest = (comma.join(map(self._message, items)).encode() for items in (self._first, value))
-            encoded = [part for part in (first, self._settled.written, rest) if part]
+            encoded = [part for part in (first, self._settled_part.written, rest) if part]
             for part in encoded:
                 parts += [part, comma.encode()] if part is not encoded[-1] else [part]
             parts.append(b"]")

@@ -225,7 +225,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_ended = False
         self._is_paused = False
         self._error: Exception | None = None
-        self._waiting: asyncio.Future[None] | None = None
+        self._read_waiter: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
 
     @property
@@ -246,11 +246,11 @@ class HttpConnection(asyncio.Protocol):
                 raise ConnectionBroken from self._error
             if self._is_ended:
                 return b""
-            self._waiting = self.loop.create_future()
+            self._read_waiter = self.loop.create_future()
             try:
-                await self._waiting
+                await self._read_waiter
             finally:
-                self._waiting = None
+                self._read_waiter = None
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -289,8 +289,8 @@ class HttpConnection(asyncio.Protocol):
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        if self._read_waiter is not None and not self._read_waiter.done():
+            self._read_waiter.set_result(None)
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> HttpConnection:

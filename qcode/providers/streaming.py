@@ -180,7 +180,7 @@ class _Body:
     def __init__(self, decoder: Decoder, parser: Parser) -> None:
         self._decoder = decoder
         self._parser = parser
-        self._whole: bytearray | None = None
+        self._kept_body: bytearray | None = None
         self._is_sniffed = False
         self._size = 0
         self.has_begun = False
@@ -191,19 +191,19 @@ class _Body:
             self._is_sniffed = True
             # A line of an event stream cannot start with these characters.
             if chunk.lstrip()[:1] in (b"{", b"[", b"<"):
-                self._whole = bytearray()
-        if self._whole is not None:
-            self._whole += chunk
-        if self._size > (MAX_REPLY_BYTES if self._whole is None else MAX_EVENT_BYTES):
+                self._kept_body = bytearray()
+        if self._kept_body is not None:
+            self._kept_body += chunk
+        if self._size > (MAX_REPLY_BYTES if self._kept_body is None else MAX_EVENT_BYTES):
             raise ProviderError(ErrorKind.BAD_RESPONSE, "the reply is too large; it was stopped to save memory")
-        if self._whole is None:
+        if self._kept_body is None:
             yield from self._decode(self._parser.feed(chunk))
 
     def flush(self) -> Iterator[ReplyEvent]:
-        if self._whole is None:
+        if self._kept_body is None:
             yield from self._decode(self._parser.flush())
             return
-        text = self._whole.decode("utf-8", "replace")
+        text = self._kept_body.decode("utf-8", "replace")
         if is_page(text):
             title = page_title(text)
             named = f' ("{title}")' if title else ""
@@ -368,7 +368,7 @@ class TextCallWatch:
         self.host = inner.host
         self._inner = inner
         self._habits = habits
-        self._read: set[str] = set()
+        self._read_call_ids: set[str] = set()
         self._writes_text = False
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
@@ -384,13 +384,13 @@ class TextCallWatch:
             async for event in events:
                 for changed in reader.feed(event):
                     if reader.is_reading and type(changed) is ToolCallStarted:
-                        self._read.add(changed.call_id)
+                        self._read_call_ids.add(changed.call_id)
                     yield changed
 
     async def _send(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
         """Send the request; if the host rejects earlier calls that it had sent as text, send them as text."""
-        has_read = bool(self._read) and any(
-            call.call_id in self._read for message in request.messages for call in message.calls
+        has_read = bool(self._read_call_ids) and any(
+            call.call_id in self._read_call_ids for message in request.messages for call in message.calls
         )
         if has_read and not self._writes_text:
             try:

@@ -81,7 +81,7 @@ class TokenCounter:
         self._load = load
         self._encoder: Encoding | None = None
         self._is_loaded = False
-        self._loading: threading.Thread | None = None
+        self._load_thread: threading.Thread | None = None
 
     def load(self) -> bool:
         """Load the vocabulary if needed; return whether counting is possible. Blocks for about 0.3 s."""
@@ -103,9 +103,9 @@ class TokenCounter:
         return sum(len(self._encoder.encode_ordinary(piece)) for piece in slices(text, SLICE_CHARS))
 
     def _load_aside(self) -> None:
-        if self._loading is None:
-            self._loading = threading.Thread(target=self.load, name="qcode-vocabulary", daemon=True)
-            self._loading.start()
+        if self._load_thread is None:
+            self._load_thread = threading.Thread(target=self.load, name="qcode-vocabulary", daemon=True)
+            self._load_thread.start()
 
 
 def slices(text: str, size: int) -> Iterator[str]:

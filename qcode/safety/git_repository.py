@@ -155,24 +155,24 @@ class GitConfig:
         self._folders = tuple(folder.resolve() for folder in forbidden)
         self._git = find_program("git", path, forbidden)
         self._path = os.pathsep.join(safe_parts(path, *forbidden))
-        self._watched: tuple[str, ...] = ()
+        self._watched_files: tuple[str, ...] = ()
         self._identity: Identity | None = None
-        self._place: _Place | None = None
+        self._location: _Place | None = None
         self._contents: tuple[_Place, RepositoryContents] | None = None
-        self._seen = Repository()
+        self._repository = Repository()
 
     def __call__(self) -> Repository:
         if self._git is None:
             return Repository("no git outside the workspace was found")
-        if self._identity is None or self._identity != identity_of(self._watched):
-            self._place = None
-            self._watched, self._seen = self._probe()
-            self._identity = identity_of(self._watched)
-        if self._place is not None and not self._seen.complaint:
-            strayed = next(self._outside_paths(self._place), "")
+        if self._identity is None or self._identity != identity_of(self._watched_files):
+            self._location = None
+            self._watched_files, self._repository = self._probe()
+            self._identity = identity_of(self._watched_files)
+        if self._location is not None and not self._repository.complaint:
+            strayed = next(self._outside_paths(self._location), "")
             if strayed:
                 return Repository(f"the repository uses {strayed}, which is outside the workspace")
-        return self._seen
+        return self._repository
 
     def _run(self, *arguments: str, timeout: float = _CONFIG_TIMEOUT_S) -> tuple[int, bytes]:
         argv = (self._git or "git", "-C", str(self._root), *arguments)
@@ -219,7 +219,7 @@ class GitConfig:
             return Repository(complaint)
         if self._contents is None or self._contents[0] != found:
             self._contents = (found, RepositoryContents(self._run_for_contents, found.top, found.git, found.common))
-        self._place, contents = self._contents
+        self._location, contents = self._contents
         entries = [(scope, entry) for scope, _, entry in _settings(fields) if scope != b"command"]
         return Repository(
             has_submodules=_holds_others(found),
@@ -363,22 +363,22 @@ class RepositoryContents:
     """Protected names in one repository. `run` starts git in the folder of the workspace."""
 
     def __init__(self, run: RunGit, top: Path, git: Path, common: Path) -> None:
-        self._run, self._top, self._git, self._common = run, top, git, common
+        self._run_git, self._top, self._git, self._common = run, top, git, common
         self._index: Identity | None = None
-        self._tracked: TrackedFiles | None = None
+        self._tracked_files: TrackedFiles | None = None
         self._folders: tuple[str, ...] = ()
         self._refs: Identity | None = None
         self._history: tuple[str, ...] | None = ()
-        self._checked: tuple[str, ...] = ()
+        self._checked_tips: tuple[str, ...] = ()
         self._is_too_long = False
 
     def tracked(self) -> TrackedFiles | None:
         """Return the files in the index, or None if they could not be listed in time."""
         identity = identity_of((f"{self._git}/index",))
-        if self._tracked is None or identity != self._index:
-            self._tracked = self._list_index()
+        if self._tracked_files is None or identity != self._index:
+            self._tracked_files = self._list_index()
             self._index = identity
-        return self._tracked
+        return self._tracked_files
 
     def linked_folder(self) -> str:
         """Return a folder with tracked files that is a link, or nothing; the first one if they cannot be listed."""
@@ -407,7 +407,7 @@ class RepositoryContents:
         return self._history
 
     def _list_index(self) -> TrackedFiles | None:
-        listed = self._run(TIMEOUT_S, "ls-files", "--full-name", "-z", "--", ":/")
+        listed = self._run_git(TIMEOUT_S, "ls-files", "--full-name", "-z", "--", ":/")
         if listed is None:
             return None
         files = frozenset(os.fsdecode(name) for name in listed.split(b"\0") if name)
@@ -427,23 +427,25 @@ class RepositoryContents:
         excluded = [f"--exclude={name}" for name in unnamed]
         arguments = ("rev-list", "--objects", "--ignore-missing", *excluded, "--all", "--reflog", *self._heads())
         # Without a walk, and of trees and files only those that a reflog or the like names.
-        starts = self._run(TIMEOUT_S, *arguments, "--no-walk", "--filter=tree:0", "--")
+        starts = self._run_git(TIMEOUT_S, *arguments, "--no-walk", "--filter=tree:0", "--")
         if starts is None:
             return None
         tags = {ref.object_id for ref in refs if b"tag" in ref.types}
         if any(b" " in line and line.partition(b" ")[0] not in tags for line in starts.splitlines()):
             return ("a file without a name",)
         tips = tuple(dict.fromkeys(ref.object_id.decode() for ref in refs if not ref.types & {b"blob", b"tree"}))
-        listed = self._run(TIMEOUT_S, *arguments, *(("--not", *self._checked) if self._checked else ()), "--")
-        if listed is None and self._checked:
+        listed = self._run_git(
+            TIMEOUT_S, *arguments, *(("--not", *self._checked_tips) if self._checked_tips else ()), "--"
+        )
+        if listed is None and self._checked_tips:
             # A commit of the last search may have been removed.
-            listed = self._run(TIMEOUT_S, *arguments, "--")
+            listed = self._run_git(TIMEOUT_S, *arguments, "--")
         if listed is None:
             return None
         paths = (line.partition(b" ")[2] for line in _lines_with(_CANDIDATE, listed))
         found = {path for path in map(os.fsdecode, paths) if path and is_secret_path(path)}
         # The list of tips would be too long for a command line: search everything again.
-        self._checked = tips if len(tips) <= _MAX_TIPS else ()
+        self._checked_tips = tips if len(tips) <= _MAX_TIPS else ()
         return tuple(sorted(found | set(self._history or ())))
 
     def _heads(self) -> list[str]:
@@ -454,7 +456,9 @@ class RepositoryContents:
             return []
 
     def _list_refs(self) -> list[_Ref] | None:
-        listed = self._run(TIMEOUT_S, "for-each-ref", "--format=%(objectname) %(objecttype) %(*objecttype) %(refname)")
+        listed = self._run_git(
+            TIMEOUT_S, "for-each-ref", "--format=%(objectname) %(objecttype) %(*objecttype) %(refname)"
+        )
         if listed is None:
             return None
         fields = (line.split(b" ", 3) for line in listed.splitlines())

@@ -297,7 +297,7 @@ class _Judged:
     def __init__(self, session_folders: SessionFolders, root: str) -> None:
         self._paths = PathJudge(session_folders)
         self._root = root
-        self._left = _MAX_JUDGED
+        self._paths_left = _MAX_JUDGED
         self._names_left = _MAX_COMPARED
         self._names: dict[str, frozenset[str]] = {}
 
@@ -311,10 +311,10 @@ class _Judged:
         for token in tokens:
             for spelled in (token, token[2:] if re.match(r"-[^-]", token) else ""):
                 for path in self._expanded(folder, spelled, is_inside=is_inside):
-                    self._left -= 1
-                    if self._left > 0 and self._is_protected(path):
+                    self._paths_left -= 1
+                    if self._paths_left > 0 and self._is_protected(path):
                         return f"{token} leads to a protected file"
-                if min(self._left, self._names_left) <= 0:
+                if min(self._paths_left, self._names_left) <= 0:
                     return "it names very many files"
         return ""
 

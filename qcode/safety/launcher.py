@@ -93,16 +93,16 @@ class BashSyntax:
 
     def __init__(self, path: str, outside: Iterable[Path]) -> None:
         self._bash = find_program("bash", f"{path}:/usr/bin:/bin", outside)
-        self._known: OrderedDict[str, str] = OrderedDict()
+        self._cached_answers: OrderedDict[str, str] = OrderedDict()
 
     def __call__(self, command: str) -> str:
         if self._bash is None:
             return "bash was not found, so the syntax of the command could not be checked"
-        if command not in self._known:
-            self._known[command] = self._ask(self._bash, command)
-            if len(self._known) > _MAX_ANSWERS:
-                self._known.popitem(last=False)
-        return self._known[command]
+        if command not in self._cached_answers:
+            self._cached_answers[command] = self._ask(self._bash, command)
+            if len(self._cached_answers) > _MAX_ANSWERS:
+                self._cached_answers.popitem(last=False)
+        return self._cached_answers[command]
 
     def _ask(self, bash: str, command: str) -> str:
         argv = (bash, "--noprofile", "--norc", "-n", "-c", command)

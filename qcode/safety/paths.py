@@ -117,12 +117,15 @@ class PathJudge:
         self.session_folders = session_folders
         self.home = home_of(session_folders)
         homes, locked = _spellings((Path(self.home),)), _spellings(session_folders.read_only)
-        self._homes, self._locked = homes, locked
+        self._homes, self._read_only = homes, locked
         self.root_spellings = _spellings((session_folders.root,))
         self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(session_folders.added))))
-        self._own = (*_spellings(session_folders.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
+        self._own_folders = (
+            *_spellings(session_folders.own),
+            *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS),
+        )
         self._folders: dict[str, ResolvedPath] = {}
-        special = (*homes, *locked, *self.roots, *self._own)
+        special = (*homes, *locked, *self.roots, *self._own_folders)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
     def judge(self, path: str, access: Access) -> Verdict:
@@ -195,7 +198,7 @@ class PathJudge:
 
     def _at_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
         located = list(self._protected_locations(point))
-        inside = [folder for folder in (*self.roots, *self._locked) if protected_paths.is_within(point, folder)]
+        inside = [folder for folder in (*self.roots, *self._read_only) if protected_paths.is_within(point, folder)]
         if not located and not inside:
             located = [protected_paths.outside(point, self._homes)]
         for place in located:
@@ -205,7 +208,7 @@ class PathJudge:
         yield from _judge_names(parts, access, is_folder=is_folder)
         if access == "write" and inside and not parts:
             yield Verdict("deny", "the workspace folder itself", "path:root")
-        if access == "write" and folder in self._locked and folder not in self.roots:
+        if access == "write" and folder in self._read_only and folder not in self.roots:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
     def _protected_locations(self, point: str) -> Iterator[protected_paths.Located]:
@@ -216,9 +219,9 @@ class PathJudge:
             if point != home and protected_paths.is_within(point, home)
         ]
         # A folder of qcode that the session may read, such as the user's own skill, is not hidden with the others.
-        folders = (folder for folder in self._locked if protected_paths.is_within_any(folder, self._own))
+        folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._own_folders))
         if not protected_paths.is_within_any(point, folders):
-            found.append(protected_paths.in_own(point, self._own))
+            found.append(protected_paths.in_own(point, self._own_folders))
         return (place for place in found if place is not None)
 
 

@@ -44,7 +44,7 @@ class Job:
     task: asyncio.Task[None] | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _file: int | None = None
-    _stored: int = 0
+    _stored_bytes: int = 0
     _decoder: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
     )
@@ -71,12 +71,12 @@ class Job:
         if excess > 0:
             self.unread = self.unread[excess:]
             self.dropped += excess
-        if self._file is not None and self._stored < MAX_STORED_BYTES:
+        if self._file is not None and self._stored_bytes < MAX_STORED_BYTES:
             try:
-                os.write(self._file, data[: MAX_STORED_BYTES - self._stored])
+                os.write(self._file, data[: MAX_STORED_BYTES - self._stored_bytes])
             except OSError:
                 self.close()
-            self._stored += len(data)
+            self._stored_bytes += len(data)
 
     def read(self) -> str:
         """Return and clear the unread output."""
@@ -105,7 +105,7 @@ class Job:
                 os.write(self._file, whole)
             except OSError:
                 self.close()
-        self._stored = len(whole)
+        self._stored_bytes = len(whole)
         self._append_output(whole.decode("utf-8", "replace"))
         self._decoder.decode(half)
 

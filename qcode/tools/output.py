@@ -23,8 +23,8 @@ class Collector:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._text = ""
         self._head: str | None = None
-        self._dropped = 0
-        self._stored = 0
+        self._dropped_chars = 0
+        self._stored_bytes = 0
         self._file: int | None = None
         self._path: Path | None = None
         self._early: list[bytes] = []
@@ -65,18 +65,18 @@ class Collector:
         if self._head is None:
             return self._text
         self._cut()
-        is_whole = self._stored <= MAX_STORED_BYTES
+        is_whole = self._stored_bytes <= MAX_STORED_BYTES
         hint = (
             f"; {'all of it' if is_whole else f'its first {MAX_STORED_BYTES:,} bytes'} in {self._path}"
             if self._path
             else ""
         )
-        return f"{self._head}\n[... {self._dropped:,} characters omitted{hint} ...]\n{self._text}"
+        return f"{self._head}\n[... {self._dropped_chars:,} characters omitted{hint} ...]\n{self._text}"
 
     def _cut(self) -> None:
         excess = len(self._text) - self._half
         if excess > 0:
-            self._dropped += excess
+            self._dropped_chars += excess
             self._text = self._text[excess:]
 
     def _open(self) -> None:
@@ -91,8 +91,8 @@ class Collector:
 
     def _store(self, data: bytes) -> None:
         """Keep bytes in memory until a file is needed, then append them to it up to the limit."""
-        room = max(MAX_STORED_BYTES - self._stored, 0)
-        self._stored += len(data)
+        room = max(MAX_STORED_BYTES - self._stored_bytes, 0)
+        self._stored_bytes += len(data)
         if self._head is None:
             self._early.append(data)
         elif self._file is not None and room:
@@ -108,14 +108,14 @@ class LiveOutput:
 
     def __init__(self, output: Callable[[str], None]) -> None:
         self._output = output
-        self._pending = ""
+        self._pending_text = ""
 
     def add(self, text: str) -> None:
-        self._pending = (self._pending + text)[-_MAX_LIVE:]
+        self._pending_text = (self._pending_text + text)[-_MAX_LIVE:]
 
     def flush(self) -> None:
-        if self._pending:
-            text, self._pending = self._pending, ""
+        if self._pending_text:
+            text, self._pending_text = self._pending_text, ""
             self._output(text)
 
 

@@ -47,17 +47,17 @@ class TimeLimit:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._running: asyncio.Timeout | None = None
+        self._timeout: asyncio.Timeout | None = None
 
     def move(self, seconds: float) -> None:
         """Let the program run for `seconds` from now."""
         self._seconds = seconds
-        if self._running is not None and not self._running.expired():
-            self._running.reschedule(asyncio.get_running_loop().time() + seconds)
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time() + seconds)
 
     async def wait(self, process: Process) -> int:
         """Return the exit code of the program. Raise `TimeoutError` at the time limit."""
-        async with asyncio.timeout(self._seconds) as self._running:
+        async with asyncio.timeout(self._seconds) as self._timeout:
             return await process.wait()
 
 

@@ -131,11 +131,11 @@ class Workspace:
         self.has_file_texts = False
         self.buffers: Buffers | None = None
         self._judge = judge
-        self._shown: tuple[Path, ...] = ()
+        self._readable_folders: tuple[Path, ...] = ()
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._own_scratch: Scratch | None = None
-        self._seen = SeenFiles()
-        self._changed: dict[Path, None] = {}
+        self._seen_files = SeenFiles()
+        self._changed_paths: dict[Path, None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -160,7 +160,7 @@ class Workspace:
         other._scratch = self.scratch
         other._own_scratch = None
         other._judge = judge
-        other._seen = SeenFiles()
+        other._seen_files = SeenFiles()
         return other
 
     def use_folders(self, added: Iterable[Path]) -> None:
@@ -169,8 +169,8 @@ class Workspace:
 
     def show_folder(self, folder: Path) -> None:
         """Let the model read the files of a folder outside the workspace, as far as the judge allows it."""
-        if folder not in self._shown and not self.contains(folder):
-            self._shown = (*self._shown, folder)
+        if folder not in self._readable_folders and not self.contains(folder):
+            self._readable_folders = (*self._readable_folders, folder)
 
     def resolve(self, path: str, access: Access = "read") -> WorkspacePath:
         """Resolve `path` and its links to a place. Raise `Refused` if it may not be used."""
@@ -181,7 +181,7 @@ class Workspace:
             raise Refused(f"{label} contains a NUL character")
         real = Path(os.path.realpath(self._anchored(path)))
         place = self._place(real)
-        if place is None or (access == "write" and place.base in (self._scratch, *self._shown)):
+        if place is None or (access == "write" and place.base in (self._scratch, *self._readable_folders)):
             raise Refused(f"{label} is outside the workspace; only files below {self._folder_names()} can be used")
         if access == "write":
             _refuse_write(place, label, path)
@@ -266,17 +266,17 @@ class Workspace:
 
     def remember(self, place: WorkspacePath, loaded: Loaded) -> None:
         """Record that the model has seen the file at `place` as `loaded`."""
-        self._seen.store(place.path, loaded.snapshot, loaded.data)
+        self._seen_files.store(place.path, loaded.snapshot, loaded.data)
 
     def changed(self) -> list[Path]:
         """Return the files that were changed through this workspace and still exist, in order."""
         with self._lock:
-            return [path for path in self._changed if path.is_file()]
+            return [path for path in self._changed_paths if path.is_file()]
 
     def check_fresh(self, place: WorkspacePath, now: Loaded, *, is_required: bool = True) -> None:
         """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
-        if self._seen.knows(place.path):
-            changed = self._seen.changed(place.path, now, place.label)
+        if self._seen_files.knows(place.path):
+            changed = self._seen_files.changed(place.path, now, place.label)
             if changed:
                 raise Refused(changed)
         elif is_required:
@@ -317,7 +317,7 @@ class Workspace:
 
     def _perform(self, step: FileChange) -> None:
         place = step.place
-        self._changed[place.path] = None
+        self._changed_paths[place.path] = None
         name = place.parts[-1]
         with (
             disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder,
@@ -328,10 +328,10 @@ class Workspace:
             elif step.data is None:
                 assert step.old is not None
                 disk.remove_file(folder, name, step.old, place.label)
-                self._seen.forget(place.path)
+                self._seen_files.forget(place.path)
             else:
                 snapshot = disk.replace_file(folder, name, step.data, step.old, place.label, like=step.like)
-                self._seen.store(place.path, snapshot, step.data)
+                self._seen_files.store(place.path, snapshot, step.data)
                 if self.buffers is not None:
                     self.buffers.note_write(place.path, snapshot, step.data)
 
@@ -342,7 +342,7 @@ class Workspace:
             raise Refused(f"{place.label} has unsaved changes in the editor. Nothing was changed")
         buffers.write(place.path, place.label, step.data)
         saved = disk.load(folder, place.parts[-1], place.label)
-        self._seen.store(place.path, saved.snapshot, saved.data)
+        self._seen_files.store(place.path, saved.snapshot, saved.data)
         buffers.note_write(place.path, saved.snapshot, saved.data)
 
     def _take_back(self, step: FileChange) -> bool:
@@ -375,7 +375,7 @@ class Workspace:
     def _place(self, real: Path) -> WorkspacePath | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
             raise Refused(f"{printable(str(real))} is a device or kernel interface, not a file")
-        bases = [*self.added, *self._shown, *((self._scratch,) if self._scratch is not None else ())]
+        bases = [*self.added, *self._readable_folders, *((self._scratch,) if self._scratch is not None else ())]
         for base in (self.root, *sorted(bases, key=lambda base: -len(base.parts))):
             if real.is_relative_to(base):
                 return WorkspacePath(base, real.relative_to(base).parts, self._name(real), self.show(real))
@@ -408,7 +408,7 @@ class SeenFiles:
 
     def __init__(self) -> None:
         self._sights: dict[Path, _SeenFile] = {}
-        self._kept = 0
+        self._kept_bytes = 0
 
     def knows(self, path: Path) -> bool:
         return path in self._sights
@@ -417,16 +417,16 @@ class SeenFiles:
         self.forget(path)
         packed = zlib.compress(data, 1) if len(data) <= _MAX_KEPT_BYTES else None
         self._sights[path] = _SeenFile(snapshot, packed)
-        self._kept += len(packed or b"")
+        self._kept_bytes += len(packed or b"")
         for old, sight in tuple(self._sights.items()):
-            if self._kept <= KEPT_IN_ALL:
+            if self._kept_bytes <= KEPT_IN_ALL:
                 break
             self._sights[old] = _SeenFile(sight.snapshot, None)
-            self._kept -= len(sight.packed or b"")
+            self._kept_bytes -= len(sight.packed or b"")
 
     def forget(self, path: Path) -> None:
         sight = self._sights.pop(path, None)
-        self._kept -= len(sight.packed or b"") if sight is not None else 0
+        self._kept_bytes -= len(sight.packed or b"") if sight is not None else 0
 
     def changed(self, path: Path, now: Loaded, label: str) -> str:
         """Return a message if a known file differs from what the model saw, empty if it does not."""

@@ -118,7 +118,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._agent: Agent | None = None
         self._crash: str | None = None
         self._early: list[events.Event] = []
-        self._started = self.options.clock()
+        self._app_start = self.options.clock()
 
     @property
     def agent(self) -> Agent:
@@ -246,7 +246,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             return ""
         replies = (stored.text for stored in reversed(conversation.messages) if stored.role == "assistant")
         reply = next(filter(None, replies), "") if self.context.settings.ui.keep_last_reply else ""
-        seconds = self.options.clock() - self._started
+        seconds = self.options.clock() - self._app_start
         return farewell(seconds, totals.tokens, cost_total_text(totals), reply, can_resume=bool(self._kept_session()))
 
     def _kept_session(self) -> str:

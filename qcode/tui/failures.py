@@ -49,7 +49,7 @@ class Failures:
         self._report = report
         self._say = say
         self._restore: list[Callable[[], None]] = []
-        self._survived: list[float] = []
+        self._error_times: list[float] = []
 
     def show(self, failure: BaseException) -> None:
         """Report an error and show a notice."""
@@ -61,10 +61,10 @@ class Failures:
         `later` calls a function once the widgets are at rest: a notice must not change them while they are painted.
         """
         now = time.monotonic()
-        self._survived = [moment for moment in self._survived if now - moment < 1.0]
-        if len(self._survived) >= _MAX_SURVIVED:
+        self._error_times = [moment for moment in self._error_times if now - moment < 1.0]
+        if len(self._error_times) >= _MAX_SURVIVED:
             return False
-        self._survived.append(now)
+        self._error_times.append(now)
         later(self.show, failure)
         return True
 

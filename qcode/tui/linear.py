@@ -455,11 +455,11 @@ class LineTerminal:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._pending = b""
+        self._pending_bytes = b""
         self._stop: Callable[[], bool] = lambda: False
         self._leaving_note: Callable[[], str] = lambda: ""
-        self._told: asyncio.Future[int] = self._loop.create_future()
-        self._pressed = float("-inf")
+        self._exit_code: asyncio.Future[int] = self._loop.create_future()
+        self._last_press = float("-inf")
 
     def write_line(self, text: str) -> None:
         """Write `text` and a line end."""
@@ -478,20 +478,20 @@ class LineTerminal:
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.write(label)
             sys.stdout.flush()
-        while b"\n" not in self._pending:
+        while b"\n" not in self._pending_bytes:
             data = await self._read()
             if not data:
-                rest, self._pending = self._pending, b""
+                rest, self._pending_bytes = self._pending_bytes, b""
                 return rest.decode("utf-8", "replace") if rest else None
-            self._pending += data
-        line, _, self._pending = self._pending.partition(b"\n")
+            self._pending_bytes += data
+        line, _, self._pending_bytes = self._pending_bytes.partition(b"\n")
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     def forget_typed(self) -> None:
         """Discard text typed before now: it was not an answer to the next question."""
         import termios
 
-        self._pending = b""
+        self._pending_bytes = b""
         with contextlib.suppress(termios.error, OSError):
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
@@ -515,26 +515,26 @@ class LineTerminal:
     async def run_until_signal(self, work: Coroutine[Any, Any, int]) -> int:
         """Return the result of `work`. If a signal arrives first, cancel `work` and return the signal's exit code."""
         task = asyncio.ensure_future(work)
-        await asyncio.wait({task, self._told}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, self._exit_code}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        return self._told.result()
+        return self._exit_code.result()
 
     def _set_exit_code(self, code: int) -> None:
-        if not self._told.done():
-            self._told.set_result(code)
+        if not self._exit_code.done():
+            self._exit_code.set_result(code)
 
     def _interrupt(self) -> None:
         if self._stop():
             self.write_line("Interrupting.")
             return
         now = self._loop.time()
-        if now - self._pressed <= _AGAIN_SECONDS:
+        if now - self._last_press <= _AGAIN_SECONDS:
             self._set_exit_code(0)
-        self._pressed = now
+        self._last_press = now
         self.write_line(self._leaving_note())
 
     async def _read(self) -> bytes:

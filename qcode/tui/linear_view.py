@@ -67,7 +67,7 @@ class LinearView:
         self._rest = ""
         self._thinking_since: float | None = None
         self._calls: dict[str, _ShownCall] = {}
-        self._ended: dict[str, _ShownCall] = {}
+        self._finished_calls: dict[str, _ShownCall] = {}
 
     def add_user(self, text: str) -> None:
         self._end_calls()
@@ -79,7 +79,7 @@ class LinearView:
 
     def append_text(self, text: str) -> None:
         self._end_thinking()
-        if self._ended:
+        if self._finished_calls:
             self._end_calls()
         self._speak("Assistant:")
         self._take(text)
@@ -153,7 +153,7 @@ class LinearView:
         if update.state is None or update.output is not None or update.diff is not None or update.plan is not None:
             self._finish(call_id, call)
         else:
-            self._ended[call_id] = call
+            self._finished_calls[call_id] = call
 
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
@@ -211,13 +211,13 @@ class LinearView:
     def _end_calls(self) -> None:
         """Print the state of each call that has not been reported yet."""
         self.pause()
-        for call_id, call in tuple(self._ended.items()):
-            if call_id in self._ended:
+        for call_id, call in tuple(self._finished_calls.items()):
+            if call_id in self._finished_calls:
                 self._finish(call_id, call)
 
     def _finish(self, call_id: str, call: _ShownCall) -> None:
         del self._calls[call_id]
-        self._ended.pop(call_id, None)
+        self._finished_calls.pop(call_id, None)
         result = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
         if call.plan and call.state == "done":
             lines = clean(call.plan).strip("\n").split("\n")

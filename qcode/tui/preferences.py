@@ -43,15 +43,15 @@ class ModelUse:
         self._conversation = conversation = agent.conversation
         self._models = agent.models
         self._say = say
-        self._shown = on_change
-        self._wanted: Effort | None = conversation.effort or agent.models.effort
+        self._on_change = on_change
+        self._wanted_effort: Effort | None = conversation.effort or agent.models.effort
         if conversation.thinks:
-            conversation.effort = self._wanted
+            conversation.effort = self._wanted_effort
 
     @property
     def requested_effort(self) -> Effort | None:
         """The effort that the user asked for, even if the current model does not support it."""
-        return self._wanted
+        return self._wanted_effort
 
     def use(self, name: str) -> None:
         """Switch to a model from the next turn on; show an error if it does not exist."""
@@ -61,15 +61,15 @@ class ModelUse:
         except ValueError as refusal:
             self._say("error", str(refusal))
             return
-        talk.effort = self._wanted if talk.thinks else None
+        talk.effort = self._wanted_effort if talk.thinks else None
         lines = [f"Model: {talk.model}, from the next turn."]
         if talk.effort is not None:
             lines.append(f"Effort: {talk.effort}.")
-        elif self._wanted is not None:
-            lines.append(f"Effort {self._wanted} is not sent: this model is not known to support reasoning.")
+        elif self._wanted_effort is not None:
+            lines.append(f"Effort {self._wanted_effort} is not sent: this model is not known to support reasoning.")
         if hindrance := self._models.keep_model(talk.model):
             lines.append(hindrance)
-        self._shown()
+        self._on_change()
         self._say("info", "\n".join(lines))
 
     def choose(self, name: str, effort: Effort | None) -> None:
@@ -78,18 +78,18 @@ class ModelUse:
         If the model does not support reasoning, keep the effort for the next that does.
         """
         talk = self._conversation
-        if effort != self._wanted:
+        if effort != self._wanted_effort:
             self._save_effort(effort)
             if name == talk.model:
                 talk.effort = effort if talk.thinks else None
-                self._shown()
+                self._on_change()
                 held_back = "" if talk.thinks else " for models known to support reasoning"
                 self._say("info", f"Effort: {effort or 'model default'}, from the next turn{held_back}.")
         if name != talk.model:
             self.use(name)
 
     def _save_effort(self, effort: Effort | None) -> None:
-        self._wanted = effort
+        self._wanted_effort = effort
         self._models.keep_effort(effort)
 
     def use_effort(self, effort: Effort | None) -> None:
@@ -97,7 +97,7 @@ class ModelUse:
         talk = self._conversation
         talk.effort = effort
         self._save_effort(effort)
-        self._shown()
+        self._on_change()
         if effort is not None and not talk.thinks:
             self._say(
                 "warning",

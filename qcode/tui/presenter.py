@@ -124,19 +124,19 @@ class Presenter:
         self._open_cards: dict[str, None] = {}
         self._calls: Sequence[ToolCall] = ()
         self._writing_cards: dict[str, None] = {}
-        self._streamed: set[str] = set()
+        self._streamed_call_ids: set[str] = set()
         self._has_shown = False
         self._note = ""
         self._has_said_why = False
-        self._restarting: Retry | None = None
+        self._pending_restart: Retry | None = None
         self._recovery = ""
-        self._doing = self.background_key = ""
+        self._activity_text = self.background_key = ""
         self._changes = DiffCount()
 
     def present(self, event: TurnEvent) -> None:
         """Show one event. It handles every kind of event, including those that show nothing."""
-        if self._restarting is not None:
-            self._restart(self._restarting, event.from_tokens if isinstance(event, OutputEscalated) else None)
+        if self._pending_restart is not None:
+            self._restart(self._pending_restart, event.from_tokens if isinstance(event, OutputEscalated) else None)
         match event:
             case TurnStarted():
                 self._start_turn(event)
@@ -160,7 +160,7 @@ class Presenter:
             case AgentEvent() | WebSearched():
                 self._show_beside(event)
             case ToolOutput():
-                self._streamed.add(event.call_id)
+                self._streamed_call_ids.add(event.call_id)
                 self._transcript.update_card(event.call_id, CardUpdate(append=event.text))
             case ToolFinished():
                 self._finish_tool(event)
@@ -185,9 +185,9 @@ class Presenter:
 
     def abandon(self, why: str) -> None:
         """Show that a turn ended without its last event. `why` is one line."""
-        self._restarting = None
+        self._pending_restart = None
         self._note = ""
-        self._doing = ""
+        self._activity_text = ""
         self._transcript.settle()
         self._close_cards("cancelled")
         self._status.show_activity(None)
@@ -247,7 +247,7 @@ class Presenter:
             self._searches.append(event)
             return
         # The card has streamed the sub-agent's answer, so its result must not be shown again.
-        self._streamed.add(event.call_id)
+        self._streamed_call_ids.add(event.call_id)
         if doing := self._agents.show(event):
             self._set_activity(doing)
 
@@ -261,11 +261,11 @@ class Presenter:
                 self._set_activity("waiting for your answer", is_moving=False)
                 self._interaction.ask(limit_approval(event), "")
             case LimitReached():
-                self._doing = ""
+                self._activity_text = ""
                 limit = f"limit until {time_text(event.error)}"
                 self._status.show_activity(Activity(limit, now, now + event.seconds, attempt=0))
             case Waiting():
-                self._doing = ""
+                self._activity_text = ""
                 self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
 
     def _show_call_progress(self, event: ToolCallProgress) -> None:
@@ -287,13 +287,13 @@ class Presenter:
             self._transcript.add_mark(lead + self._recovery)
         else:
             self._recovery = f"{retry_cause(event)}, retrying"
-            self._restarting = event
-        self._doing = ""
+            self._pending_restart = event
+        self._activity_text = ""
         self._set_activity("waiting for the model")
 
     def _restart(self, retry: Retry, cap: int | None) -> None:
         """Restart the reply. `cap` is the limit that truncated it; it arrives in the event after `Retry`."""
-        self._restarting = None
+        self._pending_restart = None
         if self._has_shown or retry.reason != "transport":
             self._transcript.restart(retry_text(retry, cap))
         for call_id in self._writing_cards:
@@ -355,7 +355,7 @@ class Presenter:
         # A plan stays visible. The result of its call is only the user's decision.
         plan = plan_of(call)
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
-        has_output = not ((outcome.diff and not outcome.problems) or plan or call.call_id in self._streamed)
+        has_output = not ((outcome.diff and not outcome.problems) or plan or call.call_id in self._streamed_call_ids)
         # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
         reason = content if outcome.shown else ""
@@ -384,14 +384,14 @@ class Presenter:
         if event.state == "done" and outcome.diff:
             self._changes.add(outcome.diff)
         self._open_cards.pop(call.call_id, None)
-        self._streamed.discard(call.call_id)
+        self._streamed_call_ids.discard(call.call_id)
         self._set_activity("waiting for the model")
 
     def _end_turn(self, event: TurnEnded) -> None:
         self._transcript.settle()
         is_cancelled = event.outcome is Outcome.CANCELLED
         self._close_cards("cancelled")
-        self._streamed.clear()
+        self._streamed_call_ids.clear()
         self._status.show_activity(None)
         if is_cancelled:
             self._note = ""
@@ -406,7 +406,7 @@ class Presenter:
         closing = ["interrupted" if is_cancelled else "", closing_text(event, self._changes)]
         if any(closing):
             self._transcript.add_mark(" · ".join(filter(None, closing)))
-        self._doing = ""
+        self._activity_text = ""
 
     def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:
         for call_id in tuple(self._open_cards) if only is None else only:
@@ -418,8 +418,8 @@ class Presenter:
 
     def _set_activity(self, doing: str, *, is_moving: bool = True) -> None:
         """Show the current activity; the clock restarts only if it changes."""
-        if doing != self._doing:
-            self._doing = doing
+        if doing != self._activity_text:
+            self._activity_text = doing
             text = f"{self._recovery}: {doing}" if self._recovery else doing
             self._status.show_activity(Activity(text, self._clock(), is_moving=is_moving))
 

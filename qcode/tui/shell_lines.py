@@ -43,7 +43,7 @@ class ShellLines:
         self._agent = agent
         self._transcript = transcript
         self._spawn = spawn
-        self._running: list[asyncio.Task[ToolOutcome]] = []
+        self._tasks: list[asyncio.Task[ToolOutcome]] = []
         self._count = 0
 
     def start(self, line: str) -> None:
@@ -59,27 +59,27 @@ class ShellLines:
             self._transcript.update_card(card, CardUpdate(append=text))
 
         task = asyncio.ensure_future(self._agent.toolbox.run_line(line, show))
-        self._running.append(task)
+        self._tasks.append(task)
         self._spawn(self._follow(card, line, task, seen))
 
     def stop(self) -> bool:
         """Stop the latest running line; return whether there was one."""
-        task = next((task for task in reversed(self._running) if not task.cancelling()), None)
+        task = next((task for task in reversed(self._tasks) if not task.cancelling()), None)
         return task is not None and task.cancel()
 
     async def close(self) -> None:
         """Stop all lines and wait until none runs."""
-        for task in self._running:
+        for task in self._tasks:
             task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _follow(self, card: str, line: str, task: asyncio.Task[ToolOutcome], seen: list[str]) -> None:
         """Wait for a line to end; stop the line if this is cancelled."""
         try:
             await asyncio.wait({task})
         finally:
-            self._running.remove(task)
+            self._tasks.remove(task)
             task.cancel()
         if task.cancelled():
             content = seen[0] or "[no output]"

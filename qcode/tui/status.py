@@ -271,7 +271,7 @@ class StatusLine(Widget):
         self._clock = clock
         self._ticks: Timer | None = None
         self._pace: float = 0
-        self._standing = status.problem
+        self._lasting_problem = status.problem
         self._totals = SessionTotals()
         self._turn: UsageUpdated | None = None
         self._countdown = ""
@@ -297,11 +297,11 @@ class StatusLine(Widget):
 
     def end_problem(self) -> None:
         """A model replied: hide the problem, unless it was there at the start."""
-        self.change(problem=self._standing, problem_until=None)
+        self.change(problem=self._lasting_problem, problem_until=None)
 
     def forget_problem(self) -> None:
         """Forget the problem: another model is in use."""
-        self._standing = ""
+        self._lasting_problem = ""
         self.end_problem()
 
     def show_activity(self, activity: Activity | None) -> None:

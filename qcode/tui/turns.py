@@ -55,7 +55,7 @@ class Turns:
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
         self._of_servers: set[str] = set()
-        self._sent = self._blocked = ""
+        self._sent_text = self._blocked_text = ""
         max_continuations = agent.context.settings.output.max_continuations
         self._presenter = Presenter(
             widgets.transcript, widgets.status, self, clock, max_continuations=max_continuations
@@ -81,7 +81,7 @@ class Turns:
         self._widgets.transcript.scroll_end(animate=False)
         self._idle = asyncio.Event()
         self._is_cancelling = False
-        self._sent = submission.typed
+        self._sent_text = submission.typed
         self._announce("working")
         typed = submission.typed if submission.typed != submission.text else ""
         options = replace(submission.options, shown_prompt=typed)
@@ -173,7 +173,7 @@ class Turns:
         self._widgets.status.change(model=self._conversation.model)
         self._announce("idle")
         self._send_queued(outcome)
-        blocked, self._blocked = self._blocked, ""
+        blocked, self._blocked_text = self._blocked_text, ""
         if blocked:
             self._widgets.prompt.put_back(blocked)
 
@@ -183,7 +183,7 @@ class Turns:
                 self._show_event(event)
                 if isinstance(event, TurnEnded):
                     if event.error is not None and event.error.kind == ErrorKind.PROMPT_BLOCKED:
-                        self._blocked = self._sent  # it was not sent, so it may be changed and sent again
+                        self._blocked_text = self._sent_text  # it was not sent, so it may be changed and sent again
                     return event.outcome
                 # Let the app handle keys and paint, even if the provider yields events without ever waiting.
                 await asyncio.sleep(0)

@@ -482,7 +482,7 @@ class CancelKeys:
         self._copy = copy
         self._again: tuple[str, float] | None = None
         self._vim_escaped = float("-inf")
-        self._forgetting: Timer | None = None
+        self._forget_timer: Timer | None = None
 
     def escape(self, rewind: Callable[[], None] | None) -> None:
         """Close the topmost panel, or interrupt; pressed twice, clear the prompt or `rewind` if that is not None."""
@@ -551,12 +551,12 @@ class CancelKeys:
     def hint(self, text: str) -> None:
         """Show `text` in the status line for a moment."""
         self._widgets.status.change(hint=text)
-        if self._forgetting is not None:
-            self._forgetting.stop()
-        self._forgetting = self._app.set_timer(_AGAIN_SECONDS, self._forget, name="hint") if text else None
+        if self._forget_timer is not None:
+            self._forget_timer.stop()
+        self._forget_timer = self._app.set_timer(_AGAIN_SECONDS, self._forget, name="hint") if text else None
 
     def _forget(self) -> None:
-        self._forgetting = None
+        self._forget_timer = None
         self._widgets.status.change(hint="")
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,5 +85,18 @@ def test_schema_adds_its_instructions_to_the_prompt(home: dict[str, str]) -> Non
 def test_path_that_no_file_can_have_is_an_error_in_words(home: dict[str, str]) -> None:
     with pytest.raises(InputError, match="File name too long"):
         read(home, add_dir=("x" * 5_000,))
-    with pytest.raises(UsageError, match=r"Options\(cwd=...\) takes a path, which has no NUL character"):
-        Options(cwd="a\0b")
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\ud83d", Path("\ud83d")], ids=ascii)
+@pytest.mark.parametrize(
+    "name", ["cwd", "settings", "system_prompt_file", "exit_tools", "debug_log", "record", "add_dir", "mcp_config"]
+)
+def test_path_with_an_impossible_character_is_one_error(name: str, odd: str | Path) -> None:
+    value: Any = [odd] if name in ("add_dir", "mcp_config") else odd
+    with pytest.raises(UsageError, match=rf"Options\({name}=...\): '.*' has a character that no path can have"):
+        Options(**{name: value})
+
+
+def test_json_text_in_place_of_a_path_may_have_any_character() -> None:
+    text = '{"mcpServers": {"\ud83d": {}}}'
+    assert Options(mcp_config=[text], settings=text).mcp_config == (text,)

@@ -66,26 +66,26 @@ class Framing:
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._needed = -1
+        self._body_size = -1
 
     def feed(self, data: bytes) -> list[JsonObject]:
         """Return the complete messages; raise `LanguageServerError` for output that is not of this form."""
         self._data += data
         found: list[JsonObject] = []
         while True:
-            if self._needed < 0:
+            if self._body_size < 0:
                 end = self._data.find(b"\r\n\r\n")
                 if end < 0:
                     if len(self._data) > MAX_HEADER_BYTES:
                         raise LanguageServerError("its output is not the Language Server Protocol")
                     return found
-                self._needed = _length(bytes(self._data[:end]))
+                self._body_size = _length(bytes(self._data[:end]))
                 del self._data[: end + 4]
-            if len(self._data) < self._needed:
+            if len(self._data) < self._body_size:
                 return found
-            body = bytes(self._data[: self._needed])
-            del self._data[: self._needed]
-            self._needed = -1
+            body = bytes(self._data[: self._body_size])
+            del self._data[: self._body_size]
+            self._body_size = -1
             try:
                 message = json.loads(body)
             except (ValueError, RecursionError):
@@ -121,8 +121,8 @@ class LanguageServer:
         self._capabilities: Mapping[str, Any] = {}
         self._progress: set[str] = set()
         self._news = asyncio.Event()
-        self._watched = ""
-        self._published: tuple[int | None, object] | None = None
+        self._checked_uri = ""
+        self._last_diagnostics: tuple[int | None, object] | None = None
         self._stamps: dict[str, int | None] = {}
         self._log = b""
         self.failure = ""
@@ -288,9 +288,9 @@ class LanguageServer:
         values = params if isinstance(params, dict) else {}
         if isinstance(number, int | str):
             self._reply(number, method, values)
-        elif method == "textDocument/publishDiagnostics" and values.get("uri") == self._watched:
+        elif method == "textDocument/publishDiagnostics" and values.get("uri") == self._checked_uri:
             version = values.get("version")
-            self._published = (version if isinstance(version, int) else None, values.get("diagnostics"))
+            self._last_diagnostics = (version if isinstance(version, int) else None, values.get("diagnostics"))
             self._news.set()
         elif method == "$/progress":
             self._note_progress(str(values.get("token")), values.get("value"))
@@ -365,12 +365,12 @@ class LanguageServer:
         """Return the problems of each of these texts of the file, in order. Raise `LanguageServerError`."""
         uri = path.as_uri()
         self._report_changes(path)
-        self._watched = uri
+        self._checked_uri = uri
         found: list[tuple[Problem, ...]] = []
         try:
             for text in texts:
                 self._version += 1
-                self._published = None
+                self._last_diagnostics = None
                 document: JsonObject = {"uri": uri, "version": self._version}
                 if not found:
                     opened = {**document, "languageId": language, "text": text}
@@ -380,7 +380,7 @@ class LanguageServer:
                     self._notify("textDocument/didChange", changed)
                 found.append(problems_of(await self._diagnostics(uri, self._version), text, self._options.name))
         finally:
-            self._watched = ""
+            self._checked_uri = ""
             self._notify("textDocument/didClose", {"textDocument": {"uri": uri}})
         return found
 
@@ -425,7 +425,7 @@ class LanguageServer:
             if self.failure:
                 raise LanguageServerError(self.failure)
             self._news.clear()
-            published = self._published
+            published = self._last_diagnostics
             if published is None or published[0] not in (None, version) or self._progress:
                 await self._news.wait()
                 continue

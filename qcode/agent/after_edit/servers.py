@@ -155,7 +155,7 @@ class ServerPool:
         launch: Callable[[Sequence[str]], tuple[Launch, bool]],
         cache: Callable[[], Path],
     ) -> None:
-        self._configured = configured
+        self._configured_commands = configured
         self._environment = environment
         self._workspace = workspace
         self._launch = launch
@@ -226,11 +226,11 @@ class ServerPool:
                 entry.server.kill()
 
     def _entry(self, path: Path) -> _Entry | None:
-        language = language_of(path, self._configured)
+        language = language_of(path, self._configured_commands)
         if language is None:
             return None
         if language.name not in self._entries:
-            found = find_server(language, self._configured, self._environment, self._workspace)
+            found = find_server(language, self._configured_commands, self._environment, self._workspace)
             self._entries[language.name] = _Entry(found)
         return self._entries[language.name]
 

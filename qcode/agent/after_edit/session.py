@@ -98,7 +98,7 @@ class AfterEdit:
         self._checkers = TextCheckers(context.env, workspace, lambda argv: self._launch(argv)[0])
         self._commands = EditCommands(context.settings, workspace)
         self.checks: dict[Path, _Check] = {}
-        self._known: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
+        self._last_problems: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
         self._scope: CommandScope | None = None
         self._is_tested = True
         self._rounds = 0
@@ -239,7 +239,7 @@ class AfterEdit:
         self, path: Path, before: str | None, after: str
     ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
         """Return the problems of the file before and after; those of a text that was just checked are known."""
-        known = self._known.get(path)
+        known = self._last_problems.get(path)
         old: tuple[Problem, ...] | None = ()
         if before is not None:
             old = known[1] if known is not None and known[0] == _digest(before) else None
@@ -247,10 +247,10 @@ class AfterEdit:
         found = await self._problems_by_text(path, texts)
         if found is None:
             return (), ()
-        self._known.pop(path, None)
-        self._known[path] = (_digest(after), found[-1])
-        while len(self._known) > _MAX_KNOWN:
-            del self._known[next(iter(self._known))]
+        self._last_problems.pop(path, None)
+        self._last_problems[path] = (_digest(after), found[-1])
+        while len(self._last_problems) > _MAX_KNOWN:
+            del self._last_problems[next(iter(self._last_problems))]
         return (found[0] if old is None else old), found[-1]
 
     async def _problems_by_text(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:

@@ -30,7 +30,7 @@ class Blobs:
         self.folder = folder
         self._scratch: Scratch | None = None
         self._largest = largest
-        self._room: int | None = None
+        self._bytes_left: int | None = None
         self.largest_sum = largest_sum
 
     def store(self, data: bytes, *, is_spare: bool = False) -> bool:
@@ -45,12 +45,12 @@ class Blobs:
             path = folder / digest_of(data)
             if path.exists() and path.stat().st_size == len(data):
                 return True
-            if self._room is None:
-                self._room = self.largest_sum - sum(candidate.stat().st_size for candidate in folder.iterdir())
-            if len(data) > (self._room // 2 if is_spare else self._room):
+            if self._bytes_left is None:
+                self._bytes_left = self.largest_sum - sum(candidate.stat().st_size for candidate in folder.iterdir())
+            if len(data) > (self._bytes_left // 2 if is_spare else self._bytes_left):
                 return False
             state_file.replace(path, data, is_synced=True)
-            self._room -= len(data)
+            self._bytes_left -= len(data)
         except OSError:
             return False
         return True

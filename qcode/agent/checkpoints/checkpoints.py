@@ -50,10 +50,10 @@ class Checkpoints:
         self, workspace: Workspace, session: Session, *, moved: Callable[[], None], is_busy: Callable[[], bool]
     ) -> None:
         self._workspace = workspace
-        self._moved = moved
+        self._on_move = moved
         self._is_busy = is_busy
         self._watch: FolderWatch | None = None
-        self._watching = asyncio.Lock()
+        self._watch_lock = asyncio.Lock()
         self._begin(session)
 
     def _begin(self, session: Session) -> None:
@@ -61,7 +61,7 @@ class Checkpoints:
         self._workspace.recorder = self._recorder = Recorder(session)
         self._made_rewinder: Rewinder | None = None
         self._folders: tuple[Path, ...] = ()
-        self._comparing: asyncio.Task[int] | None = None
+        self._compare_task: asyncio.Task[int] | None = None
 
     @property
     def _rewinder(self) -> Rewinder:
@@ -102,7 +102,7 @@ class Checkpoints:
         try:
             return await self._work(lambda: self._rewinder.perform(plan, overwrite))
         finally:
-            self._moved()
+            self._on_move()
 
     async def file_changes(self) -> tuple[SessionFileDiff, ...]:
         """Return the diffs of files that the session changed and that were not restored."""
@@ -134,7 +134,7 @@ class Checkpoints:
     async def watched(self, work: Coroutine[Any, Any, ToolOutcome]) -> ToolOutcome:
         """Run a command and record the files that it changed; their number is added to the summary."""
         try:
-            async with self._watching:
+            async with self._watch_lock:
                 if self._watch is None:
                     from qcode.agent.checkpoints.watch import FolderWatch
 
@@ -144,16 +144,16 @@ class Checkpoints:
                 try:
                     outcome = await work
                 finally:
-                    self._comparing = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
-                changed = await asyncio.shield(self._comparing)
+                    self._compare_task = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
+                changed = await asyncio.shield(self._compare_task)
         finally:
             work.close()  # it has not begun if the call was cancelled during the first comparison
         return _with_count(outcome, changed)
 
     async def wait_until_recorded(self) -> None:
         """Wait until the changes of an interrupted command are recorded."""
-        if self._comparing is not None:
-            await asyncio.wait([self._comparing])
+        if self._compare_task is not None:
+            await asyncio.wait([self._compare_task])
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return warnings for the user, each line once."""

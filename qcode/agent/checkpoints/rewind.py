@@ -127,7 +127,7 @@ class Rewinder:
         self._blobs = blobs
         self._restorer = Restorer(folders, blobs)
         self._root = folders[0]
-        self._planned: _PendingStep | None = None
+        self._pending_step: _PendingStep | None = None
         self._plans = 0
 
     @property
@@ -222,7 +222,7 @@ class Rewinder:
 
         Raise `NothingToDo` if the conversation has changed since the plan was made.
         """
-        planned, self._planned = self._planned, None
+        planned, self._pending_step = self._pending_step, None
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
             raise NothingToDo("The conversation has changed since. Try again.")
         problems = [f"{self._label(step.path)} {step.refusal}" for step in planned.steps if step.refusal]
@@ -283,7 +283,7 @@ class Rewinder:
         files = tuple(self._file_plan(step) for step in steps if not _is_done(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         plan = RewindPlan(self._plans, _summary(why, messages, files, finishes), files, messages)
-        self._planned = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, self._state())
+        self._pending_step = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, self._state())
         return plan
 
     def _file_plan(self, step: FileStep) -> FilePlan:

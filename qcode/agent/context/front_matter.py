@@ -278,7 +278,7 @@ class _Composer:
 
         self._yaml = yaml
         self._text = text
-        self._shown = label
+        self._label = label
         # The scanner in C is nine times as fast; not every build of PyYAML has it.
         self._loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
 
@@ -359,7 +359,7 @@ class _Composer:
         return event
 
     def _refuse(self, event: Event, feature: str) -> NoReturn:
-        raise _error(self._shown, _line(event), feature)
+        raise _error(self._label, _line(event), feature)
 
 
 def _line(event: Event) -> int:

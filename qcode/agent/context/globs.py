@@ -86,32 +86,32 @@ class _Compiler:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._tests: list[str] = [""]
-        self._following: list[list[int]] = [[]]
-        self._shared: dict[tuple[int, str], int] = {}
+        self._next_nodes: list[list[int]] = [[]]
+        self._shared_nodes: dict[tuple[int, str], int] = {}
 
     def glob(self) -> GlobPattern:
         ends = self._read()
         last = self._node("", ends)
         assert last == len(self._tests) - 1
-        return GlobPattern(tuple(self._tests), tuple(map(tuple, self._following)))
+        return GlobPattern(tuple(self._tests), tuple(map(tuple, self._next_nodes)))
 
     def _node(self, test: str, before: list[int]) -> int:
         if len(self._tests) >= MAX_NODES:
             raise GlobError("the pattern is too long")
         node = len(self._tests)
         self._tests.append(test)
-        self._following.append([])
+        self._next_nodes.append([])
         for number in before:
-            self._following[number].append(node)
+            self._next_nodes[number].append(node)
         return node
 
     def _literal(self, char: str, before: list[int]) -> int:
         """Return the node of a character; alternatives that begin alike share their nodes."""
         if len(before) > 1:
             return self._node(char, before)
-        known = self._shared.get((before[0], char))
+        known = self._shared_nodes.get((before[0], char))
         if known is None:
-            known = self._shared[before[0], char] = self._node(char, before)
+            known = self._shared_nodes[before[0], char] = self._node(char, before)
         return known
 
     def _read(self) -> list[int]:

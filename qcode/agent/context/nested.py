@@ -55,15 +55,15 @@ class NestedInstructions:
         self._folder = folder
         self._root = root
         self._home = home
-        self._started = started
+        self._start_instructions = started
         self._is_trusted = is_trusted
         self._may_read = may_read
-        self._attached: dict[Path, _Attached] = {}
+        self._attached_files: dict[Path, _Attached] = {}
         self._notices: dict[str, None] = {}
 
     @property
     def files(self) -> tuple[InstructionFile, ...]:
-        return tuple(item.file for item in self._attached.values())
+        return tuple(item.file for item in self._attached_files.values())
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -71,11 +71,13 @@ class NestedInstructions:
 
     def for_subagent(self) -> NestedInstructions:
         """Return the instructions for a sub-agent, which has read no file yet."""
-        return NestedInstructions(self._folder, self._root, self._home, self._started, self._is_trusted, self._may_read)
+        return NestedInstructions(
+            self._folder, self._root, self._home, self._start_instructions, self._is_trusted, self._may_read
+        )
 
     def forget(self) -> None:
         """Attach every file again when it is needed: the conversation was compacted."""
-        self._attached.clear()
+        self._attached_files.clear()
 
     def text_for(self, paths: Iterable[str]) -> str:
         """Return the instructions for files that a call touched, empty if there are none. It reads files."""
@@ -98,12 +100,12 @@ class NestedInstructions:
             return ""
         self._notices |= dict.fromkeys(loader.notices)
         for file in loader.files:
-            self._attached[file.path] = _Attached(file, _state(file.path))
+            self._attached_files[file.path] = _Attached(file, _state(file.path))
         return "\n\n".join([_INTRODUCTION, *loader.parts]) if loader.parts else ""
 
     def _loader(self) -> InstructionLoader:
-        start = self._started().files
-        current = {path for path, attached in self._attached.items() if attached.state == _state(path)}
+        start = self._start_instructions().files
+        current = {path for path, attached in self._attached_files.items() if attached.state == _state(path)}
         used = sum(file.used for file in (*start, *self.files))
         loader = InstructionLoader(room=max(0, LIMIT - used), most=MAX_BYTES)
         loader.use_project(self._root, self._may_read)

@@ -193,40 +193,40 @@ class PendingAttachments:
     """
 
     def __init__(self, mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
-        self._mentioned = mentioned
-        self._attached: tuple[Block, ...] = ()
-        self._steered: list[tuple[str, tuple[Block, ...]]] = []
+        self._find_mentions = mentioned
+        self._held_blocks: tuple[Block, ...] = ()
+        self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []
         self.complaints: list[str] = []
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Hold blocks for the next prompt."""
-        self._attached = (*self._attached, *blocks)
+        self._held_blocks = (*self._held_blocks, *blocks)
 
     def take_blocks(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
         """Return the blocks to put before `text`: the held ones, its images, and the files it mentions."""
-        mentioned, complaints = self._mentioned(text, foreign)
+        mentioned, complaints = self._find_mentions(text, foreign)
         self.complaints += complaints
-        pending, self._attached = self._attached, ()
+        pending, self._held_blocks = self._held_blocks, ()
         return (*pending, *attached, *mentioned)
 
     def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return the blocks before a steering message, which can be withdrawn until the turn takes it."""
-        self._steered.append((text, self._attached))
+        self._steering_messages.append((text, self._held_blocks))
         return self.take_blocks(text, attached)
 
     def take_steered(self, text: str) -> tuple[Block, ...]:
         """Return the blocks of a steering message that the turn now takes."""
-        for index in range(len(self._steered) - 1, -1, -1):
-            if self._steered[index][0] == text:
-                return self._steered.pop(index)[1]
+        for index in range(len(self._steering_messages) - 1, -1, -1):
+            if self._steering_messages[index][0] == text:
+                return self._steering_messages.pop(index)[1]
         return ()
 
     def defer(self, text: str) -> None:
         """Hold the blocks of a withdrawn steering message for the next prompt."""
-        self._attached = (*self.take_steered(text), *self._attached)
+        self._held_blocks = (*self.take_steered(text), *self._held_blocks)
 
     def turn_over(self) -> None:
         """Hold the blocks of steering messages that the turn did not take for the next turn."""
         self.complaints.clear()
-        self._attached = (*(block for _, blocks in self._steered for block in blocks), *self._attached)
-        self._steered.clear()
+        self._held_blocks = (*(block for _, blocks in self._steering_messages for block in blocks), *self._held_blocks)
+        self._steering_messages.clear()

@@ -109,7 +109,7 @@ class _Output(_Pipe):
 
     def __init__(self) -> None:
         super().__init__(*os.pipe())
-        self._kept = bytearray()
+        self._collected = bytearray()
         self.is_complete = asyncio.Event()
 
     def __enter__(self) -> _Output:
@@ -124,14 +124,14 @@ class _Output(_Pipe):
             data = os.read(self._ours, _CHUNK)
         except BlockingIOError:
             return
-        self._kept += data[: MAX_OUTPUT - len(self._kept)]
+        self._collected += data[: MAX_OUTPUT - len(self._collected)]
         if not data:
             self._close()
             self.is_complete.set()
 
     @property
     def text(self) -> str:
-        return self._kept.decode("utf-8", "replace")
+        return self._collected.decode("utf-8", "replace")
 
 
 class _Input(_Pipe):
@@ -140,7 +140,7 @@ class _Input(_Pipe):
     def __init__(self, data: bytes) -> None:
         theirs, ours = os.pipe()
         super().__init__(ours, theirs)
-        self._left = memoryview(data)
+        self._unwritten = memoryview(data)
 
     def begin(self) -> None:
         super().begin()
@@ -148,10 +148,14 @@ class _Input(_Pipe):
 
     def _write(self) -> None:
         try:
-            self._left = self._left[os.write(self._ours, self._left[:_CHUNK]) :] if self._left else self._left
+            self._unwritten = (
+                self._unwritten[os.write(self._ours, self._unwritten[:_CHUNK]) :]
+                if self._unwritten
+                else self._unwritten
+            )
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._left = self._left[:0]
-        if not self._left:
+            self._unwritten = self._unwritten[:0]
+        if not self._unwritten:
             self._close()

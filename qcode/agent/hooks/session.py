@@ -99,10 +99,10 @@ class SessionHooks:
         self._transcript: TranscriptFile | None = None
         self._prompt_id = ""
         self.prompt_context: tuple[Text, ...] | None = ()
-        self._started: list[str] = []
-        self._kept: list[TurnEvent] = []
+        self._start_contexts: list[str] = []
+        self._held_events: list[TurnEvent] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._prompting: asyncio.Task[Any] | None = None
+        self._prompt_task: asyncio.Task[Any] | None = None
         self._trigger = "auto"
         self._summary = ""
         self._idle: asyncio.TimerHandle | None = None
@@ -120,7 +120,7 @@ class SessionHooks:
         await self.show(event)
 
     async def _keep_event(self, event: TurnEvent) -> None:
-        self._kept.append(event)
+        self._held_events.append(event)
 
     def leave_turn(self) -> None:
         """Keep the events from now on, because no turn runs that could show them."""
@@ -128,7 +128,7 @@ class SessionHooks:
 
     def take_kept_events(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""
-        events, self._kept = self._kept, []
+        events, self._held_events = self._held_events, []
         return events
 
     # The session
@@ -152,7 +152,7 @@ class SessionHooks:
         reason = "clear" if source == "clear" else "resume"
         self.spawn("SessionEnd", HookInput({"reason": reason}, (reason,)))
         self._source = source
-        self._started.clear()
+        self._start_contexts.clear()
         self.open_transcript(messages)
 
     async def end(self) -> None:
@@ -181,7 +181,7 @@ class SessionHooks:
         if source and self.runner.has("SessionStart"):
             fields: JsonObject = {"source": source, "model": self._facts().model}
             answer = await self.scope.run("SessionStart", [HookInput(fields, (source,))])
-            self._started += [self.scope.marked("SessionStart", text) for text in answer.context]
+            self._start_contexts += [self.scope.marked("SessionStart", text) for text in answer.context]
         self._source = ""
 
     # Prompts
@@ -195,7 +195,7 @@ class SessionHooks:
         self._cancel_idle_notice()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
         self.show, self.prompt_context = queue.put, None
-        self._prompting = task = asyncio.ensure_future(self._run_prompt_hooks(prompt))
+        self._prompt_task = task = asyncio.ensure_future(self._run_prompt_hooks(prompt))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             for event in self.take_kept_events():
@@ -203,7 +203,7 @@ class SessionHooks:
             while (arrived := await queue.get()) is not None:
                 yield arrived
         finally:
-            self._prompting = None
+            self._prompt_task = None
             self.show = self._keep_event
             if not task.done():
                 task.cancel()
@@ -222,19 +222,19 @@ class SessionHooks:
             answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
         if answer.stops or answer.decision == "deny":
             return answer.stop_reason or answer.reason or "no reason was given"
-        started, self._started = self._started, []
+        started, self._start_contexts = self._start_contexts, []
         texts = [*started, *(self.scope.marked("UserPromptSubmit", text) for text in answer.context)]
         self.prompt_context = tuple(Text(text) for text in texts)
         return ""
 
     @property
     def is_prompting(self) -> bool:
-        return self._prompting is not None
+        return self._prompt_task is not None
 
     def cancel(self) -> None:
         """End the hooks that run before a turn."""
-        if self._prompting is not None:
-            self._prompting.cancel()
+        if self._prompt_task is not None:
+            self._prompt_task.cancel()
 
     # The turn
 

@@ -43,8 +43,8 @@ class KeyStore:
     def __init__(self, state_dir: Path, keyring: Keyring) -> None:
         self.file = KeyFile(state_dir)
         self.keyring = keyring
-        self._read: dict[str, Secret] = {}
-        self._seen: set[Secret] | None = None
+        self._cached_keys: dict[str, Secret] = {}
+        self._all_known_keys: set[Secret] | None = None
 
     def places(self) -> dict[str, Place]:
         """Return the place of each stored key, without using the keyring; raise `KeyStoreError`."""
@@ -57,21 +57,21 @@ class KeyStore:
         """
         rows = self.file.read()
         if is_fresh:
-            self._read.pop(name, None)
+            self._cached_keys.pop(name, None)
         if name not in rows:
-            self._read.pop(name, None)
+            self._cached_keys.pop(name, None)
             return None
         key = rows[name]
         if key is not None:
             self._note(key)
             return key
-        if name not in self._read:
+        if name not in self._cached_keys:
             found = self.keyring.get(name)
             if found is None:
                 raise KeyringError("no longer has the key; store it again")
             self._note(found)
-            self._read[name] = found
-        return self._read[name]
+            self._cached_keys[name] = found
+        return self._cached_keys[name]
 
     def known(self) -> frozenset[Secret]:
         """Return the keys to redact everywhere: those in the file, and each that was read or added."""
@@ -92,7 +92,7 @@ class KeyStore:
         with self.file.changing() as rows:
             was_in_keyring = name in rows and rows[name] is None
             rows[name] = key if reason else None
-        self._read[name] = key
+        self._cached_keys[name] = key
         if not reason:
             return StoredKey("keyring", title)
         if was_in_keyring:
@@ -102,7 +102,7 @@ class KeyStore:
     def remove(self, name: str) -> tuple[Place, ...]:
         """Delete the key everywhere; return where it was. Raise `KeyringError` if it is still in the keyring."""
         found: list[Place] = []
-        self._read.pop(name, None)
+        self._cached_keys.pop(name, None)
         is_in_keyring = False
         with self.file.changing() as rows:
             if name in rows:
@@ -120,13 +120,13 @@ class KeyStore:
 
     def _note(self, *keys: Secret) -> set[Secret]:
         """Add to the known keys, which begin with those in the file, and return them."""
-        if self._seen is None:
+        if self._all_known_keys is None:
             try:
-                self._seen = {key for key in self.file.read().values() if key is not None}
+                self._all_known_keys = {key for key in self.file.read().values() if key is not None}
             except KeyStoreError:
-                self._seen = set()
-        self._seen.update(keys)
-        return self._seen
+                self._all_known_keys = set()
+        self._all_known_keys.update(keys)
+        return self._all_known_keys
 
     def _forget_in_keyring(self, name: str, *, is_needed: bool = False) -> bool:
         try:

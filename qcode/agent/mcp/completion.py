@@ -41,9 +41,9 @@ class ServerCompletion:
 
     def __init__(self, servers: Servers, changed: Callable[[], None]) -> None:
         self._servers = servers
-        self._changed = changed
+        self._on_change = changed
         self._answers: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._request_task: asyncio.Task[None] | None = None
 
     def resources(self, query: str) -> tuple[ResourceRow, ...]:
         """Return the rows for what is typed behind `@`; empty unless it begins the name of a server."""
@@ -121,9 +121,9 @@ class ServerCompletion:
         """Return the answer to a request if it is known; otherwise ask."""
         known = (*key, *(f"{name}={value}" for name, value in sorted(before.items())))
         if known not in self._answers:
-            if self._asking is not None:
-                self._asking.cancel()
-            self._asking = asyncio.get_running_loop().create_task(self._ask(known, key, dict(before)))
+            if self._request_task is not None:
+                self._request_task.cancel()
+            self._request_task = asyncio.get_running_loop().create_task(self._ask(known, key, dict(before)))
         return self._answers.get(known, ())
 
     async def _ask(self, known: tuple[str, ...], key: tuple[str, ...], before: dict[str, str]) -> None:
@@ -140,7 +140,7 @@ class ServerCompletion:
             self._answers.clear()
         self._answers[known] = tuple(single_spaced(clean(text), 200) for text in found[:MAX_ROWS])
         if self._answers[known]:
-            self._changed()
+            self._on_change()
 
 
 def _resource_label(resource: ListedResource) -> str:

@@ -119,13 +119,13 @@ class ServerConnection:
         self._on_lost = on_lost
         self._session: ClientSession | None = None
         self._auth: ServerAuth | None = None
-        self._lost = asyncio.Event()
-        self._changed = asyncio.Event()
+        self._connection_lost = asyncio.Event()
+        self._lists_changed = asyncio.Event()
         self._rejected: Rejected = []
         self._uses_sse = spec.config.transport == "sse"
         self._late: set[asyncio.Task[Any]] = set()
-        self._running: list[RunningRequest] = []
-        self._asking = asyncio.Lock()
+        self._running_requests: list[RunningRequest] = []
+        self._question_lock = asyncio.Lock()
 
     async def run(self) -> None:
         """Run the server until cancelled; raise `ServerError` once it cannot be used any more."""
@@ -150,7 +150,7 @@ class ServerConnection:
             finally:
                 self._session = None
             # A server that exited before it answered may support only the older handshake.
-            if is_second or not (was_ready or self._lost.is_set()):
+            if is_second or not (was_ready or self._connection_lost.is_set()):
                 raise ServerError(why)
             is_second = True
             if was_ready:
@@ -241,7 +241,7 @@ class ServerConnection:
         session = self._session
         if session is None:
             raise ServerError("it is not running")
-        self._running.append(running)
+        self._running_requests.append(running)
         try:
             async with asyncio.timeout(timeout_s) as running.timer:
                 return await self._final_result(session, send, running)
@@ -249,17 +249,17 @@ class ServerConnection:
             raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
         except MCPError as error:
             if self._auth is not None and self._auth.problem:
-                self._lost.set()
+                self._connection_lost.set()
                 raise ServerError(f"{self._auth.problem}: {login_words(self._spec.name)}") from None
             if is_closed(error):
                 raise ServerError("the server ended during the call") from None
             if error.message == "Session terminated":
-                self._lost.set()
+                self._connection_lost.set()
             raise ServerError(f"the server answered with an error: {error_text(error)}") from None
         except failures() as error:
             raise ServerError(explain(error)) from None
         finally:
-            self._running.remove(running)
+            self._running_requests.remove(running)
 
     async def _final_result(
         self,
@@ -307,19 +307,19 @@ class ServerConnection:
 
     async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
         """Ask on behalf of the latest request that can ask: a server does not say which one it is for."""
-        able = [running for running in self._running if running.ask is not None]
-        return await self._elicit_for((able or self._running or [RunningRequest()])[-1], params)
+        able = [running for running in self._running_requests if running.ask is not None]
+        return await self._elicit_for((able or self._running_requests or [RunningRequest()])[-1], params)
 
     async def _sample(self, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
         """Ask the model on behalf of the latest request that can ask; the limit of the request pauses meanwhile."""
         assert self._context.sample is not None
-        able = [running for running in self._running if running.ask is not None]
-        running = (able or self._running or [RunningRequest()])[-1]
+        able = [running for running in self._running_requests if running.ask is not None]
+        running = (able or self._running_requests or [RunningRequest()])[-1]
         if running.ask is None:
             running.notes.append(
                 "[The server requested a reply of the model. No user can approve this, so it was refused.]"
             )
-        async with self._asking, running.paused():
+        async with self._question_lock, running.paused():
             return await self._context.sample(self._spec.name, params, running.ask)
 
     async def _elicit_for(
@@ -332,7 +332,7 @@ class ServerConnection:
             message = visible(single_spaced(params.message, MAX_REASON))
             running.notes.append(f'[The server asked the user: "{message}". No user can answer, so it was cancelled.]')
             return types.ElicitResult(action="cancel")
-        async with self._asking, running.paused():
+        async with self._question_lock, running.paused():
             try:
                 if isinstance(params, types.ElicitRequestURLParams):
                     return types.ElicitResult(action=await visit(params.message, params.url, running.ask))
@@ -346,8 +346,8 @@ class ServerConnection:
     @asynccontextmanager
     async def _connect(self, is_second: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
         """Connect and yield a session after its tools were listed, with the seconds until they expire."""
-        self._lost.clear()
-        self._changed.clear()
+        self._connection_lost.clear()
+        self._lists_changed.clear()
         config = self._spec.expanded(self._context.env)
         await self._admit()
         async with AsyncExitStack() as stack:
@@ -356,7 +356,7 @@ class ServerConnection:
                     streams = await stack.enter_async_context(self._transport(config))
                     is_sampling = config.sampling and not config.is_from_project and self._context.sample is not None
                     sample = self._sample if is_sampling else None
-                    on_change, cwd = self._changed.set, self._context.cwd
+                    on_change, cwd = self._lists_changed.set, self._context.cwd
                     note = self._note_message
                     session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, note)
                     await stack.enter_async_context(session)
@@ -394,7 +394,7 @@ class ServerConnection:
         env = {**command_environment(self._context.env), **config.env}
         path = program_path(config.command, self._context.cwd, env["PATH"])
         program = ServerProgram((path, *config.args), self._context.cwd, env)
-        return connect_stdio(program, self.log, self._context.groups, self._lost.set)
+        return connect_stdio(program, self.log, self._context.groups, self._connection_lost.set)
 
     def _authorization(self, config: McpServer) -> httpx2.Auth | None:
         """Return what adds the token of a login to requests, None for a server without one."""
@@ -408,18 +408,18 @@ class ServerConnection:
 
     async def _serve(self, session: ClientSession, fresh_s: float | None) -> None:
         """List everything again if the server reports a change or its list expires; return when the connection ends."""
-        watching = asyncio.ensure_future(_watch(session, self._changed.set))
+        watching = asyncio.ensure_future(_watch(session, self._lists_changed.set))
         try:
             while True:
-                waits = [asyncio.ensure_future(event.wait()) for event in (self._lost, self._changed)]
+                waits = [asyncio.ensure_future(event.wait()) for event in (self._connection_lost, self._lists_changed)]
                 try:
                     await asyncio.wait(waits, timeout=fresh_s, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     for wait in waits:
                         wait.cancel()
-                if self._lost.is_set():
+                if self._connection_lost.is_set():
                     return
-                self._changed.clear()
+                self._lists_changed.clear()
                 try:
                     listed = await list_all(session, self._rejected)
                     fresh_s = listed.fresh_s

@@ -143,9 +143,9 @@ class ServerAuth(OAuthClientProvider):
         self._credentials = credentials
         self._login = Login(credentials.url)
         self._is_loaded = False
-        self._renewing = asyncio.Lock()
+        self._renew_lock = asyncio.Lock()
         self._reach: Reach | None = None
-        self._challenged: str | None = None
+        self._challenge_scope: str | None = None
         # The resource is named in every request (RFC 8707).
         self.context.protocol_version = _RESOURCE_VERSION
 
@@ -196,7 +196,7 @@ class ServerAuth(OAuthClientProvider):
 
     async def _renew_token(self, sent: str) -> str:
         """Return a token that replaces `sent`, empty without one: from another process, or from a refresh."""
-        async with self._renewing:
+        async with self._renew_lock:
             if self._login.token != sent:
                 return self._login.token
             try:
@@ -250,7 +250,7 @@ class ServerAuth(OAuthClientProvider):
     async def authorize(self, challenge: httpx2.Response, reach: Reach) -> Login:
         """Make a login after this response of the server, and return it; raise `ServerError`."""
         self._reach = reach
-        self._challenged = extract_scope_from_www_auth(challenge)
+        self._challenge_scope = extract_scope_from_www_auth(challenge)
         self._is_loaded = self._initialized = True
         self.context.clear_tokens()
         self.context.oauth_metadata = self.context.protected_resource_metadata = None
@@ -329,9 +329,9 @@ class ServerAuth(OAuthClientProvider):
         """
         context = self.context
         scope = get_client_metadata_scopes(
-            self._challenged,
+            self._challenge_scope,
             context.protected_resource_metadata,
-            context.oauth_metadata if self._challenged is not None or self._lists_scopes() else None,
+            context.oauth_metadata if self._challenge_scope is not None or self._lists_scopes() else None,
             context.client_metadata.grant_types,
         )
         context.client_metadata.scope = union_scopes(scope, self._login.scope or None)

@@ -129,11 +129,11 @@ class Servers:
         self._is_trusted = is_trusted
         self._is_attended = False
         self._notices = [Notice("warning", single_spaced(text, MAX_REASON)) for text in complaints]
-        self._said: set[str] = set()
+        self._shown_notices: set[str] = set()
         self._is_started = False
         self._all_started = asyncio.Event()
         self._on_change: Callable[[], None] = lambda: None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._stop_tasks: set[asyncio.Task[None]] = set()
 
     # For front ends
 
@@ -238,8 +238,8 @@ class Servers:
         for server in stale:
             del self._servers[server.spec.name]
             for task in filter(None, (server.task, server.signing_in)):
-                self._ending.add(task)
-                task.add_done_callback(self._ending.discard)
+                self._stop_tasks.add(task)
+                task.add_done_callback(self._stop_tasks.discard)
                 task.cancel()
         added = [spec for name, spec in named.items() if name not in self._servers]
         for spec in added:
@@ -372,7 +372,7 @@ class Servers:
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""
         running = (task for server in self._servers.values() for task in (server.task, server.signing_in))
-        tasks = [*self._ending, *(task for task in running if task is not None)]
+        tasks = [*self._stop_tasks, *(task for task in running if task is not None)]
         for _ in range(2):
             for task in tasks:
                 task.cancel()
@@ -491,7 +491,7 @@ class Servers:
                 raise ServerError("it can have no login")
             await sign_in(config, credentials, show)
         except ServerError as error:
-            self._said.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
+            self._shown_notices.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
             self._notice("warning", text.removeprefix("tool servers: "))
             self._changed()
             return
@@ -581,8 +581,8 @@ class Servers:
         return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
 
     def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
-        if text not in self._said and not (is_unattended and self._is_attended):
-            self._said.add(text)
+        if text not in self._shown_notices and not (is_unattended and self._is_attended):
+            self._shown_notices.add(text)
             self._notices.append(Notice(level, f"tool servers: {text}"))
 
     def _changed(self) -> None:

@@ -192,7 +192,8 @@ def named_servers(
         try:
             servers, problems = _servers_of_flag(file)
         except ConfigError as error:
-            raise QcodeError(f"--mcp-config: {error}", ExitCode.BAD_CONFIG) from None
+            flag = "" if _is_text(file) else f"{OF_TEXT}: "  # the problem of a text begins with the flag
+            raise QcodeError(f"{flag}{error}", ExitCode.BAD_CONFIG) from None
         complaints += problems
         scope, origin = (OF_TEXT, OF_TEXT) if _is_text(file) else (f"file {Path(file).resolve()}", str(file))
         found |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}

@@ -114,30 +114,30 @@ class TypedNames:
     def __init__(self, servers: Servers, folder: Callable[[], Path]) -> None:
         self._servers = servers
         self._folder = folder
-        self._reading: asyncio.Task[Expanded] | None = None
+        self._expand_task: asyncio.Task[Expanded] | None = None
         self._complaints: list[str] = []
-        self._steering: list[tuple[str, asyncio.Task[None]]] = []
+        self._steering_tasks: list[tuple[str, asyncio.Task[None]]] = []
 
     @property
     def is_reading(self) -> bool:
-        return self._reading is not None
+        return self._expand_task is not None
 
     def cancel(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-        for _, task in self._steering:
+        if self._expand_task is not None:
+            self._expand_task.cancel()
+        for _, task in self._steering_tasks:
             task.cancel()
 
     def steer(self, text: str, give: Callable[[tuple[Block, ...]], None]) -> None:
         """Call `give` with the resources that a steering message mentions, once they and earlier messages are read."""
-        before = {task for _, task in self._steering}  # all of them, since each may be withdrawn
+        before = {task for _, task in self._steering_tasks}  # all of them, since each may be withdrawn
         if not before and not self._mentions_any(text):
             give(())
             return
         task = asyncio.get_running_loop().create_task(self._steer(text, give, before))
         entry = (text, task)
-        self._steering.append(entry)
-        task.add_done_callback(lambda _: self._steering.remove(entry) if entry in self._steering else None)
+        self._steering_tasks.append(entry)
+        task.add_done_callback(lambda _: self._steering_tasks.remove(entry) if entry in self._steering_tasks else None)
 
     async def _steer(
         self, text: str, give: Callable[[tuple[Block, ...]], None], before: set[asyncio.Task[None]]
@@ -149,9 +149,9 @@ class TypedNames:
 
     def unsteer(self, text: str) -> bool:
         """Withdraw the last steering message with this text; return False unless its resources are being read."""
-        found = next((entry for entry in reversed(self._steering) if entry[0] == text), None)
+        found = next((entry for entry in reversed(self._steering_tasks) if entry[0] == text), None)
         if found is not None:
-            self._steering.remove(found)
+            self._steering_tasks.remove(found)
             found[1].cancel()
         return found is not None
 
@@ -170,16 +170,16 @@ class TypedNames:
         typed = prompt if options.typed is None else options.typed
         if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
             return prompt, attached, options
-        self._reading = asyncio.ensure_future(self._expand(prompt, typed, attached, options))
+        self._expand_task = asyncio.ensure_future(self._expand(prompt, typed, attached, options))
         try:
-            return await self._reading
+            return await self._expand_task
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             raise InputError("cancelled while a tool server was read") from None
         finally:
-            self._reading = None
+            self._expand_task = None
 
     async def _expand(self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
         start = len(prompt) - len(typed)

@@ -84,7 +84,7 @@ class ModelClient:
         self.question = question
         self.window: int | None = None
         self.tokens = tokens
-        self._hosted = hosted
+        self._hosted_tools = hosted
         self._limits = limits
 
     @property
@@ -105,7 +105,7 @@ class ModelClient:
 
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool the model is offered, hosted ones last."""
-        hosted = self._hosted if policy.lets_host_search else ()
+        hosted = self._hosted_tools if policy.lets_host_search else ()
         return (*toolbox.specs(self.model.name, self.known().window), *filter(toolbox.is_offered, hosted))
 
     def system(self, mode: ApprovalMode) -> str:
@@ -196,10 +196,10 @@ class Clients:
         self._secrets = secrets if secrets is not None else set()
         self._limits = LimitStore(context.paths.state_dir)
         self._open: list[ModelClient] = []
-        self._borrowed: dict[str, ModelClient] = {}
+        self._turn_clients: dict[str, ModelClient] = {}
         self._small: ModelClient | None = None
         # The provider of the first model, to which --base-url belongs.
-        self._chosen = ""
+        self._first_provider = ""
 
     def price_of(self, name: str) -> Price | None:
         return price_of(name, self._context.settings.models)
@@ -212,8 +212,8 @@ class Clients:
         settings, spec = context.settings, selection.spec
         network = settings.network_for(spec.name)
         address, source = address_of(spec, settings, context.env)
-        self._chosen = self._chosen or spec.name
-        if context.options.base_url and spec.name == self._chosen:
+        self._first_provider = self._first_provider or spec.name
+        if context.options.base_url and spec.name == self._first_provider:
             address, source = _at_base_url(spec, address, context.options.base_url), "--base-url"
         key, key_source = context.keys.key_of(spec)
         if failure := context.keys.failure_of(spec):
@@ -313,9 +313,9 @@ class Clients:
 
     def client_for_turns(self, name: str) -> ModelClient:
         """Return a client that is connected once and used for some turns; raise `ValueError` as `named` does."""
-        if name not in self._borrowed:
-            self._borrowed[name] = self.named(name)
-        return self._borrowed[name]
+        if name not in self._turn_clients:
+            self._turn_clients[name] = self.named(name)
+        return self._turn_clients[name]
 
     def small(self) -> ModelClient | None:
         """Return the small model; None if none is set, or if it cannot be connected (see `problems`)."""

@@ -28,24 +28,24 @@ class FallbackModels:
         self._names = settings.fallback
         self._clock = clock
         self._on_quota = "quota" in settings.fallback_on
-        self._left: list[str] = []
+        self._untried_names: list[str] = []
         self._limits: dict[str, ErrorInfo] = {}
-        self._tried: list[str] = []
-        self._failed = ""
-        self._own: ModelClient | None = None
+        self._tried_names: list[str] = []
+        self._failed_name = ""
+        self._configured_client: ModelClient | None = None
 
     @property
     def settings(self) -> Fallback | None:
         """When another model may take over; None if the current turn has no other."""
-        return Fallback(self._on_quota) if len(self._tried) + len(self._left) > 1 else None
+        return Fallback(self._on_quota) if len(self._tried_names) + len(self._untried_names) > 1 else None
 
     def for_turn(self, client: ModelClient) -> tuple[ModelClient, tuple[TurnEvent, ...]]:
         """Begin a turn with `client`, or with the first fallback model if the limit of `client` has not ended.
 
         The events say which models were skipped and which one is used instead.
         """
-        self._own = client
-        self._left, self._tried = [name for name in self._names if name != client.name], [client.name]
+        self._configured_client = client
+        self._untried_names, self._tried_names = [name for name in self._names if name != client.name], [client.name]
         if not self._is_limited(client.name):
             return client, ()
         other, skipped = self._next()
@@ -59,17 +59,17 @@ class FallbackModels:
         error = switch.error
         if switch.has_waited and (first := self._first_limited()) is not None:
             del self._limits[first]
-            self._left, self._tried = [first, *(name for name in self._tried if name != first)], []
+            self._untried_names, self._tried_names = [first, *(name for name in self._tried_names if name != first)], []
         elif error.resets_at is not None:
             self._limits[client.name] = error
-        self._failed = client.name
+        self._failed_name = client.name
         return self._next()
 
     @property
     def limit(self) -> ErrorInfo | None:
         """The limit that ends first of the models of the turn, None if it is that of the last one or unknown."""
         name = self._first_limited()
-        if name is None or name == self._failed:
+        if name is None or name == self._failed_name:
             return None
         limit = self._limits[name]
         assert limit.resets_at is not None
@@ -79,22 +79,22 @@ class FallbackModels:
         """Return the model of the turn whose limit ends first; one that may not be waited for only if all are so."""
         known = [
             (bool(limit.wait_refusal), limit.resets_at or 0, name)
-            for name in self._tried
+            for name in self._tried_names
             if (limit := self._limits.get(name)) is not None and limit.kind == ErrorKind.RATE_LIMIT
         ]
         return min(known)[2] if known else None
 
     def _next(self) -> tuple[ModelClient | None, tuple[str, ...]]:
         skipped: list[str] = []
-        while self._left:
-            name = self._left.pop(0)
-            self._tried.append(name)
+        while self._untried_names:
+            name = self._untried_names.pop(0)
+            self._tried_names.append(name)
             if self._is_limited(name):
                 skipped.append(f"Fallback model {name} skipped: its limit has not ended.")
                 continue
             try:
-                is_own = self._own is not None and name == self._own.name
-                return self._own if is_own else self._clients.client_for_turns(name), tuple(skipped)
+                is_own = self._configured_client is not None and name == self._configured_client.name
+                return self._configured_client if is_own else self._clients.client_for_turns(name), tuple(skipped)
             except ValueError as refusal:
                 skipped.append(f"Fallback model {name} skipped: {str(refusal).rstrip('.')}.")
         return None, tuple(skipped)

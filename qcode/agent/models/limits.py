@@ -203,8 +203,8 @@ class LearnedCalls:
 
     def __init__(self, limits: LimitStore, host: str, model: str) -> None:
         self._limits = limits
-        self._place = (host, model)
-        self._known: HostKnowledge | None = None
+        self._host_and_model = (host, model)
+        self._knowledge: HostKnowledge | None = None
 
     @property
     def form(self) -> str:
@@ -231,16 +231,16 @@ class LearnedCalls:
 
     @property
     def _row(self) -> HostKnowledge:
-        if self._known is None:
-            self._known = self._limits.knowledge(*self._place)
-        return self._known
+        if self._knowledge is None:
+            self._knowledge = self._limits.knowledge(*self._host_and_model)
+        return self._knowledge
 
     def _store(self, known: HostKnowledge) -> None:
-        self._known = known
-        current = self._limits.knowledge(*self._place)
+        self._knowledge = known
+        current = self._limits.knowledge(*self._host_and_model)
         form, since, count = known.text_calls, known.text_calls_since, known.native_calls
         self._limits.remember(
-            *self._place, replace(current, text_calls=form, text_calls_since=since, native_calls=count)
+            *self._host_and_model, replace(current, text_calls=form, text_calls_since=since, native_calls=count)
         )
 
 

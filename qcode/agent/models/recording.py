@@ -279,7 +279,7 @@ class ReplayProvider:
         self.host = f"replay:{recorded.path}"
         self.requests: list[JsonObject] = []
         self.unanswered = 0
-        self._left = list(enumerate(recorded.replies, 1))
+        self._unused_replies = list(enumerate(recorded.replies, 1))
         self._recorded = recorded
         self._is_timed = is_timed
 
@@ -299,12 +299,14 @@ class ReplayProvider:
             raise ProviderError(ErrorKind.BAD_RESPONSE, text, may_retry=False)
 
     def _next(self, thread: str) -> tuple[int, RecordedReply]:
-        if not self._left:
+        if not self._unused_replies:
             self.unanswered += 1
             text = f"the recording {self._recorded.path} has {len(self._recorded.replies)} replies, and all were played"
             raise ProviderError(ErrorKind.BAD_REQUEST, text)
-        place = next((i for i, (_, reply) in enumerate(self._left) if reply.request.get("thread") == thread), 0)
-        return self._left.pop(place)
+        place = next(
+            (i for i, (_, reply) in enumerate(self._unused_replies) if reply.request.get("thread") == thread), 0
+        )
+        return self._unused_replies.pop(place)
 
     async def model_names(self) -> tuple[str, ...]:
         return (self._recorded.model.partition("/")[2],)

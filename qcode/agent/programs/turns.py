@@ -185,7 +185,7 @@ class AnswerType:
     def __init__(self, output: Any) -> None:
         """Raise `UsageError` if there is no schema for the type."""
         self._output = output
-        self._accepted: Any = None
+        self._accepted_value: Any = None
         try:
             self.schema = AnswerSchema(json.dumps(self._json_schema()), self._keep_answer)
         except Exception as error:  # noqa: BLE001 - the class of the program may make its schema itself
@@ -209,15 +209,15 @@ class AnswerType:
         from qcode.agent.programs.hints import value_of
 
         if isinstance(self._output, dict):
-            self._accepted = value
+            self._accepted_value = value
         elif self._is_model:
-            self._accepted = self._output.model_validate(value)
+            self._accepted_value = self._output.model_validate(value)
         else:
-            self._accepted = value_of(self._output, value)
+            self._accepted_value = value_of(self._output, value)
 
     def value(self, answer: str) -> Any:
         """Return an answer as the type, None if it is invalid."""
-        return None if self.schema.read(answer) is None else self._accepted
+        return None if self.schema.read(answer) is None else self._accepted_value
 
 
 class AgentTurns:
@@ -273,23 +273,23 @@ class TurnStream:
         self._turns = turns
         self._conversation = turns.conversation
         self._prompt = prompt
-        self._wanted = answer_type
+        self._answer_type = answer_type
         self._fields = fields
         self._append_only = append_only
         self._is_cancelled = False
         self._has_begun = False
         self._answer = AnswerSoFar()
         self._diffs: list[str] = []
-        self._spent = UsageUpdated(Usage(), None, 0, 0)
+        self._latest_usage = UsageUpdated(Usage(), None, 0, 0)
         self._replies = 0
         self._note = ""
-        self._ended: TurnEnded | None = None
+        self._end_event: TurnEnded | None = None
         self._result: Result[Any] | None = None
         self._approvals: set[asyncio.Task[Any]] = set()
         self._notices: deque[Notice] = deque()
-        self._steered: list[str] = []
+        self._steering_texts: list[str] = []
         self._began = time.monotonic()
-        self._reading = asyncio.Lock()
+        self._read_lock = asyncio.Lock()
         self._events = self._run()
 
     @property
@@ -302,21 +302,21 @@ class TurnStream:
     @property
     def ended(self) -> TurnEnded:
         """The last event of the turn; raise `UsageError` while it runs."""
-        if self._result is None or self._ended is None:
+        if self._result is None or self._end_event is None:
             raise UsageError("the turn is not over: read its events to the end, or leave its block")
-        return self._ended
+        return self._end_event
 
     @property
     def note(self) -> str:
         """Why the turn fell short, as one line; empty if it did not."""
-        return "" if self._ended is None else shortfall(self._ended, self._note)
+        return "" if self._end_event is None else shortfall(self._end_event, self._note)
 
     def steer(self, text: str) -> None:
         """Add a message to the turn before its next step; ignored once the turn is over."""
         if self._has_begun:
             self._conversation.steer(text)
         else:
-            self._steered.append(text)
+            self._steering_texts.append(text)
 
     def cancel(self) -> None:
         """Cancel the turn; the text so far is kept, and the events end with `TurnEnded`."""
@@ -328,9 +328,9 @@ class TurnStream:
 
     async def aclose(self) -> None:
         """End the turn if it still runs, and wait until all of its work has ended. No event follows."""
-        if self._reading.locked():
+        if self._read_lock.locked():
             self.cancel()  # another task waits for an event
-        async with self._reading:
+        async with self._read_lock:
             await self._events.aclose()
         self._conclude()
 
@@ -344,7 +344,7 @@ class TurnStream:
         return self
 
     async def __anext__(self) -> TurnEvent:
-        async with self._reading:
+        async with self._read_lock:
             return await self._events.__anext__()
 
     async def _run(self) -> AsyncGenerator[TurnEvent, None]:
@@ -362,7 +362,7 @@ class TurnStream:
                 conversation.set_mode(_checked_mode(self._fields["permission_mode"]))
             prompt, blocks = self._blocks()
             options = self._options(prompt)
-            sent = prompt if self._wanted is None else f"{prompt}\n\n{self._wanted.schema.instructions}"
+            sent = prompt if self._answer_type is None else f"{prompt}\n\n{self._answer_type.schema.instructions}"
             async with aclosing(conversation.submit(sent, blocks, options)) as events:
                 async for event in events:
                     self._see(event)
@@ -397,6 +397,8 @@ class TurnStream:
     def _blocks(self) -> tuple[str, tuple[Block, ...]]:
         """Return the text of the prompt, and its images and files."""
         if isinstance(self._prompt, str):
+            if not self._prompt.strip():
+                raise UsageError(_EMPTY_PROMPT)
             return self._prompt, ()
         from qcode.agent.context.attachments import attachments
 
@@ -413,6 +415,8 @@ class TurnStream:
                     blocks += attachments((Path(path),), "", self._turns.folder)
                 case _:
                     raise UsageError(_PROMPT_PARTS)
+        if not blocks and not any(text.strip() for text in texts):
+            raise UsageError(_EMPTY_PROMPT)
         return "\n\n".join(texts), tuple(blocks)
 
     def _options(self, prompt: str) -> TurnOptions:
@@ -430,13 +434,13 @@ class TurnStream:
         return TurnOptions(
             model=model,
             output={} if max_tokens is None else {"max_tokens": max_tokens},
-            shown_prompt=prompt if self._wanted is not None else "",
+            shown_prompt=prompt if self._answer_type is not None else "",
             is_append_only=self._append_only,
             finds_files=False,
             max_turns=fields.get("max_turns"),
             max_tool_calls=fields.get("max_tool_calls"),
             max_budget_usd=None if budget is None else Decimal(str(budget)),
-            check=None if self._wanted is None else self._wanted.schema.complaint,
+            check=None if self._answer_type is None else self._answer_type.schema.complaint,
         )
 
     def _see(self, event: TurnEvent) -> None:
@@ -455,16 +459,16 @@ class TurnStream:
                 self._replies += 1
                 self._note = note
             case UsageUpdated():
-                self._spent = event
+                self._latest_usage = event
             case TurnEnded():
-                self._ended = event
+                self._end_event = event
             case _:
                 pass
 
     def _begin(self) -> None:
         """Pass on what was asked for before the conversation could take it."""
         self._has_begun = True
-        for text in self._steered:
+        for text in self._steering_texts:
             self._conversation.steer(text)
         if self._is_cancelled:
             self._conversation.cancel()
@@ -512,9 +516,9 @@ class TurnStream:
     def _conclude(self) -> None:
         if self._result is not None:
             return
-        ended = self._ended = self._ended or self._unfinished_end()
-        is_valid = self._wanted is not None and subtype(ended) == "success"
-        output = self._wanted.value(ended.text) if self._wanted is not None and is_valid else None
+        ended = self._end_event = self._end_event or self._unfinished_end()
+        is_valid = self._answer_type is not None and subtype(ended) == "success"
+        output = self._answer_type.value(ended.text) if self._answer_type is not None and is_valid else None
         self._result = Result(
             text=ended.text,
             output=output,
@@ -537,7 +541,7 @@ class TurnStream:
     def _unfinished_end(self) -> TurnEnded:
         """Return the end of a turn that was left before its last event."""
         calls = ApiCalls(initial=self._replies)
-        text, spent = self._answer.text, self._spent
+        text, spent = self._answer.text, self._latest_usage
         return TurnEnded(
             Outcome.CANCELLED, None, "", text, self._replies, spent.usage, spent.cost, calls,
             is_answered=bool(text.strip()), whole_text=self._answer.whole_text,
@@ -545,11 +549,12 @@ class TurnStream:
 
     def raise_shortfall(self) -> None:
         """Raise the `TurnError` that says how the turn fell short, if it did."""
-        ended = self._ended
+        ended = self._end_event
         if ended is not None and exit_code(ended) != ExitCode.OK:
             _raise(ended, self.note, self.result)
 
 
+_EMPTY_PROMPT = "the prompt is empty"
 _PROMPT_PARTS = "a prompt is a text, or a list of Text, Image and File"
 
 

@@ -290,7 +290,7 @@ class SessionHistory:
         self.moves = 0
         self._taken_back: set[int] = set()
         self._latest = -1
-        self._known: dict[tuple[tuple[Run, ...], int | None], Head] = {START.key: START}
+        self._head_by_key: dict[tuple[tuple[Run, ...], int | None], Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
 
     @property
@@ -309,7 +309,7 @@ class SessionHistory:
         prompt = before.prompt
         if stored.is_own:
             prompt = self._prompts[number] = UserPrompt(number, before)
-            self._known[before.key] = before
+            self._head_by_key[before.key] = before
         self.head = Head(extended(before.runs, number), prompt)
         self.redoable.clear()
 
@@ -354,11 +354,11 @@ class SessionHistory:
 
     def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, StoredMessage]]) -> None:
         """Continue with the messages of `runs`, which include the `new` ones."""
-        before = self._known[self.head.key] = self.head
+        before = self._head_by_key[self.head.key] = self.head
         for number, stored in new:
             self._store(number, stored)
         self.head = Head(tuple(runs), before.prompt, compacted_from=before)
-        self._known[self.head.key] = self.head
+        self._head_by_key[self.head.key] = self.head
         self.redoable.clear()
 
     @property
@@ -382,7 +382,7 @@ class SessionHistory:
 
     def head_of(self, runs: tuple[Run, ...], prompt: int | None) -> Head:
         """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""
-        known = self._known.get((runs, prompt))
+        known = self._head_by_key.get((runs, prompt))
         if known is not None:
             return known
         if prompt is not None and prompt not in self._prompts:
@@ -391,7 +391,7 @@ class SessionHistory:
 
     def move(self, move: Move) -> None:
         """Move the head. A move that restores files is unfinished until `finish`."""
-        self._known[move.before.key] = move.before
+        self._head_by_key[move.before.key] = move.before
         self.moves = max(self.moves, move.move_id + 1)
         self.head = move.after
         if move.why == "redo":

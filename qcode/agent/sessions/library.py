@@ -66,10 +66,10 @@ class Library:
         clients: Clients,
     ) -> None:
         self._conversation = conversation
-        self._known = store
+        self._optional_store = store
         self._folder = folder
         self._clients = clients
-        self._tried: set[str] = set()
+        self._titled_ids: set[str] = set()
 
     @property
     def title(self) -> str:
@@ -79,7 +79,7 @@ class Library:
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""
-        found = self._known.summaries() if self._known is not None else ()
+        found = self._optional_store.summaries() if self._optional_store is not None else ()
         return tuple(_info(summary, summary.session_id == self._conversation.session.session_id) for summary in found)
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
@@ -89,7 +89,7 @@ class Library:
 
     def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
         """Return a passage for each of these sessions whose messages or title contain all words of `text`."""
-        return self._known.passages(text, session_ids) if self._known is not None else {}
+        return self._optional_store.passages(text, session_ids) if self._optional_store is not None else {}
 
     def rename(self, session_id: str, title: str) -> None:
         title = " ".join(title.split())
@@ -112,7 +112,7 @@ class Library:
         small = self._clients.small() if is_worth_a_title(messages) else None
         if small is None or small.provider.name == _DEMO:
             return None
-        self._tried.add(session.session_id)
+        self._titled_ids.add(session.session_id)
         naming = await ask_for_title(small.logged, small.model.name, small.model.output_limit, messages)
         if naming.title and not session.title and session is self._conversation.session:
             session.set_title(naming.title)
@@ -129,7 +129,12 @@ class Library:
     def _is_to_be_named(self, session: Session) -> bool:
         """Return whether the session needs a title: it is kept, and sending its text to the small model is allowed."""
         is_demo = self._conversation.model.partition("/")[0] == _DEMO
-        return self._known is not None and not is_demo and not session.title and session.session_id not in self._tried
+        return (
+            self._optional_store is not None
+            and not is_demo
+            and not session.title
+            and session.session_id not in self._titled_ids
+        )
 
     def delete(self, session_id: str) -> None:
         """Delete a session and its stored file contents; the open session is refused."""
@@ -188,9 +193,9 @@ class Library:
 
     @property
     def _store(self) -> SessionStore:
-        if self._known is None:
+        if self._optional_store is None:
             raise ValueError("Sessions are not saved in this run (--no-session).")
-        return self._known
+        return self._optional_store
 
     def _check_idle(self) -> None:
         if self._conversation.is_busy:

@@ -54,7 +54,7 @@ class PartialReply:
         self._path = path
         self._number = number
         self._redact = redact
-        self._undecided = undecided
+        self._undecided_length = undecided
         self._handle: int | None = None
         self._has_failed = False
         self._is_begun = False
@@ -65,7 +65,7 @@ class PartialReply:
         self._segment: list[str] = []
         self._index = 0
         self._size = 0
-        self._written = 0
+        self._written_chars = 0
         self._size_at_flush = 0
         self._due = FLUSH_CHARS
 
@@ -144,7 +144,7 @@ class PartialReply:
     def _flush_if_due(self) -> None:
         self._timer = None
         self.flush(is_whole=self._size == self._size_at_flush)
-        if self._written < self._size:
+        if self._written_chars < self._size:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
 
     def _stop_timer(self) -> None:
@@ -164,11 +164,11 @@ class PartialReply:
             text = text[cut:]
             self._begin_segment(self._kind, self._block)
         end = 0 if cut and is_full else len(text) if is_whole else _end_of_words(text)
-        if end > self._written:
-            end = min(end, len(text) - self._undecided(text))
-        if end > self._written:
+        if end > self._written_chars:
+            end = min(end, len(text) - self._undecided_length(text))
+        if end > self._written_chars:
             self._write_segment(text[:end])
-            self._written = end
+            self._written_chars = end
             self._due = end + FLUSH_CHARS
         self._segment, self._size = [text], len(text)
         self._size_at_flush = len(text)
@@ -176,7 +176,7 @@ class PartialReply:
     def _end_of_segment(self, text: str) -> int:
         """Return where a full segment ends, 0 while it is not full; no secret is divided."""
         cut = _end_of_segment(text)
-        return cut - self._undecided(text[:cut]) if cut else 0
+        return cut - self._undecided_length(text[:cut]) if cut else 0
 
     def _end_segment(self) -> None:
         self.flush(is_whole=True)
@@ -187,7 +187,7 @@ class PartialReply:
         self._kind, self._block = kind, block
         self._text_block = block if kind == "text" else None
         self._segment = []
-        self._size = self._written = self._size_at_flush = 0
+        self._size = self._written_chars = self._size_at_flush = 0
         self._due = FLUSH_CHARS
 
     def _write_segment(self, text: str) -> None:

@@ -411,9 +411,9 @@ class ShownRecorder:
         self._record = record
         self._clock = clock
         self._prompt = prompt
-        self._begun = clock()
-        self._running: dict[str, float] = {}
-        self._pending: list[ShownItem] = []
+        self._begin_time = clock()
+        self._tool_starts: dict[str, float] = {}
+        self._pending_items: list[ShownItem] = []
         self._chars = 0
         self._thinking_since: float | None = None
         self._has_shown = False
@@ -424,13 +424,13 @@ class ShownRecorder:
             case TurnStarted() if self._prompt:
                 self._record([ShownItem(ShownPrompt(self._prompt))])
             case ToolStarted(call=call):
-                self._running[call.call_id] = self._clock()
-            case ToolFinished(call=call) if call.call_id in self._running:
-                return replace(event, seconds=self._clock() - self._running.pop(call.call_id))
+                self._tool_starts[call.call_id] = self._clock()
+            case ToolFinished(call=call) if call.call_id in self._tool_starts:
+                return replace(event, seconds=self._clock() - self._tool_starts.pop(call.call_id))
             case Notice() | Compacted():
                 self._record([ShownItem(event)])
             case TurnEnded():
-                ended = replace(event, seconds=self._clock() - self._begun)
+                ended = replace(event, seconds=self._clock() - self._begin_time)
                 self._record([ShownItem(ended)])
                 return ended
             case AgentEvent():
@@ -457,11 +457,11 @@ class ShownRecorder:
             case Retry() | PartialRestored():
                 self._see_retry(event)
             case OutputEscalated() | WebSearched():
-                self._pending.append(ShownItem(event, self._chars))
+                self._pending_items.append(ShownItem(event, self._chars))
             case ReplyFinished(message=message):
                 self._end_thought()
-                if message is not None and self._pending:
-                    self._record(self._pending)
+                if message is not None and self._pending_items:
+                    self._record(self._pending_items)
                 self._start_reply()
             case _:
                 pass
@@ -470,19 +470,19 @@ class ShownRecorder:
         if isinstance(event, PartialRestored):
             self._start_reply()
             self._chars = len(event.text)
-            self._pending = [ShownItem(PartialRestored(""), self._chars)]
+            self._pending_items = [ShownItem(PartialRestored(""), self._chars)]
         elif event.is_continuation:
-            self._pending.append(ShownItem(event, self._chars))
+            self._pending_items.append(ShownItem(event, self._chars))
         else:
             self._start_reply()
             # A label over text that the new attempt replaced is gone when the reply is finished.
             if not self._has_shown:
-                self._pending.append(ShownItem(event))
+                self._pending_items.append(ShownItem(event))
 
     def _start_reply(self) -> None:
-        self._pending, self._chars, self._thinking_since = [], 0, None
+        self._pending_items, self._chars, self._thinking_since = [], 0, None
 
     def _end_thought(self) -> None:
         if self._thinking_since is not None:
             seconds, self._thinking_since = self._clock() - self._thinking_since, None
-            self._pending.append(ShownItem(Thought(round(seconds, 3)), self._chars))
+            self._pending_items.append(ShownItem(Thought(round(seconds, 3)), self._chars))

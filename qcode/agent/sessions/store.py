@@ -83,7 +83,7 @@ class SessionStore:
         self._clock = clock
         self._new_id = new_id
         self._redact = redact
-        self._undecided = undecided
+        self._undecided_length = undecided
 
     def create(
         self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
@@ -98,7 +98,7 @@ class SessionStore:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
         session = Session(
-            session_id, file, self._clock, self._redact, blobs=blobs, partial=partial, undecided=self._undecided
+            session_id, file, self._clock, self._redact, blobs=blobs, partial=partial, undecided=self._undecided_length
         )
         session.begin(
             model=model,
@@ -161,7 +161,7 @@ class SessionStore:
             title=loaded.title,
             blobs=self._blobs(session_id),
             partial=self._partial(session_id),
-            undecided=self._undecided,
+            undecided=self._undecided_length,
         )
         session.loaded = loaded.history.head, loaded.entries
         if not loaded.has_header:

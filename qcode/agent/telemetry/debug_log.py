@@ -116,10 +116,10 @@ class _Handler(logging.Handler):
     def __init__(self, write: Callable[[dict[str, object]], None]) -> None:
         super().__init__(logging.INFO)
         self._write_row = write
-        self._seen: set[str] = set()
+        self._logged_lines: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if text not in self._seen and len(self._seen) < MAX_MESSAGES:
-            self._seen.add(text)
+        if text not in self._logged_lines and len(self._logged_lines) < MAX_MESSAGES:
+            self._logged_lines.add(text)
             self._write_row({"message": text, "module": record.name})

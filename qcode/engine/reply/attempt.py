@@ -72,7 +72,7 @@ class Attempt:
         self.record_index = -1
         self._is_silent = is_silent
         self._thinking = InlineThinking() if has_inline_thinking else None
-        self._joined = len(base) - 1 if base and base[-1].kind == "text" else None
+        self._joined_block = len(base) - 1 if base and base[-1].kind == "text" else None
         self._offset = len(base)
         self._last_text = 0
         self._numbers: dict[int, int] = {}
@@ -207,8 +207,8 @@ class Attempt:
         """Return the block's number in the whole reply; the first text of a continuation joins the block before it."""
         number = self._numbers.get(block)
         if number is None:
-            if joins and self._joined is not None and self._joined not in self._numbers.values():
-                number = self._joined
+            if joins and self._joined_block is not None and self._joined_block not in self._numbers.values():
+                number = self._joined_block
             else:
                 number = self._offset
                 self._offset += 1
@@ -232,7 +232,7 @@ class InlineThinking:
 
     def __init__(self) -> None:
         self._state: Literal["start", "thinking", "behind", "text"] = "start"
-        self._held = ""
+        self._held_text = ""
         self._blanks: list[str] = []
 
     @property
@@ -242,16 +242,16 @@ class InlineThinking:
 
     def feed(self, text: str) -> list[Piece]:
         """Return the pieces that are certain so far, in order; none is empty."""
-        if self._state == "start" and not self._held and (not text or text.isspace()):
+        if self._state == "start" and not self._held_text and (not text or text.isspace()):
             self._blanks.append(text)  # joined only once, so that many blank deltas stay cheap
             return []
         pieces: list[Piece] = []
-        pending, self._held = self._taken_blanks() + self._held + text, ""
+        pending, self._held_text = self._taken_blanks() + self._held_text + text, ""
         if self._state == "start":
             rest = pending.lstrip()
             if not rest.startswith(_OPEN):
                 if _OPEN.startswith(rest):
-                    self._held = pending
+                    self._held_text = pending
                     return []
                 self._state = "text"
                 return _piece("text", pending)
@@ -260,7 +260,7 @@ class InlineThinking:
             thought, tag, rest = pending.partition(_CLOSE)
             if not tag:
                 undecided = _tag_begun(pending)
-                self._held = pending[len(pending) - undecided :]
+                self._held_text = pending[len(pending) - undecided :]
                 return _piece("reasoning", pending[: len(pending) - undecided])
             pieces += _piece("reasoning", thought)
             self._state, pending = "behind", rest
@@ -272,7 +272,7 @@ class InlineThinking:
 
     def flush(self) -> list[Piece]:
         """Return the held text: an unfinished closing tag is part of the reasoning."""
-        pending, self._held = self._taken_blanks() + self._held, ""
+        pending, self._held_text = self._taken_blanks() + self._held_text, ""
         return _piece("reasoning" if pending.strip() else "text", pending)
 
     def _taken_blanks(self) -> str:

@@ -31,9 +31,9 @@ class RepetitionDetector:
         self._is_arguments = is_arguments
         self._fence = fence
         self._inside_until = 0
-        self._pending: list[str] = []
+        self._pending_texts: list[str] = []
         self._pending_size = 0
-        self._seen = 0
+        self._seen_chars = 0
         self._blocks: deque[str] = deque(maxlen=MIN_CHARS_INSIDE // _BLOCK)
         self._lines = _LineCycles()
         self._line: list[str] = []
@@ -47,28 +47,28 @@ class RepetitionDetector:
 
         Do not call it again after that.
         """
-        self._pending.append(text)
+        self._pending_texts.append(text)
         self._pending_size += len(text)
         if self._pending_size < _BLOCK:
             return None
-        joined = "".join(self._pending)
+        joined = "".join(self._pending_texts)
         at = 0
         while len(joined) - at >= _BLOCK:
             at += _BLOCK
             if self._is_repeating_with(joined[at - _BLOCK : at]):
                 return max(0, at - (len(joined) - len(text)))
-        self._pending, self._pending_size = [joined[at:]], len(joined) - at
+        self._pending_texts, self._pending_size = [joined[at:]], len(joined) - at
         return None
 
     def is_repeating_at_end(self) -> bool:
         """Return whether the text ends in a repetition that is certain now that no more text follows."""
-        rest = "".join(self._pending)
-        self._seen += len(rest)
+        rest = "".join(self._pending_texts)
+        self._seen_chars += len(rest)
         self._end = rest
         return self._has_line_cycle(f"{rest}\\n" if self._is_arguments else f"{rest}\n") or self._is_periodic()
 
     def _is_repeating_with(self, block: str) -> bool:
-        self._seen += _BLOCK
+        self._seen_chars += _BLOCK
         self._blocks.append(block)
         return self._has_line_cycle(block) or self._is_periodic()
 
@@ -103,11 +103,11 @@ class RepetitionDetector:
         newest = self._last(2 * MAX_PERIOD)
         probe = newest[-MAX_PERIOD:]
         found = newest.rfind(probe, 0, len(newest) - 1)
-        if self._seen < MIN_PERIODIC_CHARS or found == -1:
+        if self._seen_chars < MIN_PERIODIC_CHARS or found == -1:
             return False
         period = len(newest) - MAX_PERIOD - found
-        needed = self._needed_length(self._seen - MIN_PERIODIC_CHARS, MIN_PERIODIC_CHARS)
-        if self._seen < needed or not _has_period(self._last(MIN_PERIODIC_CHARS), period):
+        needed = self._needed_length(self._seen_chars - MIN_PERIODIC_CHARS, MIN_PERIODIC_CHARS)
+        if self._seen_chars < needed or not _has_period(self._last(MIN_PERIODIC_CHARS), period):
             return False
         return needed == MIN_PERIODIC_CHARS or _has_period(self._last(needed), period)
 

@@ -40,9 +40,9 @@ class Seam:
         # If the text ends inside the opening line of a fence, the continuation completes that line.
         self._fence = fences.open_fence(before[: before.rfind("\n") + 1]) if self._is_code else None
         self._headers = () if self._is_code else replayed_header(self._tail)
-        self._held: list[str] = []
+        self._held_texts: list[str] = []
         self._is_held_blank = True
-        self._restarted = 0
+        self._restarted_chars = 0
         self._may_restart = bool(before)
         self._may_lead_in = bool(before)
         self._owned_breaks: int | None = None
@@ -61,26 +61,26 @@ class Seam:
         """Add `text`; return the part of the input that is certainly new and hold the rest."""
         if self._is_open:
             return text
-        self._held.append(text)
+        self._held_texts.append(text)
         self._is_held_blank = self._is_held_blank and not text.strip()
         if self._extends_restart(text):
             return ""
         if self._owned_breaks is not None and self._is_held_blank:
             return ""  # the held blanks are not joined for each piece: any number of them may follow an opening
-        return self._settle("".join(self._held), is_last=False)
+        return self._settle("".join(self._held_texts), is_last=False)
 
     def flush(self) -> str:
         """Return the held text without repetition, at the end of the continuation."""
         if self._is_open:
             return ""
-        return self._settle("".join(self._held), is_last=True)
+        return self._settle("".join(self._held_texts), is_last=True)
 
     def _extends_restart(self, text: str) -> bool:
         """Follow a replay of the whole reply from its start, comparing only the new piece."""
-        if not self._may_restart or not self._before.startswith(text, self._restarted):
+        if not self._may_restart or not self._before.startswith(text, self._restarted_chars):
             return False
-        self._restarted += len(text)
-        return self._restarted < len(self._before)
+        self._restarted_chars += len(text)
+        return self._restarted_chars < len(self._before)
 
     def _settle(self, pending: str, *, is_last: bool) -> str:
         """Remove openings, then decide on the rest, or keep holding it."""
@@ -103,7 +103,7 @@ class Seam:
                 return ""
             self._blank = self._breaks if is_new_line else ""
         self._is_open = True
-        self._held = []
+        self._held_texts = []
         return self._blank + cleaned
 
     def _without_blank(self, pending: str, owned: int) -> str:
@@ -124,9 +124,9 @@ class Seam:
 
     def _restart_with(self, rest: str) -> None:
         """Restart with the text after a removed opening."""
-        self._held, self._is_held_blank = [rest], not rest.strip()
-        self._restarted = _common(self._before, rest)
-        self._may_restart = self._restarted == len(rest)
+        self._held_texts, self._is_held_blank = [rest], not rest.strip()
+        self._restarted_chars = _common(self._before, rest)
+        self._may_restart = self._restarted_chars == len(rest)
 
     def _is_undecided(self, pending: str) -> bool:
         if not pending.strip():

@@ -58,7 +58,7 @@ class HostApprovals:
         self._wire = wire
         self._permissions = permissions
         self._controls = controls
-        self._changed: dict[str, Allow] = {}
+        self._edited_allows: dict[str, Allow] = {}
 
     async def decide(self, approval: CallApproval) -> Decision:
         """Return the decision of the host. There is no time limit."""
@@ -68,7 +68,7 @@ class HostApprovals:
             decision = decision_without_user(approval)
             is_restricted = isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted
             return Deny(f"{decision.message}{_UNTRUSTED}") if isinstance(decision, Deny) and is_restricted else decision
-        if (allowed := self._changed.pop(approval.id, None)) is not None:
+        if (allowed := self._edited_allows.pop(approval.id, None)) is not None:
             # The changed input was judged. If it was invalid, the call is back as it was before.
             if isinstance(approval, ToolApproval) and approval.is_revised:
                 return allowed
@@ -132,7 +132,7 @@ class HostApprovals:
                 allow = Allow(self._scope(approval, accepted))
                 revised = self._revision(approval.call, values) if values is not None else None
                 if isinstance(revised, Revise):
-                    self._changed[approval.id] = allow
+                    self._edited_allows[approval.id] = allow
                 return revised or allow
             case ImpossibleCall():
                 return Deny()

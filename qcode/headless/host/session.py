@@ -83,8 +83,8 @@ class HostSession(Exchange):
         self._said_init: JsonObject = {}
         self._uuids: list[str] = []
         self._prompts: dict[str, int] = {}
-        self._answering: dict[str, asyncio.Task[None]] = {}
-        self._connecting: set[asyncio.Future[ModelClient]] = set()
+        self._answer_tasks: dict[str, asyncio.Task[None]] = {}
+        self._model_connections: set[asyncio.Future[ModelClient]] = set()
         options = output.agent.context.options
         self.approvals = HostApprovals(
             self.wire,
@@ -151,7 +151,7 @@ class HostSession(Exchange):
     def _withdraw(self, request_id: Json) -> None:
         if isinstance(request_id, str):
             self.wire.cancel(request_id)
-            if (task := self._answering.get(request_id)) is not None:
+            if (task := self._answer_tasks.get(request_id)) is not None:
                 task.cancel()
 
     def _control(self, control: ControlRequest) -> None:
@@ -160,11 +160,11 @@ class HostSession(Exchange):
             return
         key = str(control.request_id)
         task = asyncio.get_running_loop().create_task(self._answer(control))
-        self._answering[key] = task
+        self._answer_tasks[key] = task
         size = REQUEST_COST + len(str(control.request))
         self.hold(size)
         task.add_done_callback(lambda _: self.release(size))
-        task.add_done_callback(lambda _: self._answering.pop(key, None))
+        task.add_done_callback(lambda _: self._answer_tasks.pop(key, None))
 
     async def _answer(self, control: ControlRequest) -> None:
         """Answer a control request; a failure concerns only this one."""
@@ -217,17 +217,17 @@ class HostSession(Exchange):
 
     def _end_turn(self) -> None:
         self.agent.toolbox.cancel_reading()
-        if self._run is not None:
-            self._run.ask()
+        if self._current_run is not None:
+            self._current_run.ask()
 
     def _interrupt(self, *, cancels_queue: bool) -> JsonObject:
         self._end_turn()
-        waiting = [queued for queued in self._waiting if isinstance(queued, UserMessage)]
+        waiting = [queued for queued in self._queued if isinstance(queued, UserMessage)]
         ids: list[Json] = [uuid for queued in waiting if (uuid := _uuid(queued))]
         if not cancels_queue:
             return {"still_queued": ids}
         for queued in waiting:
-            self._waiting.remove(queued)
+            self._queued.remove(queued)
             self._unqueue(queued)
         return {"still_queued": [], "cancelled": ids}
 
@@ -236,8 +236,10 @@ class HostSession(Exchange):
             raise ValueError("model must be a name or null")
         name = self._first_model if model in (None, "", "default", "inherit") else str(model)
         # A key in the keyring may take seconds. A message that was sent meanwhile waits.
-        self._connecting.add(connecting := asyncio.ensure_future(asyncio.to_thread(self.agent.connect_model, name)))
-        connecting.add_done_callback(self._connecting.discard)
+        self._model_connections.add(
+            connecting := asyncio.ensure_future(asyncio.to_thread(self.agent.connect_model, name))
+        )
+        connecting.add_done_callback(self._model_connections.discard)
         self._conversation.set_model(await connecting)
         return {"model": self._conversation.model}
 
@@ -294,16 +296,16 @@ class HostSession(Exchange):
         return await self._run_turn(prompt, options, is_composed=message.line.get("client_composed") is True)
 
     async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
-        if self._connecting:
-            await asyncio.wait(self._connecting)
+        if self._model_connections:
+            await asyncio.wait(self._model_connections)
         uuids, self._uuids = tuple(self._uuids), []
         before = len(self._conversation.rewinds.user_prompts())
-        self._run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
+        self._current_run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
         try:
             return await run.run_turn(prompt, self._interrupts)
         finally:
             run.stop_asking()
-            self._run = None
+            self._current_run = None
             self._has_result = True
             for message in self._conversation.rewinds.user_prompts()[before:]:
                 self._prompts.update(dict.fromkeys(uuids, message.number))
@@ -360,7 +362,7 @@ class HostRun(Run):
         self._session = session
         self._is_composed = is_composed
         self._uuids = uuids
-        self._asking: set[asyncio.Task[None]] = set()
+        self._question_tasks: set[asyncio.Task[None]] = set()
         super().__init__(output)
 
     def stream_lines(self) -> HostLines:
@@ -389,8 +391,8 @@ class HostRun(Run):
 
     def approve(self, approval: CallApproval) -> None:
         task = asyncio.get_running_loop().create_task(self._ask(approval))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._question_tasks.add(task)
+        task.add_done_callback(self._question_tasks.discard)
 
     async def _ask(self, approval: CallApproval) -> None:
         self.answer(approval, await self._session.approvals.decide(approval))
@@ -401,5 +403,5 @@ class HostRun(Run):
 
     def stop_asking(self) -> None:
         """Withdraw the questions that are open."""
-        for task in self._asking:
+        for task in self._question_tasks:
             task.cancel()

@@ -23,11 +23,11 @@ class HostWire:
     """The connection to the host. `put` writes whole lines, in the order of the calls."""
 
     def __init__(self, put: Callable[[bytes], Awaitable[None]]) -> None:
-        self._put = put
+        self._write_line = put
         self._open: dict[str, asyncio.Future[JsonObject]] = {}
         self._count = 0
         self._is_closed = False
-        self._writing: set[asyncio.Task[None]] = set()
+        self._write_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_closed(self) -> bool:
@@ -78,15 +78,15 @@ class HostWire:
                 waiting.set_exception(HostError(INPUT_CLOSED))
 
     async def send(self, line: JsonObject) -> None:
-        await self._put(encode(line))
+        await self._write_line(encode(line))
 
     def send_soon(self, line: JsonObject) -> None:
         """Write a line without waiting for it."""
         task = asyncio.get_running_loop().create_task(self.send(line))
-        self._writing.add(task)
+        self._write_tasks.add(task)
         task.add_done_callback(self._after_write)
 
     def _after_write(self, task: asyncio.Task[None]) -> None:
-        self._writing.discard(task)
+        self._write_tasks.discard(task)
         if not task.cancelled():
             task.exception()  # a lost reader is reported by the next write of the turn

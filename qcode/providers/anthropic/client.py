@@ -37,7 +37,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._encoded = EncodedMessages()
+        self._encoded_messages = EncodedMessages()
 
     def _make_client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic
@@ -65,13 +65,13 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
         return AnthropicDecoder(tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
 
     def _post(self, request: ModelRequest) -> Post:
-        connection, body = self._connection, encode(request, self._encoded)
+        connection, body = self._connection, encode(request, self._encoded_messages)
         headers = {"anthropic-version": API_VERSION}
         if connection.api_key:
             headers["authorization"] = f"Bearer {connection.api_key}"
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {name: body[name] for name in ("max_tokens", "messages", "model", *sorted(body))}
-        sent = self._encoded.body(ordered)
+        sent = self._encoded_messages.body(ordered)
         return Post(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), sent)
 
     @asynccontextmanager

@@ -291,12 +291,12 @@ class AnthropicDecoder(Ending):
     def __init__(self, *, tag: str = "0", prefilled_space: str = "") -> None:
         super().__init__()
         self._tag = tag
-        self._prefilled = PrefilledSpace(prefilled_space)
+        self._prefilled_space = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
         self._numbers: dict[int, int] = {}
         self._whole_inputs: dict[int, str] = {}
         self._marks: dict[int, dict[str, str]] = {}
-        self._hosted: dict[int, JsonObject] = {}
+        self._hosted_blocks: dict[int, JsonObject] = {}
         self._citations: dict[int, list[Json]] = {}
         self._searches = Searches()
         self._calls = 0
@@ -359,7 +359,7 @@ class AnthropicDecoder(Ending):
         block = object_in(sent.get("content_block"))
         if _is_hosted(block) and index not in self._numbers:
             self._numbers[index] = number = self._blocks.begin(BlockKind.REASONING)
-            self._hosted[index] = block
+            self._hosted_blocks[index] = block
             return self._blocks.name(number)
         kind = _KINDS.get(text_in(block.get("type")))
         if kind is None or index in self._numbers:
@@ -400,7 +400,7 @@ class AnthropicDecoder(Ending):
                 return []
             self._numbers[index] = self._blocks.begin(_KIND_OF_DELTA[kind])
         number = self._numbers[index]
-        if index in self._hosted:
+        if index in self._hosted_blocks:
             if kind == "input_json_delta":
                 self._whole_inputs[index] = self._whole_inputs.get(index, "") + text_in(delta.get("partial_json"))
             return []
@@ -412,7 +412,7 @@ class AnthropicDecoder(Ending):
                     self._citations.setdefault(index, []).append(citation)
                 return []
             case "text_delta":
-                return self._blocks.write(number, self._prefilled.cut(text_in(delta.get("text"))))
+                return self._blocks.write(number, self._prefilled_space.cut(text_in(delta.get("text"))))
             case "thinking_delta":
                 return self._blocks.write(number, text_in(delta.get("thinking")))
             case "input_json_delta":
@@ -428,7 +428,7 @@ class AnthropicDecoder(Ending):
         number = self._numbers.get(index)
         if number is None:
             return []
-        if index in self._hosted:
+        if index in self._hosted_blocks:
             return self._hosted_stop(index, number)
         events: list[ReplyEvent] = []
         if whole := self._whole_inputs.pop(index, ""):
@@ -441,7 +441,7 @@ class AnthropicDecoder(Ending):
 
     def _hosted_stop(self, index: int, number: int) -> list[ReplyEvent]:
         """End a block of a search that the host ran; a truncated one is not sent back."""
-        piece = self._hosted.pop(index)
+        piece = self._hosted_blocks.pop(index)
         events: list[ReplyEvent] = []
         if piece.get("type") == "server_tool_use":
             values = parse_object(self._whole_inputs.pop(index, "") or "{}")

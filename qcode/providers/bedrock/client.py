@@ -48,13 +48,15 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
     def __init__(self, connection: Connection) -> None:
         super().__init__(replace(connection, sign_in=SIGN_IN))
         self.host = connection.base_url or connection.name
-        self._given = self._connection
-        self._encoded = EncodedMessages("messages", json.JSONEncoder(ensure_ascii=False))
+        self._given_connection = self._connection
+        self._encoded_messages = EncodedMessages("messages", json.JSONEncoder(ensure_ascii=False))
 
     def _make_client(self) -> _BedrockClient:
         quiet("botocore", "urllib3", "httpx2", "httpcore2")
-        amazon = connect(self._given)
-        self._connection = replace(self._given, base_url=amazon.runtime.meta.endpoint_url, ca_file=amazon.ca_file)
+        amazon = connect(self._given_connection)
+        self._connection = replace(
+            self._given_connection, base_url=amazon.runtime.meta.endpoint_url, ca_file=amazon.ca_file
+        )
         return _BedrockClient(Signer(amazon.runtime), amazon.control, http_client(self._connection))
 
     async def _close_client(self, client: _BedrockClient) -> None:
@@ -70,7 +72,7 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
     async def _open(self, client: _BedrockClient, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         import httpx2
 
-        body = self._encoded.body(encode(request, self._encoded))
+        body = self._encoded_messages.body(encode(request, self._encoded_messages))
         # In a thread: the SDK may first have to fetch or refresh credentials.
         signed = await run_in_thread(lambda: client.signer.sign(request.model, body))
         headers = {**self._connection.headers, **signed.headers}

@@ -241,7 +241,7 @@ class BedrockDecoder(Ending):
         super().__init__()
         self._model = model
         self._tag = tag
-        self._prefilled = PrefilledSpace(prefilled_space)
+        self._prefilled_space = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
         self._numbers: dict[int, int] = {}
         self._kinds: dict[int, BlockKind] = {}
@@ -317,7 +317,7 @@ class BedrockDecoder(Ending):
 
     def _delta(self, index: int, delta: JsonObject) -> list[ReplyEvent]:
         if isinstance(delta.get("text"), str):
-            return self._write(index, BlockKind.TEXT, self._prefilled.cut(text_in(delta.get("text"))))
+            return self._write(index, BlockKind.TEXT, self._prefilled_space.cut(text_in(delta.get("text"))))
         if call := object_in(delta.get("toolUse")):
             return self._write(index, BlockKind.CALL, text_in(call.get("input")))
         if reasoning := object_in(delta.get("reasoningContent")):

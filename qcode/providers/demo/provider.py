@@ -79,7 +79,7 @@ class DemoProvider:
         self.host = "demo"
         self._pace = pace
         self._sleep = sleep
-        self._refused: set[tuple[Message, ...]] = set()
+        self._refused_histories: set[tuple[Message, ...]] = set()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield one reply; raise `ProviderError` for an unknown model and for the simulated rate limit."""
@@ -112,8 +112,8 @@ class DemoProvider:
         if request.model == OVERLOADED_MODEL:
             raise ProviderError(ErrorKind.OVERLOADED, "Overloaded (simulated by the demo model).", status=529)
         if request.model == LIMIT_MODEL:
-            if request.messages not in self._refused:
-                self._refused.add(request.messages)
+            if request.messages not in self._refused_histories:
+                self._refused_histories.add(request.messages)
                 resets_at = round(time.time() + LIMIT_S)
                 text = "Rate limit reached (simulated by the demo model)."
                 raise ProviderError(ErrorKind.RATE_LIMIT, text, status=429, retry_after=LIMIT_S, resets_at=resets_at)
@@ -151,10 +151,10 @@ class DemoProvider:
         scenario = find_scenario(scene.wish)
         if scenario is None or not scenario.is_rate_limited:
             return
-        if messages in self._refused:
-            self._refused.remove(messages)
+        if messages in self._refused_histories:
+            self._refused_histories.remove(messages)
             return
-        self._refused.add(messages)
+        self._refused_histories.add(messages)
         raise ProviderError(
             ErrorKind.RATE_LIMIT,
             "Too many requests (simulated by the demo model; the retry will succeed).",

@@ -49,7 +49,7 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._encoded = EncodedMessages("contents", json.JSONEncoder())
+        self._encoded_messages = EncodedMessages("contents", json.JSONEncoder())
 
     def _make_client(self) -> _GeminiClient:
         import httpx2
@@ -96,7 +96,11 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         if connection.api_key:
             headers["x-goog-api-key"] = connection.api_key
         url = f"{connection.base_url}/{self.api_version}/{self._path(request.model)}"
-        return Post(url, headers | dict(connection.headers), self._encoded.body(encode(request, self._encoded)))
+        return Post(
+            url,
+            headers | dict(connection.headers),
+            self._encoded_messages.body(encode(request, self._encoded_messages)),
+        )
 
     def _path(self, model: str) -> str:
         name = model if "/" in model else f"models/{model}"

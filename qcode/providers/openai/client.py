@@ -40,14 +40,14 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._encoded = EncodedMessages(self.history_field)
+        self._encoded_messages = EncodedMessages(self.history_field)
 
     def _post_to(self, url: str, body: JsonObject) -> Post:
         connection = self._connection
         key = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {"model": body["model"], "stream": body["stream"], **body}
-        sent = self._encoded.body(ordered)
+        sent = self._encoded_messages.body(ordered)
         return Post(url, key | dict(connection.headers), sent)
 
     def _make_client(self) -> AsyncOpenAI:
@@ -116,7 +116,7 @@ class OpenAIChatProvider(OpenAISdkProvider):
 
     def _post(self, request: ModelRequest) -> Post:
         base_url = base_for(self._connection.base_url, request, self._quirks)
-        return self._post_to(f"{base_url}/chat/completions", encode(request, self._quirks, self._encoded))
+        return self._post_to(f"{base_url}/chat/completions", encode(request, self._quirks, self._encoded_messages))
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

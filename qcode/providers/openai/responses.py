@@ -271,7 +271,7 @@ class ResponsesDecoder:
         self._tag = tag
         self._blocks = BlockWriter()
         self._items: dict[int, _Item] = {}
-        self._done: set[int] = set()
+        self._done_indexes: set[int] = set()
         self._calls = 0
         self._response_id = ""
         self._has_started = False
@@ -340,7 +340,7 @@ class ResponsesDecoder:
     def _item_added(self, index: int, item: JsonObject) -> list[ReplyEvent]:
         """Start a call, whose name only this event contains. Any other item starts with its first piece."""
         name = text_in(item.get("name"))
-        if item.get("type") != "function_call" or not name or index in self._items or index in self._done:
+        if item.get("type") != "function_call" or not name or index in self._items or index in self._done_indexes:
             return []
         self._calls += 1
         call_id = text_in(item.get("call_id")) or mint_call_id(self._tag, self._response_id, self._calls)
@@ -349,7 +349,7 @@ class ResponsesDecoder:
         return events
 
     def _write(self, index: int, kind: BlockKind, text: str, part: Json = None) -> list[ReplyEvent]:
-        if not text or index in self._done:
+        if not text or index in self._done_indexes:
             return []
         item = self._items.get(index)
         if item is None:
@@ -366,7 +366,7 @@ class ResponsesDecoder:
 
     def _item_done(self, index: int, sent: JsonObject) -> list[ReplyEvent]:
         """End an item; its content is used if no delta came before."""
-        if index in self._done:
+        if index in self._done_indexes:
             return []
         match sent.get("type"):
             case "message":
@@ -395,7 +395,7 @@ class ResponsesDecoder:
             item = _Item(self._blocks.begin(kind), kind)
             events += self._blocks.name(item.block)
         self._items.pop(index, None)
-        self._done.add(index)
+        self._done_indexes.add(index)
         return events if item is None else [*events, *self._blocks.end(item.block, opaque)]
 
     def _search(self, item: JsonObject) -> str:

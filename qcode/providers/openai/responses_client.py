@@ -29,7 +29,7 @@ class OpenAIResponsesProvider(OpenAISdkProvider):
         return ResponsesDecoder(tag=str(len(request.messages)))
 
     def _post(self, request: ModelRequest) -> Post:
-        return self._post_to(f"{self._connection.base_url}/responses", encode(request, self._encoded))
+        return self._post_to(f"{self._connection.base_url}/responses", encode(request, self._encoded_messages))
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

@@ -65,7 +65,7 @@ class Candidate:
         self.state: State = "open"
         self.end = 0
         self.size = 0
-        self._held: list[str] = []
+        self._held_texts: list[str] = []
         self._rest = ""
         self._items: list[tuple[int, int] | _Function] = []
         self._scanner = JsonScanner()
@@ -73,14 +73,14 @@ class Candidate:
         self._function: _Function | None = None
         self._parameter = ("", 0, 0)
         self._has_begun = False
-        self._place: _Place = "else"
-        self._reading = self._read_all()
+        self._position: _Place = "else"
+        self._reader = self._read_all()
 
     @property
     def body(self) -> str:
         """The text after the opening mark."""
-        self._held[:] = ["".join(self._held)]
-        return self._held[0] + self._rest
+        self._held_texts[:] = ["".join(self._held_texts)]
+        return self._held_texts[0] + self._rest
 
     def feed(self, text: str) -> None:
         """Add text. All of it is kept, even if it turns out not to belong to the call."""
@@ -88,7 +88,7 @@ class Candidate:
         if self.state != "open":
             return
         try:
-            next(self._reading)
+            next(self._reader)
         except StopIteration:
             self.state = "closed"
         except _NoCallError:
@@ -96,9 +96,9 @@ class Candidate:
 
     def finish(self) -> None:
         """End the reply: a candidate that lacks nothing but its end mark is closed."""
-        if self._place == "end of function" and self._function is not None:
+        if self._position == "end of function" and self._function is not None:
             self._end_item(self._function)
-        if self._place == "tail":
+        if self._position == "tail":
             self.state = "closed"
             if self._rest and any(end.startswith(self._rest) for end in self.form.ends):
                 self.end = self.size + len(self._rest)
@@ -112,18 +112,18 @@ class Candidate:
         """Return the calls of a candidate that the output limit truncated: complete ones, then the incomplete one."""
         calls = self.calls(tools)
         body, function = self.body, self._function
-        if self._place == "json" and function is None:
+        if self._position == "json" and function is None:
             return [*calls, *forms.read_cut_json(body[self._item_start :], tools)]
         if function is None:
             return [*calls, WrittenCall(forms.NO_NAME, "", is_complete=False)]
         forms.read_function(function.name, None, tools)
-        if self._place == "json":
+        if self._position == "json":
             return [*calls, WrittenCall(function.name, body[self._item_start :], is_complete=False)]
         parameters = [(name, body[start:end]) for name, start, end in function.parameters]
         name, start, end = self._parameter
-        if self._place == "after value":
+        if self._position == "after value":
             parameters.append((name, body[start:end]))
-        open_name = name if self._place == "value" else ""
+        open_name = name if self._position == "value" else ""
         return [*calls, forms.cut_parameters(function.name, parameters, open_name, body[start:], tools)]
 
     @property
@@ -147,7 +147,7 @@ class Candidate:
     # The next token
 
     def _consume(self, count: int) -> None:
-        self._held.append(self._rest[:count])
+        self._held_texts.append(self._rest[:count])
         self._rest = self._rest[count:]
         self.size += count
 
@@ -202,14 +202,14 @@ class Candidate:
         self._end_item((yield from self._read_json()))
 
     def _read_json(self) -> Generator[None, None, tuple[int, int]]:
-        self._has_begun, self._place = True, "json"
+        self._has_begun, self._position = True, "json"
         self._scanner, self._item_start = JsonScanner(), self.size
         while True:
             self._consume(self._scanner.feed(self._rest))
             if self._scanner.is_broken or not (self.form.is_marked or CALL_KEYS.issuperset(self._scanner.keys)):
                 raise _NoCallError
             if self._scanner.is_closed:
-                self._place = "else"
+                self._position = "else"
                 return self._item_start, self.size
             yield
 
@@ -217,10 +217,10 @@ class Candidate:
         self._items.append(item)
         self._function = None
         self.end = self.size
-        self._place = "tail"
+        self._position = "tail"
 
     def _read_marked_function(self) -> Iterator[None]:
-        self._place = "else"
+        self._position = "else"
         if not (yield from self._next_of(FUNCTION)):
             raise _NoCallError
         self._consume(len(FUNCTION))
@@ -243,7 +243,7 @@ class Candidate:
         else:
             yield from self._read_parameters(function)
         if not is_mistral:
-            self._place = "end of function"
+            self._position = "end of function"
             yield from self._skip_space()
             if not (yield from self._next_of(END_FUNCTION)):
                 raise _NoCallError
@@ -273,20 +273,20 @@ class Candidate:
     def _read_value(self, name: str) -> Iterator[None]:
         """Read a value up to the next parameter or the function's end. Its text may contain the tag."""
         start = self.size
-        self._parameter, self._place = (name, start, start), "value"
+        self._parameter, self._position = (name, start, start), "value"
         while True:
             at = self._rest.find(END_PARAMETER)
             if at < 0:
                 self._consume(max(0, len(self._rest) - len(END_PARAMETER) + 1))
                 yield
                 continue
-            self._parameter, self._place = (name, start, self.size + at), "after value"
+            self._parameter, self._position = (name, start, self.size + at), "after value"
             self._consume(at + len(END_PARAMETER))
             yield from self._skip_space()
             if (yield from self._next_of(PARAMETER, END_FUNCTION)):
-                self._place = "else"
+                self._position = "else"
                 return
-            self._place = "value"
+            self._position = "value"
 
     def _read_tail(self) -> Iterator[None]:
         """Decide after a complete call: its end, another call under the same mark, or something else."""
@@ -336,7 +336,7 @@ class JsonScanner:
         self.is_broken = False
         self.keys: list[str] = []
         self._stack: list[str] = []
-        self._expected: _Expected = "value"
+        self._expected_next: _Expected = "value"
         self._is_in_string = self._is_escaped = self._is_key = False
         self._word = ""
 
@@ -371,16 +371,16 @@ class JsonScanner:
     def _end_string(self) -> None:
         self._is_in_string = False
         if not self._is_key:
-            self._expected = "comma or end"
+            self._expected_next = "comma or end"
             return
         if len(self._stack) == (1 if self._stack[0] == "{" else 2):
             self.keys.append(self._word)
-        self._word, self._is_key, self._expected = "", False, "colon"
+        self._word, self._is_key, self._expected_next = "", False, "colon"
 
     def _read_structure(self, text: str, at: int) -> int:
         atom = _ATOM_RUN.match(text, at)
         if atom:
-            if self._word == "" and self._expected not in ("value", "value or end"):
+            if self._word == "" and self._expected_next not in ("value", "value or end"):
                 self.is_broken = True
                 return at
             self._word += atom.group()
@@ -388,7 +388,7 @@ class JsonScanner:
             return atom.end()
         if self._word:
             self.is_broken = not self._stack or _ATOM.fullmatch(self._word) is None
-            self._word, self._expected = "", "comma or end"
+            self._word, self._expected_next = "", "comma or end"
             return at
         space = _SPACE.match(text, at)
         if space and space.end() > at:
@@ -397,21 +397,21 @@ class JsonScanner:
         return at + (not self.is_broken)
 
     def _read_mark(self, mark: str) -> None:
-        expected = self._expected
+        expected = self._expected_next
         if mark in "{[" and expected in ("value", "value or end"):
             self._stack.append(mark)
-            self._expected = "key or end" if mark == "{" else "value or end"
+            self._expected_next = "key or end" if mark == "{" else "value or end"
             self.is_broken = len(self._stack) > _MAX_DEPTH
         elif mark == '"' and self._stack and expected in ("value", "value or end", "key", "key or end"):
             self._is_in_string = True
             self._is_key = expected.startswith("key")
         elif mark == ":" and expected == "colon":
-            self._expected = "value"
+            self._expected_next = "value"
         elif mark == "," and expected == "comma or end":
-            self._expected = "key" if self._stack[-1] == "{" else "value"
+            self._expected_next = "key" if self._stack[-1] == "{" else "value"
         elif mark in "}]" and expected.endswith("or end") and self._stack[-1] == ("{" if mark == "}" else "["):
             self._stack.pop()
-            self._expected = "comma or end"
+            self._expected_next = "comma or end"
             self.is_closed = not self._stack
         else:
             self.is_broken = True

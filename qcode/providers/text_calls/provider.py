@@ -128,7 +128,7 @@ class CallEvents:
         self._source_ended: BlockEnded | None = None
         # Our number of the open text block, None between a call and the text after it.
         self._text: int | None = None
-        self._minted = 0
+        self._minted_ids = 0
         self._is_last_complete = True
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
@@ -198,9 +198,9 @@ class CallEvents:
         )
         events = self._end_source(is_cut=is_cut)
         if event.stop is StopReason.END_TURN:
-            if self._minted and self._is_last_complete:
+            if self._minted_ids and self._is_last_complete:
                 event = replace(event, stop=StopReason.TOOL_USE)
-            elif self._calls.ends_rejected and not self._minted:
+            elif self._calls.ends_rejected and not self._minted_ids:
                 reason = self._calls.rejected[-1].reason if self._calls.rejected else "it is malformed"
                 event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a call written as text: {reason}")
         return [*events, event]
@@ -219,10 +219,10 @@ class CallEvents:
         return events
 
     def _call_events(self, call: WrittenCall, *, ends: bool) -> list[ReplyEvent]:
-        self._minted += 1
+        self._minted_ids += 1
         self._is_last_complete = call.is_complete
         number = self._begin()
-        call_id = mint_call_id(f"{self._tag}t", self._response_id, self._minted)
+        call_id = mint_call_id(f"{self._tag}t", self._response_id, self._minted_ids)
         events: list[ReplyEvent] = [ToolCallStarted(number, call_id, call.name, self._is_recognized)]
         if call.arguments:
             events.append(ToolArgsDelta(number, call.arguments))

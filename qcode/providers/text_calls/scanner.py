@@ -83,7 +83,7 @@ class TextCalls:
         self._tools = {tool.name: tool for tool in tools}
         self._code = CodeSpans()
         self._code.feed(before)
-        self._thinking: Literal["possible", "begun", "over"] = "over" if before else "possible"
+        self._thinking_state: Literal["possible", "begun", "over"] = "over" if before else "possible"
         self._rest = ""
         self._candidate: Candidate | None = None
         self._is_behind_call = False
@@ -106,7 +106,7 @@ class TextCalls:
         while self._candidate is not None:
             self._read(self._end_candidate(self._candidate, is_cut=is_cut))
         rest, self._rest = self._rest, ""
-        if is_cut and self._thinking == "over" and is_mark_begun(rest) and not self._code.is_inside():
+        if is_cut and self._thinking_state == "over" and is_mark_begun(rest) and not self._code.is_inside():
             self._pieces.append(ExtractedCalls(rest, (WrittenCall(NO_NAME, "", is_complete=False),)))
         else:
             self._show(rest)
@@ -121,7 +121,7 @@ class TextCalls:
 
     def _read(self, text: str) -> None:
         while text:
-            if self._thinking != "over":
+            if self._thinking_state != "over":
                 text = self._read_thinking(text)
             elif self._candidate is None:
                 text = self._find_candidate(self._rest + text)
@@ -131,16 +131,16 @@ class TextCalls:
     def _read_thinking(self, text: str) -> str:
         """Pass thinking at the start of a reply through; return the text after it."""
         text, self._rest = self._rest + text, ""
-        if self._thinking == "possible":
+        if self._thinking_state == "possible":
             begin = text.lstrip()
             is_at_start = len(text) - len(begin) <= _MAX_SPACE_BEFORE_THINKING
             if is_at_start and begin.startswith(_THINK):
-                self._thinking = "begun"
+                self._thinking_state = "begun"
             elif is_at_start and _THINK.startswith(begin):
                 self._rest = text
                 return ""
             else:
-                self._thinking = "over"
+                self._thinking_state = "over"
                 return text
         at = text.find(_END_THINK)
         if at < 0:
@@ -148,7 +148,7 @@ class TextCalls:
             self._rest = text[len(text) - undecided :]
             self._append(text[: len(text) - undecided])
             return ""
-        self._thinking = "over"
+        self._thinking_state = "over"
         self._append(text[: at + len(_END_THINK)])
         return text[at + len(_END_THINK) :]
 
@@ -293,13 +293,13 @@ class CodeSpans:
         self._fence = ""
         self._is_info_line = self._may_close = False
         self._span = ""
-        self._run = ""
+        self._fence_run = ""
         self._is_blank = True
 
     @property
     def is_at_line_start(self) -> bool:
         """Whether only white space precedes the current position on its line."""
-        return self._is_blank and not self._run
+        return self._is_blank and not self._fence_run
 
     @property
     def is_in_fence(self) -> bool:
@@ -314,9 +314,9 @@ class CodeSpans:
         for found in _PIECE.finditer(text):
             piece = found.group()
             if piece[0] in "`~":
-                if self._run and self._run[0] != piece[0]:
+                if self._fence_run and self._fence_run[0] != piece[0]:
                     self._end_run()
-                self._run = (self._run + piece)[:_MAX_RUN]
+                self._fence_run = (self._fence_run + piece)[:_MAX_RUN]
                 continue
             self._end_run()
             if piece == "\n":
@@ -325,7 +325,7 @@ class CodeSpans:
                 self._is_blank = self._may_close = False
 
     def _end_run(self) -> None:
-        run, self._run = self._run, ""
+        run, self._fence_run = self._fence_run, ""
         if not run:
             return
         if self._fence:

@@ -69,7 +69,7 @@ class TailCalls:
         self._search = search
         self._code = CodeSpans()
         self._code_at = 0
-        self._held: list[str] = []
+        self._held_texts: list[str] = []
         self._held_size = 0
         self._scanner: TextCalls | None = None
         self._objects: _Objects | None = None
@@ -84,7 +84,7 @@ class TailCalls:
             if self._is_off:
                 visible.append(text)
                 break
-            if self._held:
+            if self._held_texts:
                 text = self._follow(text, visible)
                 continue
             passed, found = self._search.feed(text)
@@ -94,8 +94,8 @@ class TailCalls:
 
     def flush(self, *, is_cut: bool = False) -> list[Piece]:
         """Return what is held: as calls if it is the end of the reply and nothing else, otherwise as text."""
-        pending, rest = "".join(self._held), self._search.flush()
-        self._held.clear()
+        pending, rest = "".join(self._held_texts), self._search.flush()
+        self._held_texts.clear()
         if pending and self.is_final and not is_cut and not self._is_off:
             calls = self._read(pending)
             if calls:
@@ -129,12 +129,12 @@ class TailCalls:
 
     def _follow(self, text: str, visible: list[str]) -> str:
         """Hold more text, or release what is held if it cannot be the end of the reply."""
-        self._held.append(text)
+        self._held_texts.append(text)
         self._held_size += len(text)
         if self._held_size <= MAX_CALL_CHARS and self._may_be_call(text):
             return ""
-        pending = "".join(self._held)
-        self._held.clear()
+        pending = "".join(self._held_texts)
+        self._held_texts.clear()
         self._held_size = 0
         self._releases += 1
         self._is_off = self._releases > MAX_RELEASES or len(pending) > MAX_CALL_CHARS
@@ -146,7 +146,7 @@ class TailCalls:
         if self._scanner is None:
             if self._is_special:
                 return True
-            text = "".join(self._held)
+            text = "".join(self._held_texts)
             kind = _kind_of(text)
             self._is_special = kind == "special"
             if kind != "scanned":

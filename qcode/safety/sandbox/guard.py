@@ -54,19 +54,19 @@ class Guard:
         returns whether a new path may stay.
         """
         self._find = find
-        self._mounted = frozenset(mounted)
+        self._mounted_paths = frozenset(mounted)
         self._folder = folder
         self._is_harmless = is_harmless
-        self._accepted: frozenset[str] = frozenset()
-        self._reported: set[str] = set()
+        self._accepted_paths: frozenset[str] = frozenset()
+        self._reported_lines: set[str] = set()
         self._lock = threading.Lock()
         self._start_ns = time.time_ns() - _CLOCK_GRAIN_NS
         paths, self._knows_all = find()
-        self._before: dict[str, RecordedPath] = _record(paths, self._mounted)
+        self._before: dict[str, RecordedPath] = _record(paths, self._mounted_paths)
 
     def accept(self, paths: Iterable[str]) -> None:
         """Exempt paths that are about to change with the user's approval."""
-        self._accepted |= frozenset(paths)
+        self._accepted_paths |= frozenset(paths)
 
     def renew(self, paths: Iterable[str]) -> None:
         """Remember the approved state of accepted paths, and protect it from now on."""
@@ -74,25 +74,25 @@ class Guard:
             for path in paths:
                 self._before.pop(path, None)
             self._before |= _record(paths, frozenset())
-            self._mounted -= frozenset(paths)
-            self._accepted -= frozenset(paths)
+            self._mounted_paths -= frozenset(paths)
+            self._accepted_paths -= frozenset(paths)
 
     def check(self) -> tuple[str, ...]:
         """Restore changes since the start or the last check; return one line for each."""
         with self._lock:
-            lines = [line for line in self._check() if line not in self._reported]
-            self._reported.update(lines)
+            lines = [line for line in self._check() if line not in self._reported_lines]
+            self._reported_lines.update(lines)
         if len(lines) > MAX_REPORTED:
             lines = [*lines[:MAX_REPORTED], f"{len(lines) - MAX_REPORTED} more protected names were restored."]
         return tuple(lines)
 
     def _check(self) -> list[str]:
-        accepted = self._accepted
+        accepted = self._accepted_paths
         found, _ = self._find()
         new = sorted(set(found) - self._before.keys() - accepted)
         lines = [self._remove_new(path) for path in new if not self._is_harmless(path) and self._is_new(path)]
         for path, remembered in self._before.items():
-            if path not in accepted and path not in self._mounted:
+            if path not in accepted and path not in self._mounted_paths:
                 lines += self._restore(path, remembered)
         return lines
 

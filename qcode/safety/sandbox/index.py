@@ -66,7 +66,7 @@ class WorkspaceIndex:
         self._lock = threading.Lock()
         self._folders: dict[str, _Folder] = {}
         self._contents: WorkspaceContents | None = None
-        self._watched: dict[str, tuple[int, ...]] = {}
+        self._watched_paths: dict[str, tuple[int, ...]] = {}
         self._kinds: dict[str, int] = {}
         self._next_look = 0.0
 
@@ -78,7 +78,7 @@ class WorkspaceIndex:
                 return self._contents
             walk = _FolderPass(self._folders, self._kinds, self._clock, now + MAX_WALK_S)
             has_changed = walk.refresh(self._roots)
-            if has_changed or self._contents is None or self._watched != _identities(self._watched):
+            if has_changed or self._contents is None or self._watched_paths != _identities(self._watched_paths):
                 self._contents = self._collect(walk)
             if len(self._folders) > LARGE_TREE:
                 ended = self._clock()
@@ -92,8 +92,8 @@ class WorkspaceIndex:
         configs = [path for path in git_steering if protected_paths.fold(_name(path)) in _GIT_CONFIGS]
         secrets = [path for folder in folders for path in folder.secrets]
         secrets += [path for path in configs if _holds_credentials(path)]
-        self._watched = _identities(chain(steering, secrets))
-        aliases = walk.other_names(self._watched)
+        self._watched_paths = _identities(chain(steering, secrets))
+        aliases = walk.other_names(self._watched_paths)
         secrets += [name for path in secrets for name in aliases.get(self._inode(path), ())]
         # The target of a link with a secret name is a secret.
         named = [os.path.realpath(path) for folder in folders for path in folder.secret_links]
@@ -108,7 +108,7 @@ class WorkspaceIndex:
         )
 
     def _inode(self, path: str) -> int:
-        return self._watched.get(path, (0,))[0]
+        return self._watched_paths.get(path, (0,))[0]
 
     def _is_inside(self, path: str) -> bool:
         return any(is_within(path, root) for root in self._roots)

@@ -267,7 +267,7 @@ class _GitReader:
         self._either: list[str] = []
         self._limits: list[str] = []
         self._paths: list[str] = []
-        self._stored: list[str] = []
+        self._stored_paths: list[str] = []
         self._may_be_blob = False
 
     def read(self) -> GitUse:
@@ -384,7 +384,7 @@ class _GitReader:
         self._check_revision(text)
         revision, colon, path = _BRACES.sub("", text).partition(":")
         if colon:
-            (self._paths if path.startswith("./") else self._stored).append(path or ".")
+            (self._paths if path.startswith("./") else self._stored_paths).append(path or ".")
             self._may_be_blob |= self._name in ("diff", "grep")
         elif _WILD.search(revision):
             self._limits.append(text)
@@ -423,7 +423,7 @@ class _GitReader:
             reads,
             content,
             named,
-            tuple(self._stored),
+            tuple(self._stored_paths),
             tuple(self._limits) if is_limited else (),
             either if is_limited else (),
             plain,
@@ -432,14 +432,14 @@ class _GitReader:
     def _content(self, options: frozenset[str]) -> tuple[Content, Content]:
         """Return the printed content, and the printed content if no operand is a revision."""
         name = self._name
-        has_revision = bool(self._either or self._stored)
+        has_revision = bool(self._either or self._stored_paths)
         if name in ("blame", "cat-file", "grep"):
             return self._content_by_name(options, has_revision=has_revision)
         if name == "status":
             return ("wide-history",) * 2 if options & {"-v", "--verbose"} else ("none",) * 2
         if not self._shows_patch(options):
             return ("none", "none")
-        if name == "show" and self._stored and not (self._either or self._limits or options & _REVISIONS):
+        if name == "show" and self._stored_paths and not (self._either or self._limits or options & _REVISIONS):
             return ("narrow", "narrow")
         if name == "diff" and not options & {"--cached", "--staged", "--merge-base"}:
             return self._by_revision(has_revision=has_revision)
@@ -456,7 +456,10 @@ class _GitReader:
 
     def _by_revision(self, *, has_revision: bool) -> tuple[Content, Content]:
         """Return the contents of a command that shows the work tree or index, or a revision if one is named."""
-        return ("wide-history" if has_revision else "wide-tracked", "wide-history" if self._stored else "wide-tracked")
+        return (
+            "wide-history" if has_revision else "wide-tracked",
+            "wide-history" if self._stored_paths else "wide-tracked",
+        )
 
     def _shows_patch(self, options: frozenset[str]) -> bool:
         """Return whether a command of the `log` and `diff` family may print contents."""
@@ -464,7 +467,7 @@ class _GitReader:
             return False
         if options & (_PATCHES | _SEARCHES) or (self._name == "show" and self._may_be_blob):
             return True
-        if self._name == "show" and self._stored:
+        if self._name == "show" and self._stored_paths:
             return True
         is_default = self._name in ("diff", "show") or (self._name == "stash/show" and bool(options))
         return is_default and not options & _INSTEAD_OF_PATCHES

@@ -339,12 +339,12 @@ class _RestoredText:
         self._new = new
         self._fold_line = fold(new)
         self._steps = Steps()
-        self._known: dict[str, str] = {}
+        self._cached_texts: dict[str, str] = {}
 
     def like(self, present: str) -> str:
         if len(present) > _RESTORED or len(self._new) > _RESTORED:
             return self._new
-        if present not in self._known:
+        if present not in self._cached_texts:
             present_folded, folded = fold(present), self._fold_line
             pieces: list[str] = []
             matcher = BoundedMatcher(present_folded.text, folded.text, autojunk=False, steps=self._steps)
@@ -353,8 +353,8 @@ class _RestoredText:
                     pieces.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
                 else:
                     pieces.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
-            self._known[present] = "".join(pieces)
-        return self._known[present]
+            self._cached_texts[present] = "".join(pieces)
+        return self._cached_texts[present]
 
 
 def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:

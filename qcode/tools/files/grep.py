@@ -64,7 +64,7 @@ class GrepSearch:
     """One search. `stop` may be called from any thread, before, during and after it."""
 
     def __init__(self) -> None:
-        self._stopped = threading.Event()
+        self._stop_event = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self.is_timed_out = False
@@ -73,7 +73,7 @@ class GrepSearch:
 
     def stop(self) -> None:
         with self._lock:
-            self._stopped.set()
+            self._stop_event.set()
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
@@ -84,7 +84,7 @@ class GrepSearch:
         """
         stdin = b"" if ripgrep is not None else self._listing(query)
         with self._lock:
-            if self._stopped.is_set():
+            if self._stop_event.is_set():
                 return
             self._process = process = subprocess.Popen(
                 _argv(query, ripgrep),
@@ -106,7 +106,7 @@ class GrepSearch:
             wants = _glob_predicate(query)
             yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
             error = process.stderr.read(4_000)
-            if process.wait() == 2 and error and not self._stopped.is_set():
+            if process.wait() == 2 and error and not self._stop_event.is_set():
                 raise Refused(f"grep: the search failed: {_first_line(error)}")
         finally:
             timer.cancel()
@@ -138,7 +138,7 @@ class GrepSearch:
 
         wants = _glob_predicate(query)
         try:
-            for item in walk.files(query.root, query.start, self._stopped.is_set):
+            for item in walk.files(query.root, query.start, self._stop_event.is_set):
                 is_file = item.entry.is_file(follow_symlinks=False)
                 if is_file and wants(item.relative):
                     yield item.relative
@@ -360,7 +360,7 @@ class _Report:
 
     def __init__(self, output: str, most_chars: int, *, has_context: bool) -> None:
         self._output = output
-        self._room = most_chars
+        self._chars_left = most_chars
         self._has_context = has_context
         self._counts: dict[str, int] = {}
         self._lines: list[str] = []
@@ -377,14 +377,14 @@ class _Report:
         is_content = self._output == "content"
         is_beyond = is_content and is_match and self._matches >= MAX_MATCHES
         is_new_beyond = not self.knows(label) and len(self._counts) >= MAX_FILES
-        if is_beyond or is_new_beyond or self._room <= 0:
+        if is_beyond or is_new_beyond or self._chars_left <= 0:
             self._is_full = True
             return False
         self._matches += is_match
         self._counts[label] = self._counts.get(label, 0) + is_match
         if is_content:
             entry = f"{line.number}{':' if is_match else '-'}{_shorten_line(line)}"
-            self._room -= len(entry)
+            self._chars_left -= len(entry)
             self._lines += [*self._heading(label, line.number), entry]
             self._last = (label, line.number)
         return True

@@ -61,13 +61,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         super().__init__(id=id)
         self._clock = clock
         self._prompt = prompt
-        self._waiting: list[tuple[Approval, str]] = []
+        self._open_requests: list[tuple[Approval, str]] = []
         self._form = Form(())
-        self._shown = ApprovalDetail.of("text", "")
+        self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
         self._quiet_until = 0.0
-        self._written: dict[str, str] = {}
-        self._revising: set[str] = set()
+        self._edited_texts: dict[str, str] = {}
+        self._ids_in_editor: set[str] = set()
         self.edit_key = ""
         self.has_more = False
         self.display = False
@@ -84,24 +84,24 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def request(self) -> Approval | None:
         """The approval that is shown."""
-        return self._waiting[0][0] if self._waiting else None
+        return self._open_requests[0][0] if self._open_requests else None
 
     @property
     def heading(self) -> str:
         """The question in one line, for an edit with the number of its lines."""
-        question = question_with_asker(self._waiting[0][0])
-        added, removed = self._shown.change
-        return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown.diff else question
+        question = question_with_asker(self._open_requests[0][0])
+        added, removed = self._shown_detail.change
+        return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown_detail.diff else question
 
     @property
     def preview(self) -> ApprovalDetail:
         """The detail of the approval that is shown."""
-        return self._shown
+        return self._shown_detail
 
     @property
     def open_ids(self) -> tuple[str, ...]:
         """The ids of all approvals that wait for a decision."""
-        return tuple(approval.id for approval, _ in self._waiting)
+        return tuple(approval.id for approval, _ in self._open_requests)
 
     @property
     def is_telling(self) -> bool:
@@ -117,19 +117,19 @@ class ApprovalPanel(Vertical, can_focus=True):
     def draft(self) -> Draft | None:
         """The editable part of the call that is shown, with the last text of the user if they have edited it."""
         approval = self.request
-        if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._revising:
+        if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._ids_in_editor:
             return None
-        return replace(approval.draft, text=self._written.get(approval.id, approval.draft.text))
+        return replace(approval.draft, text=self._edited_texts.get(approval.id, approval.draft.text))
 
     def revise(self, approval_id: str, text: str) -> None:
         """Have the edited call judged again. It stays in view, and no key answers it, until it is asked for again."""
         if approval_id not in self.open_ids:
             return
-        self._revising.add(approval_id)
+        self._ids_in_editor.add(approval_id)
         if text.strip():
-            self._written[approval_id] = text
+            self._edited_texts[approval_id] = text
         else:
-            self._written.pop(approval_id, None)
+            self._edited_texts.pop(approval_id, None)
         self.post_message(ApprovalDecided(approval_id, Revise(text)))
 
     @property
@@ -141,28 +141,28 @@ class ApprovalPanel(Vertical, can_focus=True):
 
         A call that was revised keeps its turn.
         """
-        self._revising.discard(approval.id)
+        self._ids_in_editor.discard(approval.id)
         if approval.id in self.open_ids:
             at = self.open_ids.index(approval.id)
-            self._waiting[at] = (approval, position)
+            self._open_requests[at] = (approval, position)
         else:
-            at = len(self._waiting)
-            self._waiting.append((approval, position))
+            at = len(self._open_requests)
+            self._open_requests.append((approval, position))
         if at == 0:
             self._open()
 
     def withdraw(self, approval_id: str) -> bool:
         """Forget an approval that was settled elsewhere; return whether it was the one shown."""
         was_shown = self.request is not None and self.request.id == approval_id
-        self._waiting = [item for item in self._waiting if item[0].id != approval_id]
+        self._open_requests = [item for item in self._open_requests if item[0].id != approval_id]
         if was_shown:
             self._open()
         return was_shown
 
     def withdraw_all(self) -> tuple[str, ...]:
         """Forget every approval of a turn and return their ids; those of tool servers stay."""
-        ids = tuple(approval.id for approval, _ in self._waiting if not isinstance(approval, ServerApproval))
-        self._waiting = [item for item in self._waiting if isinstance(item[0], ServerApproval)]
+        ids = tuple(approval.id for approval, _ in self._open_requests if not isinstance(approval, ServerApproval))
+        self._open_requests = [item for item in self._open_requests if isinstance(item[0], ServerApproval)]
         self._open()
         return ids
 
@@ -245,12 +245,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.is_attached:
             self.screen.query_one("#prompt-row").display = approval is None
             self.screen.set_class(approval is not None, "-asking")
-        self._written = {call_id: text for call_id, text in self._written.items() if call_id in self.open_ids}
+        self._edited_texts = {call_id: text for call_id, text in self._edited_texts.items() if call_id in self.open_ids}
         if approval is None:
             return
         self._prompt.close_menu()
         self._form = form_of(approval)
-        self._shown = ApprovalDetail.of(self._form.format, approval.detail)
+        self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
         self._index = 0
         self._quiet_until = self._clock() + GUARD_SECONDS
         self._reason.placeholder = self._form.hint
@@ -259,7 +259,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _is_guarded(self) -> bool:
         """Whether a key comes too early to be meant as an answer."""
-        return self._clock() < self._quiet_until or bool(self.request and self.request.id in self._revising)
+        return self._clock() < self._quiet_until or bool(self.request and self.request.id in self._ids_in_editor)
 
     def _move(self, step: int) -> None:
         self._index = (self._index + step) % len(self.options)
@@ -281,9 +281,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._paint()
 
     def _decide(self, decision: Decision) -> None:
-        if not self._waiting:
+        if not self._open_requests:
             return
-        approval, _ = self._waiting.pop(0)
+        approval, _ = self._open_requests.pop(0)
         self.post_message(ApprovalDecided(approval.id, decision))
         self._open()
 
@@ -294,7 +294,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _paint(self) -> None:
         """Show everything at the current size: question and choices are whole, the preview gets the other rows."""
-        approval, position = self._waiting[0]
+        approval, position = self._open_requests[0]
         screen = self.app.size
         width, is_low = max(8, screen.width - _SIDE_CELLS), screen.height < _LOW
         title = self._title_lines(approval, position, width)
@@ -303,8 +303,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         options = self._option_lines(width, is_low=is_low)
         used_rows = len(title) + len(why) + len(options) + int(self._reason.display) + 1
         room = max(_MIN_ROWS, screen.height - used_rows - (1 if is_low else _KEPT_ROWS))
-        whole = self._shown.lines(width)
-        rows = whole if len(whole) <= room else self._shown.fitting(width, room - 1)
+        whole = self._shown_detail.lines(width)
+        rows = whole if len(whole) <= room else self._shown_detail.fitting(width, room - 1)
         self.has_more = len(rows) < len(whole) or len(rows) > room
         room = max(_MIN_ROWS, room - 1) if self.has_more else room
         self._scroll.styles.max_height = room
@@ -329,8 +329,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         """
         question = question_with_asker(approval)
         spans: list[Span] = [(question, ink("card-title"))]
-        if self._shown.diff:
-            added, removed = self._shown.change
+        if self._shown_detail.diff:
+            added, removed = self._shown_detail.change
             spans = [(question.removesuffix("?"), ink("card-title"))]
             spans += [(f"  +{added}", ink("card-done"))] if added else []
             spans += [(f"{' ' if added else '  '}-{removed}", ink("card-failed"))] if removed else []

@@ -47,41 +47,41 @@ class AsideTalk:
     def __init__(self, agent: Agent, count: Callable[[TurnUsage], None] = lambda used: None) -> None:
         self._agent = agent
         self._count = count
-        self._running: asyncio.Task[None] | None = None
-        self._answered: tuple[str, str] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._last_exchange: tuple[str, str] | None = None
 
     @property
     def has_answer(self) -> bool:
         """Whether there is an answer that was not added yet."""
-        return self._answered is not None
+        return self._last_exchange is not None
 
     async def ask(self, question: str, presenter: Presenter) -> None:
         """Ask and show the answer until it ends, or until `stop`."""
         self.stop()
-        self._answered = None
-        task = self._running = asyncio.ensure_future(self._show(question, presenter))
+        self._last_exchange = None
+        task = self._task = asyncio.ensure_future(self._show(question, presenter))
         try:
             await asyncio.wait({task})
         finally:
             task.cancel()
-            if self._running is task:
-                self._running = None
+            if self._task is task:
+                self._task = None
         if not task.cancelled():
             task.result()
 
     def stop(self) -> bool:
         """Cancel the request; return False if there is none."""
-        running, self._running = self._running, None
+        running, self._task = self._task, None
         return running is not None and running.cancel()
 
     def add(self) -> str:
         """Attach the last question and answer to the next message; return what was done."""
-        if self._answered is None:
+        if self._last_exchange is None:
             return USAGE
         from qcode.agent.context.attachments import aside_block
 
-        self._agent.conversation.attach((aside_block(*self._answered),))
-        self._answered = None
+        self._agent.conversation.attach((aside_block(*self._last_exchange),))
+        self._last_exchange = None
         return "Attached the aside to your next message."
 
     async def _show(self, question: str, presenter: Presenter) -> None:
@@ -93,7 +93,7 @@ class AsideTalk:
                     else:
                         presenter.present(event)
                     if isinstance(event, TurnEnded) and event.text.strip():
-                        self._answered = question, event.text
+                        self._last_exchange = question, event.text
                     await asyncio.sleep(0)
         except ValueError as refusal:
             presenter.abandon(str(refusal))
@@ -108,7 +108,7 @@ class AsidePanel(Vertical):
         self._text = _AsideText(clock=clock, id="aside-text")
         self._text.can_focus = False
         self._question = ""
-        self._doing = ""
+        self._activity_text = ""
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -150,7 +150,7 @@ class AsidePanel(Vertical):
         self._paint()
 
     def show_activity(self, activity: Activity | None) -> None:
-        self._doing = activity_text(activity, self._clock()) if activity is not None else ""
+        self._activity_text = activity_text(activity, self._clock()) if activity is not None else ""
         self._paint()
 
     def show_usage(self, event: UsageUpdated) -> None:
@@ -176,9 +176,11 @@ class AsidePanel(Vertical):
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
         self.query_one("#aside-title", Static).update(title)
         add = ("Ctrl+S", "add to the conversation" if width >= _ROOM_FOR_KEYS else "add")
-        line = foot([("Esc", "close")] if self._doing else [add, ("Esc", "close")], width)
-        if self._doing:
-            line = Content.assemble((f"{self._doing}  ·  ", "$text-accent"), line).truncate(width, ellipsis=True)
+        line = foot([("Esc", "close")] if self._activity_text else [add, ("Esc", "close")], width)
+        if self._activity_text:
+            line = Content.assemble((f"{self._activity_text}  ·  ", "$text-accent"), line).truncate(
+                width, ellipsis=True
+            )
         self.query_one("#aside-foot", Static).update(line)
 
 

@@ -40,7 +40,7 @@ class JobWatch:
         self._say = say
         self._show_count = show_count
         self._began: dict[int, float] = {}
-        self._sent: dict[int, int] = {}
+        self._sent_totals: dict[int, int] = {}
 
     @property
     def all(self) -> tuple[Job, ...]:
@@ -79,11 +79,11 @@ class JobWatch:
         """Attach the latest output of a job to the next message to the model; return what was done."""
         if not job.recent.strip():
             return f"Job {job.number} has no output yet."
-        if self._sent.get(job.number) == job.total:
+        if self._sent_totals.get(job.number) == job.total:
             return f"Job {job.number} has no new output since you attached it."
         from qcode.agent.context.attachments import job_block
 
-        self._sent[job.number] = job.total
+        self._sent_totals[job.number] = job.total
         self._conversation.attach((job_block(job),))
         size = count_text(job.recent.rstrip("\n").count("\n") + 1, "line")
         return f"Attached the output of job {job.number} ({size}) to your next message."

@@ -31,7 +31,7 @@ class ServerWatch:
         self._servers = servers
         self._widgets = widgets
         self._turns = turns
-        self._put: set[str] = set()
+        self._shown_ids: set[str] = set()
 
     @property
     def statuses(self) -> tuple[ServerStatus, ...]:
@@ -44,16 +44,16 @@ class ServerWatch:
         for notice in self._servers.take_notices():
             self._widgets.transcript.add_notice(notice.level, notice.text)
         waiting = {approval.id: approval for approval in self._servers.approvals()}
-        for approval_id in self._put - waiting.keys():
+        for approval_id in self._shown_ids - waiting.keys():
             self._turns.withdraw(approval_id)
-        new = [approval for approval_id, approval in waiting.items() if approval_id not in self._put]
-        self._put = set(waiting)
+        new = [approval for approval_id, approval in waiting.items() if approval_id not in self._shown_ids]
+        self._shown_ids = set(waiting)
         for approval in new:
             self._widgets.approval.ask(approval)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
         """Pass on the decision about an approval that was asked here; return False for any other."""
-        if self._servers is None or approval_id not in self._put:
+        if self._servers is None or approval_id not in self._shown_ids:
             return False
         self._servers.answer(approval_id, decision)
         self._turns.after_question()
@@ -75,7 +75,7 @@ class ServerWatch:
         for status in self.statuses:
             self._servers.ask_again(status.name)
         open_ids = set(self._widgets.approval.open_ids)
-        self._put &= open_ids
+        self._shown_ids &= open_ids
         self.refresh()
 
     def restart(self, name: str) -> None:

@@ -36,7 +36,7 @@ class AttachmentFinder:
     ) -> None:
         self._agent = agent
         self._say = say
-        self._changed = changed
+        self._on_change = changed
         self._recent: tuple[str, ...] = ()
         self._servers: ServerCompletion | None = None
         self._warned_about = ""
@@ -49,7 +49,7 @@ class AttachmentFinder:
         finder = self._agent.files
         if is_begun:
             self._recent = recent_paths(self._agent.conversation.messages)
-            finder.refresh(self._changed)
+            finder.refresh(self._on_change)
         return finder.find(query, self._recent)
 
     @property
@@ -58,7 +58,7 @@ class AttachmentFinder:
         if self._servers is None and self._agent.servers is not None:
             from qcode.agent.mcp.completion import ServerCompletion
 
-            self._servers = ServerCompletion(self._agent.servers, self._changed)
+            self._servers = ServerCompletion(self._agent.servers, self._on_change)
         return self._servers
 
     def resources(self, query: str) -> tuple[MenuItem, ...]:

@@ -72,7 +72,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def __init__(self, *labels: Labels[Any], placeholder: str, id: str | None = None) -> None:
         self._labels = labels
         self._kills = KillRing()
-        self._yanked: tuple[Location, Location] | None = None
+        self._yanked_range: tuple[Location, Location] | None = None
         super().__init__(
             soft_wrap=True,
             compact=True,
@@ -137,7 +137,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
 
     def _end_run(self) -> None:
         self._kills.rest()
-        self._yanked = None
+        self._yanked_range = None
 
     # Movement
 
@@ -236,14 +236,14 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         self._replace(self._kills.yank(), *self.selection)
 
     def action_yank_older(self) -> None:
-        if self._yanked is not None:
-            self._replace(self._kills.rotate(), *self._yanked)
+        if self._yanked_range is not None:
+            self._replace(self._kills.rotate(), *self._yanked_range)
 
     def _replace(self, text: str, start: Location, end: Location) -> None:
         if text:
             start, end = sorted((start, end))
             self.edit_as_one(text, start, end)
-            self._yanked = (start, self.cursor_location)
+            self._yanked_range = (start, self.cursor_location)
 
     def delete_by_key(self, start: Location, end: Location) -> EditResult | None:
         self._end_run()
@@ -270,7 +270,7 @@ class KillRing:
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._place = 0
+        self._index = 0
         self._is_open = False
 
     def kill(self, text: str, *, is_backwards: bool) -> None:
@@ -288,7 +288,7 @@ class KillRing:
         else:
             self._pieces = [*self._pieces[-_MAX_KILLS + 1 :], text]
         self._is_open = True
-        self._place = len(self._pieces) - 1
+        self._index = len(self._pieces) - 1
 
     def rest(self) -> None:
         """End the run of cuts: the next cut starts a new entry."""
@@ -296,15 +296,15 @@ class KillRing:
 
     def yank(self) -> str:
         """Return the newest entry, empty if there is none."""
-        self._place = len(self._pieces) - 1
+        self._index = len(self._pieces) - 1
         return self._pieces[-1] if self._pieces else ""
 
     def rotate(self) -> str:
         """Return the entry before the one returned last; after the oldest, the newest again."""
         if not self._pieces:
             return ""
-        self._place = (self._place - 1) % len(self._pieces)
-        return self._pieces[self._place]
+        self._index = (self._index - 1) % len(self._pieces)
+        return self._pieces[self._index]
 
 
 _JOINER = "\u200d"

@@ -35,7 +35,7 @@ class PromptHistory:
         self._path = path
         self._folder = folder
         self._entries = _read_history(path, folder) if path is not None else []
-        self._place = len(self._entries)
+        self._index = len(self._entries)
         self._draft = ""
         self.is_kept = path is not None
         self.draft_file = DraftFile(path.parent / "drafts" if path is not None else None, folder)
@@ -56,24 +56,24 @@ class PromptHistory:
             self._entries.append(text)
             if is_new:
                 self._write(text if stored is None else stored)
-        self._place = len(self._entries)
+        self._index = len(self._entries)
         self._draft = ""
 
     def older(self, current: str) -> str | None:
         """Return the next older entry, None at the oldest. `current` is saved as the draft when the user leaves it."""
-        if self._place == 0:
+        if self._index == 0:
             return None
-        if self._place == len(self._entries):
+        if self._index == len(self._entries):
             self._draft = current
-        self._place -= 1
-        return self._entries[self._place]
+        self._index -= 1
+        return self._entries[self._index]
 
     def newer(self) -> str | None:
         """Return the next newer entry, at the end the draft; None if already there."""
-        if self._place == len(self._entries):
+        if self._index == len(self._entries):
             return None
-        self._place += 1
-        return self._draft if self._place == len(self._entries) else self._entries[self._place]
+        self._index += 1
+        return self._draft if self._index == len(self._entries) else self._entries[self._index]
 
     def matches(self, words: str) -> tuple[str, ...]:
         """Return the entries that contain `words`, newest first. A capital letter makes it case-sensitive."""
@@ -124,13 +124,13 @@ class DraftFile:
     def __init__(self, folder: Path | None, path: str) -> None:
         self._folder = folder
         self._where = path
-        self._kept = ""
+        self._saved_text = ""
 
     def save(self, text: str) -> None:
         """Replace the stored draft by `text`; an empty one removes the file."""
-        if self._folder is None or text == self._kept:
+        if self._folder is None or text == self._saved_text:
             return
-        self._kept = text
+        self._saved_text = text
         path = self._folder / f"{os.getpid()}.json"
         with suppress(OSError):
             if text.strip():
@@ -172,7 +172,7 @@ class HistorySearch(Static):
         self.words = ""
         self.draft = ""
         self._matches: tuple[str, ...] = ()
-        self._place = 0
+        self._index = 0
 
     @property
     def is_open(self) -> bool:
@@ -181,11 +181,11 @@ class HistorySearch(Static):
     @property
     def match(self) -> str | None:
         """The current match, None if there is none."""
-        return self._matches[self._place] if self._matches and self.words else None
+        return self._matches[self._index] if self._matches and self.words else None
 
     def open(self, draft: str) -> None:
         """Start a search. `draft` is the text to return to when it is cancelled."""
-        self.words, self.draft, self._matches, self._place = "", draft, (), 0
+        self.words, self.draft, self._matches, self._index = "", draft, (), 0
         self.display = True
         self._paint()
 
@@ -196,12 +196,12 @@ class HistorySearch(Static):
         """Show the newest of `matches`, or keep the current one if it still matches."""
         match = self.match
         self.words, self._matches = words, matches
-        self._place = matches.index(match) if match in matches else 0
+        self._index = matches.index(match) if match in matches else 0
         self._paint()
 
     def step(self, step: int) -> None:
         """Move to an older (1) or newer (-1) match; do nothing at the ends."""
-        self._place = max(0, min(self._place + step, len(self._matches) - 1))
+        self._index = max(0, min(self._index + step, len(self._matches) - 1))
         self._paint()
 
     def on_resize(self) -> None:
@@ -211,7 +211,7 @@ class HistorySearch(Static):
         if not self.words:
             found = "type part of an earlier prompt"
         elif self._matches:
-            found = f"{self._place + 1} of {len(self._matches)} · Ctrl+R older · Enter select · Esc close"
+            found = f"{self._index + 1} of {len(self._matches)} · Ctrl+R older · Enter select · Esc close"
         else:
             found = "no match · Esc close"
         width = self.size.width or 80

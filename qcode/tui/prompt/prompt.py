@@ -106,8 +106,8 @@ class Prompt(EditingArea):
         self._menu = menu
         self._search = search
         self._sources: Sources | None = None
-        self._dismissed = ""
-        self._offered: tuple[str, tuple[int, int]] = ("", (0, 0))
+        self._dismissed_text = ""
+        self._offered_at: tuple[str, tuple[int, int]] = ("", (0, 0))
         self._range: tuple[tuple[int, int], tuple[int, int]] | None = None
         self._is_mention = False
         self._kind: Kind = "prompt"
@@ -253,7 +253,7 @@ class Prompt(EditingArea):
     def close_menu(self) -> bool:
         """Hide the menu until the text changes; return whether it was open."""
         was_open = self._menu.is_open
-        self._dismissed = self.text
+        self._dismissed_text = self.text
         self._menu.close()
         return was_open
 
@@ -402,13 +402,13 @@ class Prompt(EditingArea):
     def offer(self, *, is_news: bool = False) -> None:
         """Update the menu. `is_news`: the file index has more files than at the last update."""
         place = (self.text, self.cursor_location)
-        if self._sources is None or (place == self._offered and not is_news):
+        if self._sources is None or (place == self._offered_at and not is_news):
             return
-        self._offered = place
+        self._offered_at = place
         self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
         is_hidden = self.screen.has_class("-asking")  # a question takes the place of the prompt
         if (
-            self.text == self._dismissed
+            self.text == self._dismissed_text
             or self._search.is_open
             or self._kind == "shell"
             or self.is_commanding
@@ -416,7 +416,7 @@ class Prompt(EditingArea):
         ):
             self._menu.close()
             return
-        self._dismissed = ""
+        self._dismissed_text = ""
         row, column = self.cursor_location
         mention = mention_at(self.document[row], column) if self.selection.is_empty else None
         if mention is not None:
@@ -478,7 +478,7 @@ class Prompt(EditingArea):
         self._search.close()
         if not takes or match is None:
             self._show(self._search.draft)
-        self._dismissed = self.text
+        self._dismissed_text = self.text
         return True
 
     def _search_key(self, event: events.Key) -> bool:
@@ -505,7 +505,7 @@ class Prompt(EditingArea):
         """Show an entry of the history, with the cursor on the line from which the next press continues."""
         if text is None:
             return
-        self._dismissed = text
+        self._dismissed_text = text
         self._show(text)
         if is_older:
             self.move_cursor((0, len(self.document[0])))

@@ -39,51 +39,52 @@ class Queue(Static):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
-        self._waiting: list[Submission] = []
+        self._submissions: list[Submission] = []
         self.display = False
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return tuple(item.text for item in self._waiting)
+        return tuple(item.text for item in self._submissions)
 
     @property
     def last(self) -> Submission | None:
-        return self._waiting[-1] if self._waiting else None
+        return self._submissions[-1] if self._submissions else None
 
     def add(self, submission: Submission) -> None:
-        self._waiting.append(submission)
+        self._submissions.append(submission)
         self._paint()
 
     def drop_last(self) -> None:
-        self._waiting.pop()
+        self._submissions.pop()
         self._paint()
 
     def remove_steering(self, text: str) -> Submission | None:
         """Remove and return the first steering prompt with this text, None if there is none. It has joined the turn."""
         found = next(
-            (submission for submission in self._waiting if submission.is_steering and submission.text == text), None
+            (submission for submission in self._submissions if submission.is_steering and submission.text == text), None
         )
         if found is not None:
-            self._waiting.remove(found)
+            self._submissions.remove(found)
             self._paint()
         return found
 
     def take_next(self) -> Submission | None:
         """Remove and return the next prompt: steering prompts are joined into one, others are sent one by one."""
-        if not self._waiting:
+        if not self._submissions:
             return None
         count = 1
-        if self._waiting[0].is_steering:
+        if self._submissions[0].is_steering:
             count = next(
-                (at for at, submission in enumerate(self._waiting) if not submission.is_steering), len(self._waiting)
+                (at for at, submission in enumerate(self._submissions) if not submission.is_steering),
+                len(self._submissions),
             )
-        next_prompts, self._waiting = self._waiting[:count], self._waiting[count:]
+        next_prompts, self._submissions = self._submissions[:count], self._submissions[count:]
         self._paint()
         return _joined(next_prompts)
 
     def take_all(self) -> tuple[Submission, ...]:
         """Empty the queue and return its content."""
-        prompts, self._waiting = tuple(self._waiting), []
+        prompts, self._submissions = tuple(self._submissions), []
         self._paint()
         return prompts
 
@@ -91,13 +92,13 @@ class Queue(Static):
         self._paint()
 
     def _paint(self) -> None:
-        self.display = bool(self._waiting)
+        self.display = bool(self._submissions)
         width = max(20, (self.size.width or 80) - 10)
-        hidden = len(self._waiting) - _ROWS + 1 if len(self._waiting) > _ROWS else 0
+        hidden = len(self._submissions) - _ROWS + 1 if len(self._submissions) > _ROWS else 0
         rows = [Content.styled(f"… {hidden} more queued", "$muted")] if hidden else []
         rows += [
             Content.styled(f"queued: {shorten(submission.typed, width)}", "$muted")
-            for submission in self._waiting[hidden:]
+            for submission in self._submissions[hidden:]
         ]
         self.update(Content("\n").join(rows))
 

@@ -109,7 +109,7 @@ class ConnectScreen(Screen[ConnectResult]):
         provider: str = "",
     ) -> None:
         super().__init__()
-        self._connecting = connecting
+        self._connection_setup = connecting
         self._clock = clock
         self._themes = tuple(themes)
         self._theme = theme
@@ -124,7 +124,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self._check: Worker[None] | None = None
         self._is_storing = False
         self._ticks: Timer | None = None
-        self._started = 0.0
+        self._connect_start = 0.0
         self.step: Step = "provider"
 
     def compose(self) -> ComposeResult:
@@ -161,8 +161,8 @@ class ConnectScreen(Screen[ConnectResult]):
     @on(Finder.Missed)
     def _take_prompt(self, event: Finder.Missed) -> None:
         """Treat text typed at the first start as a prompt if it does not name a provider."""
-        if self._connecting.is_first and self.step == "provider":
-            self._connecting.finish("")
+        if self._connection_setup.is_first and self.step == "provider":
+            self._connection_setup.finish("")
             self.dismiss(ConnectResult(prompt=event.typed))
 
     @on(Finder.Moved)
@@ -204,9 +204,9 @@ class ConnectScreen(Screen[ConnectResult]):
         self._end("")
 
     def _ask_provider(self) -> None:
-        esc = "skip" if self._connecting.is_first else "close"
+        esc = "skip" if self._connection_setup.is_first else "close"
         text = "qcode needs an API key for a provider, or a local server."
-        if self._connecting.is_first:
+        if self._connection_setup.is_first:
             text += " Without one you get the demo model; /connect opens this screen again."
         self._show("provider", text, self._provider_rows(), highlighted=self._choice.name, esc=esc)
         if self._local is None:
@@ -218,7 +218,7 @@ class ConnectScreen(Screen[ConnectResult]):
     @work(exit_on_error=False, group="local-servers")
     async def _look_for_servers(self) -> None:
         """Show which local servers answer."""
-        self._local = await self._connecting.local_models()
+        self._local = await self._connection_setup.local_models()
         if self.step == "provider":
             self.query_one(Finder).set_rows(self._provider_rows())
 
@@ -238,7 +238,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self.set_focus(field if choice.takes_key else None)
 
     def _begin_check(self, typed: str) -> None:
-        self._started = self._clock()
+        self._connect_start = self._clock()
         self._say_busy()
         self._ticks = self.set_interval(_FRAME_S, self._say_busy)
         self._check = self._checked(typed)
@@ -247,10 +247,10 @@ class ConnectScreen(Screen[ConnectResult]):
     async def _checked(self, typed: str) -> None:
         name = self._choice.name
         try:
-            checked = await self._connecting.check(name, typed)
+            checked = await self._connection_setup.check(name, typed)
             # From here on Esc does nothing: interrupted storing could leave a partial key.
             self._is_storing = True
-            self._lines += await self._connecting.save_key(name, checked)
+            self._lines += await self._connection_setup.save_key(name, checked)
         except ValueError as refusal:
             self._stop_ticking()
             self._say(str(refusal), "$text-error")
@@ -280,7 +280,7 @@ class ConnectScreen(Screen[ConnectResult]):
         if self._current_model.partition("/")[0] == name:
             self._switch_to(self._current_model)
             return
-        model = self._connecting.model_of(name, checked.models)
+        model = self._connection_setup.model_of(name, checked.models)
         if model:
             self._switch_to(model)
         elif checked.models:
@@ -295,7 +295,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self._ask_theme()
 
     def _ask_theme(self) -> None:
-        if not (self._connecting.is_first and self._connecting.wants_theme) or len(self._themes) < 2:
+        if not (self._connection_setup.is_first and self._connection_setup.wants_theme) or len(self._themes) < 2:
             self._end("")
             return
         text = "The screen previews each theme. /theme switches later."
@@ -304,7 +304,7 @@ class ConnectScreen(Screen[ConnectResult]):
     def _end(self, theme: str) -> None:
         if self.step == "theme":
             self._try_theme(theme or self._theme)
-        self._connecting.finish(self._model)
+        self._connection_setup.finish(self._model)
         self.dismiss(ConnectResult(self._model, theme, tuple(self._lines)))
 
     def _show(
@@ -322,14 +322,14 @@ class ConnectScreen(Screen[ConnectResult]):
         if rows is not None:
             # At the first start, text that names no provider is a prompt: `hi` must not select a name that has h and i
             # in it.
-            finder.offer(rows, highlighted, is_loose=not (self._connecting.is_first and step == "provider"))
+            finder.offer(rows, highlighted, is_loose=not (self._connection_setup.is_first and step == "provider"))
             finder.take_focus()
 
     def _say(self, text: str, style: str = "") -> None:
         self.query_one("#connect-note", Static).update(Content.styled(one_line(text, 600), style))
 
     def _say_busy(self) -> None:
-        seconds = self._clock() - self._started
+        seconds = self._clock() - self._connect_start
         mark = _FRAMES[int(seconds / _FRAME_S) % len(_FRAMES)]
         self._say(f"{mark} checking with {self._choice.name}, {int(seconds)} s · Esc cancel", "$text-accent")
 

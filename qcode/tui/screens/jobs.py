@@ -45,7 +45,7 @@ class JobsScreen(ListScreen[None]):
 
     def __init__(self, jobs: JobWatch) -> None:
         self._jobs = jobs
-        self._shown: tuple[object, ...] = ()
+        self._shown_content: tuple[object, ...] = ()
         self._note = ""
         super().__init__("Background jobs", self._read(), empty=NO_JOBS)
 
@@ -78,8 +78,8 @@ class JobsScreen(ListScreen[None]):
     def _refresh(self) -> None:
         rows, job = self._read(), self._job()
         content = (rows, job.total if job is not None else 0)
-        if content != self._shown:
-            self._shown = content
+        if content != self._shown_content:
+            self._shown_content = content
             self.set_rows(rows)
             self._paint()
 
@@ -109,7 +109,7 @@ class JobOutput(PagerScreen):
         super().__init__("", lambda width: output_lines(job, width))
         self._jobs = jobs
         self._job = job
-        self._shown: tuple[object, ...] = ()
+        self._shown_content: tuple[object, ...] = ()
         self._note = ""
         self._end = 0
 
@@ -128,8 +128,8 @@ class JobOutput(PagerScreen):
     def _refresh(self) -> None:
         job, state = self._job, self._jobs.state_of(self._job)
         content = (job.total, state, self._note)
-        if content != self._shown:
-            self._shown = content
+        if content != self._shown_content:
+            self._shown_content = content
             self.show_title(f"Job {job.number}  {state}  {command_of(job)}", self._note)
             scroll = self.query_one("#pager-scroll", VerticalScroll)
             follows = scroll.scroll_target_y >= min(self._end, scroll.max_scroll_y)

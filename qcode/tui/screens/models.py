@@ -60,11 +60,11 @@ class ModelPicker(ListScreen[ModelChoice]):
     ]
 
     def __init__(self, offering: ModelsService, current: str, effort: Effort | None) -> None:
-        self._offering = offering
+        self._offered_models = offering
         self._current = current
         self._recent = offering.recent
         self._providers = {provider.name: provider for provider in offering.providers()}
-        self._asked = {name for name, provider in self._providers.items() if provider.is_to_ask}
+        self._pending_providers = {name for name, provider in self._providers.items() if provider.is_to_ask}
         self._level = _LEVELS.index(effort)
         empty = "No provider is set up. /connect adds one."
         super().__init__("Model", self._build_rows(), empty=empty)
@@ -81,7 +81,7 @@ class ModelPicker(ListScreen[ModelChoice]):
 
     def on_mount(self) -> None:
         self._paint_effort()
-        for name in self._asked:
+        for name in self._pending_providers:
             self._ask(name)
 
     def show_row(self, row: PickerRow | None) -> None:
@@ -97,7 +97,7 @@ class ModelPicker(ListScreen[ModelChoice]):
             self.dismiss(ModelChoice(row.id, effort=self.effort))
 
     def title_note(self) -> str:
-        return f"loading {', '.join(sorted(self._asked))}" if self._asked else ""
+        return f"loading {', '.join(sorted(self._pending_providers))}" if self._pending_providers else ""
 
     def action_effort(self, step: int) -> None:
         self._level = max(0, min(self._level + step, len(_LEVELS) - 1))
@@ -106,9 +106,9 @@ class ModelPicker(ListScreen[ModelChoice]):
     @work(exit_on_error=False, group="models")
     async def _ask(self, name: str) -> None:
         try:
-            found = await self._offering.list_host_models(name)
+            found = await self._offered_models.list_host_models(name)
         finally:
-            self._asked.discard(name)
+            self._pending_providers.discard(name)
         provider = self._providers[name]
         known = {model.name for model in provider.models}
         models = (*provider.models, *(model for model in found if model.name not in known))

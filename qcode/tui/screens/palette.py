@@ -67,16 +67,16 @@ class ThemePicker(Picker):
         super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
         self._use = use
-        self._previewed = current
+        self._previewed_name = current
 
     def show_row(self, row: PickerRow | None) -> None:
         name = row.id if row is not None else self._current
-        if name != self._previewed:
-            self._previewed = name
+        if name != self._previewed_name:
+            self._previewed_name = name
             self._use(name)
 
     def action_leave(self) -> None:
         """Close at once, even with a filter, and restore the previous theme."""
-        if self._previewed != self._current:
+        if self._previewed_name != self._current:
             self._use(self._current)
         self.dismiss(None)

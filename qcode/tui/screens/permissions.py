@@ -45,7 +45,7 @@ class PermissionsScreen(Picker):
 
     def __init__(self, permissions: Permissions) -> None:
         self._permissions = permissions
-        self._asking: _Asking = ""
+        self._open_question: _Asking = ""
         self._shows_decisions = False
         self._news = ""
         super().__init__(self._title, self._rule_rows(), empty="No decisions in this session yet.")
@@ -85,12 +85,12 @@ class PermissionsScreen(Picker):
     def action_ask(self, question: _Asking) -> None:
         """Open the field for a new rule, or for something to check."""
         field = self.query_one("#permission-field", Input)
-        self._asking, field.display = question, True
+        self._open_question, field.display = question, True
         field.value, field.placeholder = "", _HINTS[question]
         field.focus()
 
     def action_leave(self) -> None:
-        if self._asking:
+        if self._open_question:
             self._close_field()
         else:
             super().action_leave()
@@ -101,7 +101,7 @@ class PermissionsScreen(Picker):
         text = event.value.strip()
         if not text:
             self._close_field()
-        elif self._asking == "try":
+        elif self._open_question == "try":
             self._test_rule(text)
         else:
             self._add(text)
@@ -184,7 +184,7 @@ class PermissionsScreen(Picker):
         return rows[::-1]
 
     def _close_field(self) -> None:
-        self._asking = ""
+        self._open_question = ""
         self.query_one("#permission-field").display = False
         self.finder.take_focus()
 

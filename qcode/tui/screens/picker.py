@@ -289,7 +289,7 @@ class Finder(Vertical):
         self._all: tuple[PickerRow, ...] = ()
         self._is_loose = True
         self._list = PickerList(columns)
-        self._shown: str | None = ""
+        self._shown_row_id: str | None = ""
 
     def compose(self) -> ComposeResult:
         if self._has_filter:
@@ -436,8 +436,8 @@ class Finder(Vertical):
 
     def _post_filtered(self) -> None:
         row_id = self.row.id if self.row is not None else None
-        if row_id != self._shown:
-            self._shown = row_id
+        if row_id != self._shown_row_id:
+            self._shown_row_id = row_id
             self.post_message(self.Moved(self.row))
 
 
@@ -482,7 +482,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         super().__init__(classes="picker-screen")
         self.heading = title
         self._rows = tuple(rows)
-        self._wanted = highlighted
+        self._first_highlight = highlighted
         self.finder = Finder(self.COLUMNS, empty=empty, has_filter=not self.IS_QUESTION, id="picker-finder")
 
     def compose(self) -> ComposeResult:
@@ -514,7 +514,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         self.finder.set_rows(rows)
 
     def on_mount(self) -> None:
-        self.finder.offer(self._rows, self._wanted)
+        self.finder.offer(self._rows, self._first_highlight)
         self.finder.take_focus()
 
     def on_resize(self) -> None:

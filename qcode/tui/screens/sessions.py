@@ -46,10 +46,10 @@ class SessionPicker(Picker):
     def __init__(self, library: Library, now: Callable[[], float]) -> None:
         self._library = library
         self._now = now
-        self._deleting = ""
-        self._renaming = ""
+        self._deleting_id = ""
+        self._renaming_id = ""
         self._infos: tuple[SessionInfo, ...] = ()
-        self._searched, self._is_searching = "", False
+        self._searched_text, self._is_searching = "", False
         self._passages: dict[str, str] = {}
         super().__init__("Sessions of this folder", (), empty="Loading…")
 
@@ -70,7 +70,7 @@ class SessionPicker(Picker):
         self._show_rows()
 
     def show_row(self, row: PickerRow | None) -> None:
-        self._deleting = ""
+        self._deleting_id = ""
         if row is None or self.size.height < 14:
             self.query_one("#session-preview", Static).update("")
         else:
@@ -94,8 +94,8 @@ class SessionPicker(Picker):
     def _search_content(self) -> None:
         """Search the messages, too, once the typed words have changed."""
         typed = self.finder.typed.strip()
-        if typed != self._searched:
-            self._searched = typed
+        if typed != self._searched_text:
+            self._searched_text = typed
             self._passages = {}
             self._search(typed)
 
@@ -124,8 +124,8 @@ class SessionPicker(Picker):
         if row is None:
             return
         preview = self.query_one("#session-preview", Static)
-        if self._deleting != row.id:
-            self._deleting = row.id
+        if self._deleting_id != row.id:
+            self._deleting_id = row.id
             preview.update(Content.styled("Press Ctrl+X again to delete this session permanently.", "$text-warning"))
             return
         try:
@@ -141,11 +141,11 @@ class SessionPicker(Picker):
         if row is None:
             return
         field = self.query_one("#session-name", Input)
-        self._renaming, field.value, field.display = row.id, row.label, True
+        self._renaming_id, field.value, field.display = row.id, row.label, True
         field.focus()
 
     def action_leave(self) -> None:
-        if self._renaming:
+        if self._renaming_id:
             self._stop_renaming()
         else:
             super().action_leave()
@@ -154,20 +154,20 @@ class SessionPicker(Picker):
     def _rename(self, event: Input.Submitted) -> None:
         event.stop()
         try:
-            self._library.rename(self._renaming, event.value)
+            self._library.rename(self._renaming_id, event.value)
         except ValueError as refusal:
             self.query_one("#session-preview", Static).update(Content.styled(str(refusal), "$text-warning"))
         self._stop_renaming()
         self._load()
 
     def _stop_renaming(self) -> None:
-        self._renaming = ""
+        self._renaming_id = ""
         self.query_one("#session-name").display = False
         self.finder.take_focus()
 
     def _show_rows(self) -> None:
         """Show all sessions; those that contain the typed words match the filter by their passages."""
-        typed, now = self._searched, self._now()
+        typed, now = self._searched_text, self._now()
         rows = []
         for info in self._infos:
             found = self._passages.get(info.session_id)

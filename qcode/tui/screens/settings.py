@@ -70,10 +70,10 @@ class SettingsScreen(ListScreen[None]):
         *,
         name: str = "",
     ) -> None:
-        self._configuring = configuring
+        self._configuration = configuring
         self._themes = tuple(themes)
-        self._changed = changed
-        self._editing = ""
+        self._on_change = changed
+        self._edited_name = ""
         self._settings = {setting.name: setting for setting in configuring.settings()}
         super().__init__("Settings", self._build_rows(), highlighted=name)
 
@@ -86,7 +86,7 @@ class SettingsScreen(ListScreen[None]):
         self.query_one("#setting-field").display = False
 
     def show_row(self, row: PickerRow | None) -> None:
-        if not self._editing:
+        if not self._edited_name:
             self._show_message("")
 
     def select(self, row: PickerRow) -> None:
@@ -100,11 +100,11 @@ class SettingsScreen(ListScreen[None]):
             self._edit(setting)
 
     def title_note(self) -> str:
-        return self._configuring.file
+        return self._configuration.file
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the arrow keys to the field while the user types."""
-        return not (self._editing and action in ("turn", "unset"))
+        return not (self._edited_name and action in ("turn", "unset"))
 
     def action_turn(self, step: int) -> None:
         """Select the next value."""
@@ -127,7 +127,7 @@ class SettingsScreen(ListScreen[None]):
             self._show_message(f"{setting.name} is not set in your file.")
 
     def action_leave(self) -> None:
-        if self._editing:
+        if self._edited_name:
             self._stop_editing()
             self._show_message("")
         else:
@@ -136,7 +136,7 @@ class SettingsScreen(ListScreen[None]):
     @on(Input.Submitted, "#setting-field")
     def _take_value(self, event: Input.Submitted) -> None:
         event.stop()
-        setting = self._settings[self._editing]
+        setting = self._settings[self._edited_name]
         if self._change(setting, event.value if event.value.strip() else None):
             self._stop_editing()
 
@@ -148,7 +148,7 @@ class SettingsScreen(ListScreen[None]):
         return (*self._themes, "auto") if setting.name == "ui.theme" else setting.choices
 
     def _edit(self, setting: Setting) -> None:
-        self._editing = setting.name
+        self._edited_name = setting.name
         field = self.query_one("#setting-field", Input)
         field.placeholder, field.value = "Enter without a value removes it from your file", setting.typed_value
         field.display = True
@@ -156,20 +156,20 @@ class SettingsScreen(ListScreen[None]):
         self._show_message(f"New value of {setting.name}: Enter save · Esc cancel")
 
     def _stop_editing(self) -> None:
-        self._editing = ""
+        self._edited_name = ""
         self.query_one("#setting-field").display = False
         self.finder.take_focus()
 
     def _change(self, setting: Setting, typed: str | None) -> bool:
         """Write the change; return whether that succeeded."""
         try:
-            now = self._configuring.change(setting.name, typed)
-            self._settings = {changed.name: changed for changed in self._configuring.settings()}
+            now = self._configuration.change(setting.name, typed)
+            self._settings = {changed.name: changed for changed in self._configuration.settings()}
         except ValueError as refusal:
             self._show_message(str(refusal), is_wrong=True)
             return False
         self.set_rows(self._build_rows())
-        self._show_message(outcome_text(now, is_now=self._changed(now)))
+        self._show_message(outcome_text(now, is_now=self._on_change(now)))
         return True
 
     def _build_rows(self) -> list[PickerRow]:

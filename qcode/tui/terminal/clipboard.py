@@ -93,12 +93,12 @@ class Clipboard:
         self._platform = platform
         self._write = write
         self._folder = folder
-        self._run = run if run is not None else run_tool
+        self._run_tool = run if run is not None else run_tool
 
     def copy(self, text: str) -> str:
         """Copy `text` and return the method, as the end of a sentence that starts with "Copied"."""
         for tool in programs_for(self._environ, self._platform):
-            if self._run(tool.argv, text.encode(tool.encoding, "replace")):
+            if self._run_tool(tool.argv, text.encode(tool.encoding, "replace")):
                 return f"with {tool.argv[0]}"
         sequence = osc52(text, self._environ)
         if sequence and has_osc52(self._environ):

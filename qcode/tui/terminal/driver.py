@@ -105,7 +105,7 @@ MAX_HOLD_S = 0.5
 class TerminalApp(PaintingApp, inherit_bindings=False):
     """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed.
 
-    `_is_lent` is True while the terminal is lent, `_is_handling` while a key is on its way to its binding; `_following`
+    `_is_lent` is True while the terminal is lent, `_is_handling` while a key is on its way to its binding; `_held_keys`
     holds the input after that key, the `_held`-th that was waited for.
     """
 
@@ -114,7 +114,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     _is_lent = False
     _is_handling = False
     _held = 0
-    _following: tuple[events.Event, ...] = ()
+    _held_keys: tuple[events.Event, ...] = ()
 
     @property
     def has_few_colors(self) -> bool:
@@ -152,7 +152,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
         elif self._is_handling:
-            self._following += (event,)
+            self._held_keys += (event,)
         else:
             target = self.focused or self.screen
             is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
@@ -183,11 +183,11 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
 
     async def _let_follow(self) -> None:
         self._is_handling = False
-        following, self._following = self._following, ()
+        following, self._held_keys = self._held_keys, ()
         for index, event in enumerate(following, 1):
             await self.on_event(event)
             if self._is_handling:
-                self._following += following[index:]
+                self._held_keys += following[index:]
                 return
 
     @contextmanager
@@ -221,7 +221,7 @@ class HangupSafeFile:
 
     def __init__(self, file: IO[str], lost: Callable[[], object]) -> None:
         self._file = file
-        self._lost = lost
+        self._on_lost = lost
         self._is_lost = False
 
     def write(self, text: str) -> int:
@@ -249,7 +249,7 @@ class HangupSafeFile:
         self._is_lost = True
         # Buffered text is flushed at exit. With /dev/null in place of the dead terminal that flush succeeds.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
-        self._lost()
+        self._on_lost()
 
 
 def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type[Driver]:
@@ -303,7 +303,7 @@ class TerminalTitle:
         self.has_bell = has_bell
         self._folder = one_line(folder).rstrip("/").rpartition("/")[2]
         self._write = write
-        self._ring = ring
+        self._ring_bell = ring
         self._state: State = "idle"
         self._title = ""
         self._countdown = ""
@@ -331,7 +331,7 @@ class TerminalTitle:
         self._state = state
         self._show()
         if self.has_bell is not False and state != "working":
-            self._ring(_BELL_TEXTS[state])
+            self._ring_bell(_BELL_TEXTS[state])
 
     def count_down(self, left: str) -> None:
         """Show the time that is left of a wait; empty if the turn does not wait."""

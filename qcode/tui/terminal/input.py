@@ -61,12 +61,12 @@ class PasteParser(AltParser):
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
         self._before = ""
-        self._pasted: list[str] | None = None
+        self._paste_parts: list[str] | None = None
 
     @property
     def is_pasting(self) -> bool:
         """Whether a paste has begun and not ended."""
-        return self._pasted is not None
+        return self._paste_parts is not None
 
     def feed(self, data: str) -> Iterable[Message]:
         """Yield the events in `data`. A paste, and each of its two markers, may arrive in several chunks."""
@@ -74,7 +74,7 @@ class PasteParser(AltParser):
             yield from super().feed(data)
             return
         while data:
-            data = yield from self._rest_of_paste(data) if self._pasted is not None else self._keys(data)
+            data = yield from self._rest_of_paste(data) if self._paste_parts is not None else self._keys(data)
 
     def _keys(self, data: str) -> Generator[Message, None, str]:
         """Parse keys up to the start of a paste; return the rest."""
@@ -84,12 +84,12 @@ class PasteParser(AltParser):
         yield from super().feed(data[:end])
         self._before = (self._before + data)[-len(PASTE_START) + 1 :]
         if at >= 0:
-            self._before, self._pasted = "", []
+            self._before, self._paste_parts = "", []
         return data[end:]
 
     def _rest_of_paste(self, data: str) -> Generator[Message, None, str]:
         """Collect text up to the end of the paste; return the rest."""
-        pasted = self._pasted
+        pasted = self._paste_parts
         assert pasted is not None
         tail = pasted.pop() if pasted else ""
         at = (tail + data).find(_PASTE_END)
@@ -99,7 +99,7 @@ class PasteParser(AltParser):
             pasted += [whole[: -len(_PASTE_END) + 1], whole[-len(_PASTE_END) + 1 :]]
             return ""
         pasted.append((tail + data)[:at])
-        self._pasted = None
+        self._paste_parts = None
         for message in super().feed(_PASTE_END):
             if not isinstance(message, events.Paste):
                 yield message

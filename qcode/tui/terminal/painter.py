@@ -413,7 +413,7 @@ class _Output:
         self._pieces: list[str] = [] if look is not None else [RESET]
         self._look = look or PLAIN
         self._row = self._column = -1
-        self._cleared: CellStyle | None = None  # the style of the new rows, if they were cleared together
+        self._clear_style: CellStyle | None = None  # the style of the new rows, if they were cleared together
 
     def scroll(self, scroll: _Scroll) -> None:
         """Move rows with the scroll region, by the sequences that every terminal has."""
@@ -431,7 +431,7 @@ class _Output:
             return
         for y in rows:
             self._clear_row(y, fill)
-        self._cleared = fill
+        self._clear_style = fill
 
     def _clear_row(self, y: int, fill: CellStyle) -> None:
         self._move(y, 0)
@@ -452,7 +452,7 @@ class _Output:
 
         Example: a row of 120 cells with the text `done` is `CSI K`, a blank, and `done`.
         """
-        fill = self._cleared
+        fill = self._clear_style
         if fill is None:
             fill = _blank_look(runs[-1][1])
             if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):

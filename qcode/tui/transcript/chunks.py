@@ -179,18 +179,18 @@ class GrowingLines:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
         self._rows: list[Line] = []
-        self._done = 0
+        self._done_lines = 0
         self._context: list[str] = []
         self._context_rows = 0
 
     def grow(self, lines: Sequence[str]) -> list[Line]:
         """Return the rows of `lines`: those of the last call, with lines added, and the last line possibly longer."""
         while (cut := self._cut(lines)) is not None:
-            self._rows += self._render(lines[self._done : cut])
-            self._done = cut
+            self._rows += self._render(lines[self._done_lines : cut])
+            self._done_lines = cut
             self._context = context_of(lines, cut)
             self._context_rows = self._rows_of_context(is_after_blank=not lines[cut - 1].strip())
-        return self._rows + self._render(lines[self._done :])
+        return self._rows + self._render(lines[self._done_lines :])
 
     def _render(self, lines: Sequence[str]) -> list[Line]:
         return self._blocks([*self._context, *lines])[self._context_rows :]
@@ -207,7 +207,7 @@ class GrowingLines:
         """Return the index of the line before which the open end can be divided, None while it is short."""
         size = 0
         latest = None
-        for index in range(len(lines) - 1, self._done, -1):
+        for index in range(len(lines) - 1, self._done_lines, -1):
             size += len(lines[index]) + 1
             if size < STEP:
                 continue
@@ -215,11 +215,11 @@ class GrowingLines:
             if _NESTED_ITEM.match(lines[index]) or not lines[index - 1].strip(" >\t"):
                 break
         else:
-            index = latest or self._done
+            index = latest or self._done_lines
         return index if latest is not None and self._size(lines, index) >= STEP else None
 
     def _size(self, lines: Sequence[str], end: int) -> int:
-        return sum(len(line) + 1 for line in lines[self._done : end])
+        return sum(len(line) + 1 for line in lines[self._done_lines : end])
 
 
 def context_of(lines: Sequence[str], at: int) -> list[str]:

@@ -98,7 +98,7 @@ class CodeBlock:
         self._language = tidy(language).strip().split(" ")[0]
         self._width = width
         self._highlighter = Highlighter(self._language)
-        self._kept: list[str] = []
+        self._kept_lines: list[str] = []
         self._rows: list[Line] = []
 
     def grow(self, source: Sequence[str]) -> list[Line]:
@@ -106,13 +106,13 @@ class CodeBlock:
 
         The last line is not highlighted yet.
         """
-        done = len(self._kept)
-        if self._kept != list(source[:done]):
-            self._highlighter, self._kept, self._rows, done = Highlighter(self._language), [], [], 0
+        done = len(self._kept_lines)
+        if self._kept_lines != list(source[:done]):
+            self._highlighter, self._kept_lines, self._rows, done = Highlighter(self._language), [], [], 0
         fresh = list(source[done:-1])
         if fresh:
             self._rows += self._lay_out(self._highlighter.more(fresh))
-            self._kept += fresh
+            self._kept_lines += fresh
         return [*self._label(), *self._rows, *self._lay_out(map(_plain, source[-1:]))]
 
     def finish(self, source: Sequence[str]) -> list[Line]:

@@ -47,10 +47,10 @@ class Content:
         self.held: SupersededEntry | None = None
         self.held_at = 0
         self._clock = clock
-        self._changed: int | None = None
+        self._first_changed: int | None = None
         self._has_moved = False
         self._cards: dict[str, Card] = {}
-        self._running: set[Entry] = set()
+        self._running_entries: set[Entry] = set()
         self._live: list[Entry] = []
         self._text: ReplyEntry | None = None
         self._thinking: Thinking | None = None
@@ -58,7 +58,7 @@ class Content:
 
     def take_changed(self) -> int | None:
         """Return the index of the first entry changed since the last call, None if none was."""
-        changed, self._changed = self._changed, None
+        changed, self._first_changed = self._first_changed, None
         return changed
 
     @property
@@ -72,7 +72,7 @@ class Content:
 
     @property
     def has_running(self) -> bool:
-        return bool(self._running)
+        return bool(self._running_entries)
 
     def add_welcome(self, lines: Sequence[str]) -> None:
         self._add(WelcomeEntry(lines))
@@ -118,7 +118,7 @@ class Content:
         if self._thinking is None:
             self._thinking = Thinking(self._clock)
             self._thinking.is_unfolded = self.thinking == "expanded"
-            self._running.add(self._thinking)
+            self._running_entries.add(self._thinking)
             self._add_live(self._thinking)
         self.arrivals += 1
         self._thinking.append(text)
@@ -210,12 +210,12 @@ class Content:
             self._live = [entry for entry in self._live if entry is not card]
         elif card not in self._live:
             self._live.append(card)
-        (self._running.add if card.state == "running" else self._running.discard)(card)
+        (self._running_entries.add if card.state == "running" else self._running_entries.discard)(card)
         self._touch(card)
 
     def tick(self) -> None:
         """Update the elapsed time on running cards and live reasoning."""
-        for entry in self._running:
+        for entry in self._running_entries:
             entry.touch()
             self._touch(entry)
 
@@ -241,7 +241,7 @@ class Content:
         for entry in self.entries:
             if isinstance(entry, Foldable):
                 entry.unfold(self.is_unfolded)
-        self._changed = 0
+        self._first_changed = 0
 
     def unfold(self, entry: Foldable, is_unfolded: bool) -> None:
         """Unfold one entry, or fold it again."""
@@ -253,7 +253,7 @@ class Content:
         if thinking is None:
             return
         thinking.finish()
-        self._running.discard(thinking)
+        self._running_entries.discard(thinking)
         self._touch(thinking)
 
     def _take_live(self) -> tuple[int, list[Entry]]:
@@ -262,7 +262,7 @@ class Content:
         at = min((self.entries.index(entry) for entry in old), default=len(self.entries))
         self._cards = {call_id: card for call_id, card in self._cards.items() if card not in old}
         for entry in old:
-            self._running.discard(entry)
+            self._running_entries.discard(entry)
             self._remove(entry)
         self.held = None
         self._forget_live()
@@ -305,4 +305,4 @@ class Content:
         return index
 
     def _note(self, index: int) -> None:
-        self._changed = index if self._changed is None else min(self._changed, index)
+        self._first_changed = index if self._first_changed is None else min(self._first_changed, index)

@@ -263,7 +263,7 @@ class ReplyEntry(Entry):
     def __init__(self) -> None:
         super().__init__()
         self._items: list[_Item] = []
-        self._fed = 0
+        self._fed_items = 0
         self._stream: MarkdownStream | None = None
         self._is_live = True
 
@@ -294,22 +294,22 @@ class ReplyEntry(Entry):
             # The Markdown parser is imported with the first reply, because the first paint does not need it.
             from qcode.tui.transcript.markdown import MarkdownStream
 
-            self._stream, self._fed, self._width = MarkdownStream(width), 0, width
+            self._stream, self._fed_items, self._width = MarkdownStream(width), 0, width
         stream = self._stream
         first = stream.settled
-        for kind, text in self._items[self._fed :]:
+        for kind, text in self._items[self._fed_items :]:
             if kind == "text":
                 stream.feed(text)
             else:
                 stream.mark(text)
-        self._fed = len(self._items)
+        self._fed_items = len(self._items)
         if self._is_live:
             stream.show()
         else:
             stream.finish()
             self._stream = None
             self._items = _joined(self._items)
-            self._fed = len(self._items)
+            self._fed_items = len(self._items)
         self._lines, self._is_current = stream.lines, True
         return self.gap + first
 
@@ -320,12 +320,12 @@ class Thinking(Foldable):
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
         self._clock = clock
-        self._begun = clock()
+        self._begin_time = clock()
         self._seconds: float | None = None
         self._parts: list[str] = []
-        self._fed = 0
+        self._fed_items = 0
         self._rest = ""
-        self._settled = 0
+        self._settled_lines = 0
 
     @property
     def is_live(self) -> bool:
@@ -342,7 +342,7 @@ class Thinking(Foldable):
 
     def finish(self) -> None:
         """End the reasoning. Idempotent."""
-        self.finish_after(self._clock() - self._begun)
+        self.finish_after(self._clock() - self._begin_time)
 
     def finish_after(self, seconds: float) -> None:
         """End the reasoning, which took `seconds`. Idempotent."""
@@ -360,16 +360,16 @@ class Thinking(Foldable):
         if not self.is_live or not self.is_unfolded:
             return super().update(width)
         if self._width != width or not self._lines:
-            self._fed, self._rest, self._settled = 0, "", 1
+            self._fed_items, self._rest, self._settled_lines = 0, "", 1
             self._lines = [self._header(width)]
         elif self._is_current:
             return self.gap + len(self._lines)
         header = self._header(width)
-        first = self._settled if header.text == self._lines[0].text else 0
+        first = self._settled_lines if header.text == self._lines[0].text else 0
         self._lines[0] = header
-        del self._lines[self._settled :]
-        *complete, self._rest = (self._rest + "".join(self._parts[self._fed :])).split("\n")
-        self._fed = len(self._parts)
+        del self._lines[self._settled_lines :]
+        *complete, self._rest = (self._rest + "".join(self._parts[self._fed_items :])).split("\n")
+        self._fed_items = len(self._parts)
         for line in complete:
             self._lines += self._body(line, width)
         if len(self._rest) > _LONG_LINE:
@@ -377,7 +377,7 @@ class Thinking(Foldable):
             *rows, last = self._body(self._rest, width)
             self._lines += rows
             self._rest = last.text[last.lead :]
-        self._settled = len(self._lines)
+        self._settled_lines = len(self._lines)
         if self._rest.strip():
             self._lines += self._body(self._rest, width)
         self._width, self._is_current = width, True
@@ -393,7 +393,7 @@ class Thinking(Foldable):
         return lines
 
     def _header(self, width: int) -> Line:
-        seconds = self._clock() - self._begun if self._seconds is None else self._seconds
+        seconds = self._clock() - self._begin_time if self._seconds is None else self._seconds
         if self._seconds is not None:
             text = f"∴ thought for {duration_text(seconds)}" if seconds >= _NOTABLE else "∴ thought"
             return Line(((text, ink("thinking-title")),), is_mark=True)
@@ -435,36 +435,36 @@ class SupersededEntry(Entry):
         super().__init__()
         self._old = old
         self._label = label
-        self._covered = 0
-        self._dimmed: list[Line] = []
+        self._covered_rows = 0
+        self._dimmed_lines: list[Line] = []
         self._dimmed_width = 0
 
     def cover(self, rows: int, width: int) -> bool:
         """Drop the old rows that `rows` new rows replace; return whether any are left."""
-        if rows != self._covered:
-            self._covered = rows
+        if rows != self._covered_rows:
+            self._covered_rows = rows
             self.touch()
         return len(self._old_rows(width)) > rows
 
     # Counted from the start of the old text: at another width, more or fewer of its rows are replaced.
 
     def letters_above(self, row: int) -> int:
-        return letters(self._dimmed[: self._covered + row - self._gap_above])
+        return letters(self._dimmed_lines[: self._covered_rows + row - self._gap_above])
 
     def row_with(self, count: int) -> int:
-        return max(0, row_of(self._dimmed, count) - self._covered + self._gap_above)
+        return max(0, row_of(self._dimmed_lines, count) - self._covered_rows + self._gap_above)
 
     def _old_rows(self, width: int) -> list[Line]:
         if width != self._dimmed_width:
-            self._dimmed = [repaint(row, ink("old")) for entry in self._old for row in entry.rows(width)]
+            self._dimmed_lines = [repaint(row, ink("old")) for entry in self._old for row in entry.rows(width)]
             self._dimmed_width = width
-        return self._dimmed
+        return self._dimmed_lines
 
     def lay_out(self, width: int) -> list[Line]:
         old = self._old_rows(width)
-        rest = old[self._covered + 1 :]
+        rest = old[self._covered_rows + 1 :]
         if len(rest) > _LONG_REST:
-            rest[-1] = _mark_line(f"line {self._covered} of {len(old)} · {self._label}", width)
+            rest[-1] = _mark_line(f"line {self._covered_rows} of {len(old)} · {self._label}", width)
         return [_mark_line(self._label, width), *rest]
 
 

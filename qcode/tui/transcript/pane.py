@@ -57,11 +57,11 @@ class Pane(ScrollView):
         self.column = RowLayout(self.content.entries, self._report)
         self.palette = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
-        self._place: ReadingPosition | None = None
-        self._seen = 0
+        self._reading_position: ReadingPosition | None = None
+        self._seen_arrivals = 0
         self._has_told_news = False
         self._pattern: re.Pattern[str] | None = None
-        self._chosen: Entry | None = None
+        self._chosen_entry: Entry | None = None
         self._is_placing = False
         self.is_due = False
         self._next_frame = 0.0
@@ -70,7 +70,7 @@ class Pane(ScrollView):
     @property
     def is_anchored(self) -> bool:
         """Whether the view follows the end."""
-        return self._place is None
+        return self._reading_position is None
 
     @property
     def text_width(self) -> int:
@@ -80,24 +80,24 @@ class Pane(ScrollView):
     @property
     def place(self) -> ReadingPosition | None:
         """The place at the top of the view, None if the view follows the end."""
-        return replace(self._place) if self._place is not None else None
+        return replace(self._reading_position) if self._reading_position is not None else None
 
     @property
     def has_news(self) -> bool:
         """Whether text arrived below the view while the user was reading elsewhere."""
-        return self._place is not None and self.content.arrivals != self._seen
+        return self._reading_position is not None and self.content.arrivals != self._seen_arrivals
 
     def hold(self) -> None:
         """Stop following the end, and keep the view where it is."""
-        if self._place is None and self.column.entries:
+        if self._reading_position is None and self.column.entries:
             index, row = self.column.find(round(self.scroll_y))
-            self._place = ReadingPosition(self.column.entries[index], row)
-            self._seen = self.content.arrivals
+            self._reading_position = ReadingPosition(self.column.entries[index], row)
+            self._seen_arrivals = self.content.arrivals
 
     def go_to(self, place: ReadingPosition) -> None:
         """Show `place` at the top of the view, or follow the end if too little text is below it."""
-        self._seen = self.content.arrivals if self._place is None else self._seen
-        self._place = place
+        self._seen_arrivals = self.content.arrivals if self._reading_position is None else self._seen_arrivals
+        self._reading_position = place
         self.flush()
         if self.scroll_y >= self.max_scroll_y:
             self.follow()
@@ -110,7 +110,7 @@ class Pane(ScrollView):
 
     def mark(self, entry: Entry | None) -> None:
         """Mark the first row of `entry`, and no other row."""
-        self._chosen = entry
+        self._chosen_entry = entry
         self.refresh()
 
     def lay_out_all(self) -> None:
@@ -165,8 +165,8 @@ class Pane(ScrollView):
         self.column = RowLayout(content.entries, self._report)
         self.column.width = max(1, self.text_width)
         self._strips.clear()
-        self._place = self._chosen = None
-        self._seen = content.arrivals
+        self._reading_position = self._chosen_entry = None
+        self._seen_arrivals = content.arrivals
         self.drop_selection()
         self.refresh()
         self.schedule()
@@ -206,7 +206,7 @@ class Pane(ScrollView):
             return Strip.blank(width, self.palette.base)
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
-        chosen = self._chosen
+        chosen = self._chosen_entry
         if chosen is not None and line is chosen.line(chosen.gap, width):
             return self._paint(marked(line), width, span, is_chosen=True)
         if span is not None:
@@ -287,7 +287,7 @@ class Pane(ScrollView):
     def _find_place(self, is_resized: bool) -> int:
         """Lay out the rows around the view and return the row that belongs at its top."""
         column, view = self.column, self.size.height
-        place = self._place
+        place = self._reading_position
         if place is None or not column.entries:
             column.lay_out_up(len(column.entries), 2 * view)
             return max(0, column.height - view)
@@ -297,7 +297,7 @@ class Pane(ScrollView):
             # The entry is gone or its rows are being replaced one for one: stay at the same height.
             index, row = column.find(round(self.scroll_y))
             letters = place.letters if place.entry is column.entries[index] and place.is_in(row) else None
-            self._place = place = ReadingPosition(column.entries[index], row, letters)
+            self._reading_position = place = ReadingPosition(column.entries[index], row, letters)
         column.lay_out(index)
         if is_resized and place.letters is not None:
             place.row = place.entry.row_with(place.letters)
@@ -307,7 +307,7 @@ class Pane(ScrollView):
 
     def _remember_letters(self) -> None:
         """Remember which text is at the top of the view, before a new width changes the rows."""
-        place = self._place
+        place = self._reading_position
         if place is not None and place.letters is None and place.row > 0:
             place.letters = place.entry.letters_above(place.row)
 
@@ -320,13 +320,13 @@ class Pane(ScrollView):
             self.scroll_y = self.scroll_target_y = target
         finally:
             self._is_placing = False
-        if self._place is not None and target > self.max_scroll_y:
+        if self._reading_position is not None and target > self.max_scroll_y:
             self.follow()
 
     def follow(self) -> None:
         """Follow the end from now on."""
-        self._place = None
-        self._seen = self.content.arrivals
+        self._reading_position = None
+        self._seen_arrivals = self.content.arrivals
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """React to the user's scrolling; scrolling by the pane itself is ignored."""
@@ -337,9 +337,9 @@ class Pane(ScrollView):
             self.follow()
         else:
             index, row = self.column.find(round(new_value))
-            if self._place is None:
-                self._seen = self.content.arrivals
-            self._place = ReadingPosition(self.column.entries[index], row)
+            if self._reading_position is None:
+                self._seen_arrivals = self.content.arrivals
+            self._reading_position = ReadingPosition(self.column.entries[index], row)
             self._show_changes()
 
     def reveal(self, y: int) -> None:

@@ -69,8 +69,8 @@ class MarkingPane(Pane):
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(content, id, classes)
         self._anchors: tuple[Anchor, Anchor] | None = None
-        self._pressed: Anchor | None = None
-        self._kept: tuple[WidthFreeAnchor, ...] = ()
+        self._press_anchor: Anchor | None = None
+        self._kept_anchors: tuple[WidthFreeAnchor, ...] = ()
         self._pointer = Offset(0, 0)
         self._is_dragging = False
         self.puller: Timer | None = None
@@ -79,12 +79,12 @@ class MarkingPane(Pane):
         at = self._pointer_offset(event)
         if event.button != 1 or not 0 <= at.x < self.text_width or not self.column.entries:
             return
-        self._pressed = self._anchor(*self._character(at))
+        self._press_anchor = self._anchor(*self._character(at))
         self._is_dragging = False
         self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._pressed is None:
+        if self._press_anchor is None:
             return
         pointer = self._pointer_offset(event)
         if not self._is_dragging and pointer == self._pointer:
@@ -101,10 +101,10 @@ class MarkingPane(Pane):
             self._stop_pulling()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        if self._pressed is None:
+        if self._press_anchor is None:
             return
         self.release_mouse()
-        was_dragging, self._is_dragging, self._pressed = self._is_dragging, False, None
+        was_dragging, self._is_dragging, self._press_anchor = self._is_dragging, False, None
         self._stop_pulling()
         if was_dragging:
             self._report_selection()
@@ -149,7 +149,7 @@ class MarkingPane(Pane):
         self.screen.selections = {self: Selection(start, end)}
 
     def show(self, content: Content) -> None:
-        self._pressed = self._anchors = None
+        self._press_anchor = self._anchors = None
         super().show(content)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
@@ -182,20 +182,20 @@ class MarkingPane(Pane):
                 self._anchor(selection.end.y, selection.end.x),
             )
         start, end = self._anchors or (None, None)
-        anchors = ((start, False), (end, True), (self._pressed, False))
-        self._kept = tuple(_without_width(anchor, is_end) for anchor, is_end in anchors if anchor is not None)
+        anchors = ((start, False), (end, True), (self._press_anchor, False))
+        self._kept_anchors = tuple(_without_width(anchor, is_end) for anchor, is_end in anchors if anchor is not None)
 
     def after_resize(self) -> None:
         """Find the selected characters in the new rows. The selection is dropped if the text has another order."""
-        placed = [self._find_anchor(anchor) for anchor in self._kept]
-        if self._pressed is not None:
-            self._pressed = placed.pop()
+        placed = [self._find_anchor(anchor) for anchor in self._kept_anchors]
+        if self._press_anchor is not None:
+            self._press_anchor = placed.pop()
         if self._anchors is not None:
             start, end = placed
             self._anchors = (start, end) if start is not None and end is not None else None
             if self._anchors is None:
                 self.drop_selection()
-        self._kept = ()
+        self._kept_anchors = ()
 
     def _find_anchor(self, anchor: WidthFreeAnchor) -> Anchor | None:
         """Return the anchor at the current width, None if its text is not there."""
@@ -252,7 +252,7 @@ class MarkingPane(Pane):
 
     def _extend(self) -> None:
         """Select from the pressed character to the pointer, both included."""
-        start = self._offset_of(self._pressed) if self._pressed is not None else None
+        start = self._offset_of(self._press_anchor) if self._press_anchor is not None else None
         if start is None:
             return
         y, x = self._character(self._pointer)

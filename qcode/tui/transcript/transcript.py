@@ -62,14 +62,14 @@ class SearchingPane(MarkingPane):
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(content, id, classes)
         self._search: _Search | None = None
-        self._opened: list[Foldable] = []
+        self._opened_entries: list[Foldable] = []
 
     def begin_search(self) -> None:
         """Remember the current position."""
         bottom = min(self.column.height, round(self.scroll_y) + self.size.height) - 1
         top = self.column.find(max(0, bottom)) if self.column.entries else (0, 0)
         self._search = _Search(self.place, top)
-        self._opened = []
+        self._opened_entries = []
 
     def search(self, text: str) -> SearchPosition:
         """Search for `text` and show the nearest match at or above the start of the search, or the last match."""
@@ -103,7 +103,7 @@ class SearchingPane(MarkingPane):
         if search is None or not is_going_back:
             return
         self.drop_selection()
-        for entry in self._opened:
+        for entry in self._opened_entries:
             self.content.unfold(entry, self.content.is_unfolded)
         if search.start is None:
             self.scroll_end(animate=False)
@@ -137,7 +137,7 @@ class SearchingPane(MarkingPane):
         if rows == full or (hit.row < len(rows) and _is_same(rows[: hit.end_row + 1], full)):
             return
         self.content.unfold(entry, True)
-        self._opened.append(entry)
+        self._opened_entries.append(entry)
         self.lay_out_all()
 
     def _order(self, hit: Hit) -> tuple[int, int, int]:
@@ -151,11 +151,11 @@ def _is_same(some: list[Line], rows: list[Line]) -> bool:
 class CardChoosingPane(SearchingPane):
     """A pane with the focus while the user chooses a card by key; without it no card is marked."""
 
-    _left: Callable[[str], None] | None = None
+    _report_leaving: Callable[[str], None] | None = None
 
     @property
     def is_choosing(self) -> bool:
-        return self._left is not None
+        return self._report_leaving is not None
 
     def choose_card(self, left: Callable[[str], None]) -> bool:
         """Mark the last card in view; return False if there is no card.
@@ -167,7 +167,7 @@ class CardChoosingPane(SearchingPane):
         at = cards[-1] if cards else next(iter(self._cards()), None)
         if at is None:
             return False
-        self._left = left
+        self._report_leaving = left
         self.hold()
         self.can_focus = True
         self.focus()
@@ -176,7 +176,7 @@ class CardChoosingPane(SearchingPane):
 
     def leave_cards(self, typed: str = "") -> bool:
         """End choosing; return whether the user was."""
-        left, self._left = self._left, None
+        left, self._report_leaving = self._report_leaving, None
         if left is None:
             return False
         self.mark(None)
@@ -204,7 +204,7 @@ class CardChoosingPane(SearchingPane):
             return
         event.stop()
         event.prevent_default()
-        entry = self._chosen
+        entry = self._chosen_entry
         at = self.column.index(entry) if entry is not None else None
         cards = self._cards()
         if at is None or not cards:
@@ -263,7 +263,7 @@ class Transcript(CardChoosingPane):
     ) -> None:
         super().__init__(Content(clock, thinking), id, classes)
         self._clock = clock
-        self._thinking: Thoughts = thinking
+        self._thinking_mode: Thoughts = thinking
 
     def add_welcome(self, lines: Sequence[str]) -> None:
         """Add the welcome lines, the first one bold."""
@@ -338,7 +338,7 @@ class Transcript(CardChoosingPane):
 
     def show_thinking(self, thinking: Thoughts) -> None:
         """Set how reasoning is shown from now on: folded, expanded or hidden."""
-        self._thinking = self.content.thinking = thinking
+        self._thinking_mode = self.content.thinking = thinking
 
     def clear(self) -> None:
         """Remove all entries."""
@@ -346,7 +346,7 @@ class Transcript(CardChoosingPane):
 
     def blank(self) -> Content:
         """Return an empty content with the same settings, for entries that belong above."""
-        return Content(self._clock, self._thinking)
+        return Content(self._clock, self._thinking_mode)
 
     def insert_earlier(self, earlier: Content) -> None:
         """Insert entries above all others but the welcome; the text being read keeps its place."""

@@ -183,8 +183,8 @@ def test_pipe_mode_takes_a_command(place: Place) -> None:
 
 
 REPOSITORIES = [
-    # name, commands, agents, agents whose front matter is not YAML
-    ("anthropics/claude-code", 18, 11, 3),
+    # name, commands, agents, agents whose front matter is not YAML and is read line by line
+    ("anthropics/claude-code", 18, 15, 4),
     ("anthropics/claude-plugins-official", 30, 31, 0),
 ]
 

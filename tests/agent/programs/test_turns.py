@@ -248,6 +248,12 @@ def test_prompt_takes_files_and_does_not_search_its_text_for_them(tmp_path: Path
             use(tmp_path, ["ok"], lambda agent, bad=bad: agent.run(bad))  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("prompt", ["", " \n", [], [Text("")]], ids=repr)
+def test_empty_prompt_is_refused_and_not_sent(prompt: str | list[Text], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the prompt is empty"):
+        use(tmp_path, ["ok"], lambda agent: agent.run(prompt))
+
+
 def test_callback_edits_a_call_before_it_runs(tmp_path: Path) -> None:
     drafts: list[str] = []
 

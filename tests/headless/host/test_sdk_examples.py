@@ -26,7 +26,7 @@ from tests.headless.host.test_real_sdks import installed
 
 pytestmark = [pytest.mark.broad, pytest.mark.timeout(500)]
 CLONE, DEMOS = "anthropics+claude-agent-sdk-python", "anthropics+claude-agent-sdk-demos"
-ESBUILD = "esbuild-wasm@0.25.0"
+TYPESCRIPT = "typescript@5.9.3"
 MODEL = "claude-sonnet-4-5"
 
 
@@ -203,11 +203,11 @@ def test_example_in_typescript_runs_unchanged(tmp_path_factory: pytest.TempPathF
     (native / "package.json").write_text('{"name": "native", "version": "0.0.1"}')
     program(native / "claude")
     (base / "agent").mkdir()
-    plain = base / "hello-world.mjs"
-    flags = ["--loader:.ts=ts", "--format=esm", f"--outfile={plain}"]
-    npx = ["npx", "--yes", "--package", ESBUILD, "esbuild", str(script), *flags]
+    flags = ["--noCheck", "--module", "esnext", "--target", "es2022", "--moduleResolution", "bundler"]
+    npx = ["npx", "--yes", "--package", TYPESCRIPT, "tsc", *flags, "--outDir", str(base), str(script)]
     if subprocess.run(npx, capture_output=True, timeout=200, check=False).returncode != 0:
-        pytest.skip(f"{ESBUILD} cannot be installed")
+        pytest.skip(f"{TYPESCRIPT} cannot be installed")
+    plain = (base / "hello-world.js").rename(base / "hello-world.mjs")
     assert "Claude says: The answer is 4" in run(["node", str(plain)], base, base)
 
 

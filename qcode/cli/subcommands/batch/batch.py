@@ -134,7 +134,7 @@ class Batch:
         self._stream = stream
         self._stderr = StderrWriter(sys.stderr.buffer, has_live_line=can_erase(sys.stderr.buffer))
         self._total = total
-        self._done = self._failed = self._running = 0
+        self._done_count = self._failed_count = self._running_count = 0
         self._input = self._output = 0
         self._cost = Decimal(0)
         self._signal: int | None = None
@@ -142,8 +142,8 @@ class Batch:
     def count(self, results: Iterator[JsonObject] | Sequence[JsonObject]) -> None:
         """Add results to the totals."""
         for result in results:
-            self._done += 1
-            self._failed += bool(result.get("exit_code"))
+            self._done_count += 1
+            self._failed_count += bool(result.get("exit_code"))
             usage = cast(JsonObject, result.get("usage") or {})
             cached = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
             self._input += sum(cast(int, usage.get(name) or 0) for name in cached)
@@ -151,7 +151,7 @@ class Batch:
             self._cost += Decimal(str(result.get("total_cost_usd") or 0))
 
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> int:
-        began, skipped = time.monotonic(), self._done
+        began, skipped = time.monotonic(), self._done_count
         if skipped:
             await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} have a result already")
         waiting = deque(tasks)
@@ -169,16 +169,16 @@ class Batch:
         if self._signal is not None:
             await self._stderr.write_line("stopped; the same command runs the rest")
             return signal_code(self._signal)
-        return ExitCode.FAILED if self._failed else ExitCode.OK
+        return ExitCode.FAILED if self._failed_count else ExitCode.OK
 
     async def _work(self, waiting: deque[BatchTask]) -> None:
         while waiting:
             task = waiting.popleft()
-            self._running += 1
+            self._running_count += 1
             try:
                 result = await self._workplace.result(task)
             finally:
-                self._running -= 1
+                self._running_count -= 1
             self.count([result])
             self._stream.write(encode(result))
             self._stream.flush()
@@ -204,18 +204,19 @@ class Batch:
 
     async def _tick(self, began: float) -> None:
         while True:
-            failed = f" · {self._failed} failed" if self._failed else ""
+            failed = f" · {self._failed_count} failed" if self._failed_count else ""
             pause = await self._workplace.pause_left()
             paused = f" · waiting for a limit, {pause:.0f} s" if pause >= 1 else ""
-            text = f"{self._done} of {self._total} · {self._running} running{failed} · ${self._cost:.2f}{paused}"
-            await self._stderr.show_status(f"{text} · {duration_text(time.monotonic() - began)}")
+            counts = f"{self._done_count} of {self._total} · {self._running_count} running{failed}"
+            seconds = duration_text(time.monotonic() - began)
+            await self._stderr.show_status(f"{counts} · ${self._cost:.2f}{paused} · {seconds}")
             await asyncio.sleep(0.5)
 
     def _totals(self, seconds: float) -> str:
-        left = self._total - self._done
+        left = self._total - self._done_count
         parts = (
-            f"{self._done - self._failed} of {count_text(self._total, 'task')} succeeded",
-            f"{self._failed} failed" if self._failed else "",
+            f"{self._done_count - self._failed_count} of {count_text(self._total, 'task')} succeeded",
+            f"{self._failed_count} failed" if self._failed_count else "",
             f"{left} left" if left else "",
             f"{self._input:,} tokens in, {self._output:,} tokens out",
             f"${self._cost:.4f}" if self._cost else "",

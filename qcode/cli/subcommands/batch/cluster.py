@@ -42,10 +42,10 @@ class Cluster:
         self._ray = ray
         self._options = options
         self._limits = ray.remote(num_cpus=0)(SharedLimits).remote()
-        self._run: Any = ray.remote(num_cpus=1, max_retries=RUNS_AGAIN, scheduling_strategy="SPREAD")(_run)
+        self._remote_run: Any = ray.remote(num_cpus=1, max_retries=RUNS_AGAIN, scheduling_strategy="SPREAD")(_run)
 
     async def result(self, task: BatchTask) -> JsonObject:
-        running = self._run.remote(qcode.__version__, task, self._options, self._limits)
+        running = self._remote_run.remote(qcode.__version__, task, self._options, self._limits)
         ended = asyncio.wrap_future(running.future())
         try:
             return cast(JsonObject, await asyncio.shield(ended))

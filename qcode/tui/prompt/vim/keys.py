@@ -36,11 +36,11 @@ class VimKeys:
     ) -> None:
         self._area = area
         self._recall = recall
-        self._changed = changed
+        self._on_label = changed
         self._units = Units(lambda line: spans(line, *labels))
         self._vim = Vim(self._units.width)
-        self._shown = ""
-        self._painted: object = None
+        self._last_label = ""
+        self._painted_region: object = None
         self.reset()
 
     @property
@@ -170,14 +170,14 @@ class VimKeys:
     def _show(self) -> None:
         """Repaint if the selection or the mode has changed."""
         region: Region | None = self._vim.region()
-        if region != self._painted:
-            self._painted = region
+        if region != self._painted_region:
+            self._painted_region = region
             self._area.notify_style_update()
             self._area.refresh()
         label = f"{self._vim.mode.upper()} {self._vim.pending}".rstrip()
-        if label != self._shown:
-            self._shown = label
-            self._changed(label)
+        if label != self._last_label:
+            self._last_label = label
+            self._on_label(label)
 
 
 def _offset(text: str, location: Location) -> int:

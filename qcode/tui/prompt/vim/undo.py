@@ -36,7 +36,7 @@ class UndoHistory:
     def __init__(self) -> None:
         self._text = ""
         self._cursor = 0
-        self._done: list[_Step] = []
+        self._undo_steps: list[_Step] = []
         self._undone: list[_Step] = []
 
     def begin(self, text: str, cursor: int) -> None:
@@ -46,7 +46,7 @@ class UndoHistory:
         """Record the difference to the last text, if there is one, as one step."""
         if text != self._text:
             start, old, new = difference(self._text, text)
-            self._done = [*self._done[-MAX_STEPS + 1 :], _Step(start, old, new, self._cursor)]
+            self._undo_steps = [*self._undo_steps[-MAX_STEPS + 1 :], _Step(start, old, new, self._cursor)]
             self._undone = []
         self._text, self._cursor = text, cursor
 
@@ -55,9 +55,9 @@ class UndoHistory:
         self._cursor = cursor
 
     def undo(self) -> RestoredText | None:
-        if not self._done:
+        if not self._undo_steps:
             return None
-        step = self._done.pop()
+        step = self._undo_steps.pop()
         self._undone.append(step)
         return self._restore(step, step.new, step.old)
 
@@ -65,7 +65,7 @@ class UndoHistory:
         if not self._undone:
             return None
         step = self._undone.pop()
-        self._done.append(step)
+        self._undo_steps.append(step)
         return self._restore(step, step.old, step.new)
 
     def _restore(self, step: _Step, now: str, then: str) -> RestoredText:

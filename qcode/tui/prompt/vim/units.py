@@ -34,7 +34,7 @@ class Units:
         self._labels = labels
         self._characters: dict[str, str] = {}
         self._meanings: dict[str, str] = {}
-        self._used = [0, 0, 0, 0]
+        self._next_numbers = [0, 0, 0, 0]
         self._lines: dict[str, str] = {}
 
     def pack(self, text: str) -> str:
@@ -88,10 +88,10 @@ class Units:
         found = self._characters.get(text)
         if found is None:
             block = kind - PUNCTUATION
-            number = self._used[block]
+            number = self._next_numbers[block]
             if number >= UNITS_PER_CLASS:
                 return text  # thousands of different ones: the rest are edited by code points
-            self._used[block] += 1
+            self._next_numbers[block] += 1
             found = chr(FIRST_UNIT + block * UNITS_PER_CLASS + number)
             self._characters[text], self._meanings[found] = found, text
         return found
