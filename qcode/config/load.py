@@ -455,11 +455,9 @@ def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
     """Return the text of a regular file, without a byte order mark; None if there is no file."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        if is_needed:
-            raise ConfigError("there is no such file", file=file) from None
-        return None
     except OSError as error:
+        if not is_needed and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return None
         raise ConfigError(f"cannot read the file: {error.strerror}", file=file) from None
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):

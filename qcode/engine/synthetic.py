@@ -29,10 +29,10 @@ def resume_text(text_so_far: str) -> str:
     """Ask for the rest of a text that the output limit truncated; quotes its last `RESUME_TAIL_CHARS` characters."""
     tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
     return (
-        "The output limit cut off your reply; nothing is wrong with it. Continue exactly where the text stops, with "
-        "the very next character: no recap, no apology, no introduction, no repetition. If the cut is inside a word, "
-        "a line or a code block, continue inside it and do not open a new block. If much remains, break it into "
-        "smaller parts. If you meant to call a tool, make one complete call only. Your text ends with:\n"
+        "The output limit cut your reply off; nothing is wrong with it. Continue exactly where the text stops, with "
+        "the very next character: no recap, no apology, no introduction, nothing that is already there. If the cut "
+        "fell inside a word, a line or a code block, go on inside it and open no new block. If a lot is left, write it "
+        "in smaller pieces. If you meant to call a tool, make one complete call only. Your text ends with:\n"
         f"<{_TAG}>\n{tail}\n</{_TAG}>"
     )
 
@@ -42,8 +42,8 @@ def broken_stream_text(text_so_far: str) -> str:
     tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
     return (
         "The connection broke while you were writing. Continue exactly where the text stops, with the very next "
-        "character: no recap, no apology, no introduction, no repetition. If you meant to call a tool, make one "
-        f"complete call only. Your text ends with:\n<{_TAG}>\n{tail}\n</{_TAG}>"
+        "character: no recap, no apology, no introduction. If you meant to call a tool, make one complete call only. "
+        f"Your text ends with:\n<{_TAG}>\n{tail}\n</{_TAG}>"
     )
 
 

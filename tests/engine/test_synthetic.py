@@ -41,7 +41,7 @@ def test_resume_message_contains_only_the_last_characters() -> None:
         "exactly where",
         "no recap",
         "no apology",
-        "smaller parts",
+        "smaller pieces",
         "one complete call only",
     ):
         assert asked in message
