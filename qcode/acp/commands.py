@@ -225,7 +225,7 @@ def _permissions(permissions: Permissions) -> str:
     trust = "" if permissions.is_trusted else " (restricted folder: allow rules do not apply)"
     rules = [f"  {rule.effect} {visible(rule.text)} ({visible(rule.origin)})" for rule in permissions.rules()]
     calls = [
-        f"  {record.decided}: {visible(record.call.name)}" + (f" ({visible(record.reason)})" if record.reason else "")
+        f"  {record.decision}: {visible(record.call.name)}" + (f" ({visible(record.reason)})" if record.reason else "")
         for record in permissions.decisions()[-_MAX_DECISIONS:]
     ]
     return "\n".join(

@@ -391,7 +391,7 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
             view.end()
             view, current = TurnView(turn, folder, ClientFeatures(), send), turn
         match item:
-            case ReplayedPrompt(message=message, typed=shown):
+            case ReplayedPrompt(message=message, typed_text=shown):
                 texts = [block.text for block in message.blocks if isinstance(block, Text)]
                 images = [block for block in message.blocks if isinstance(block, Image)]
                 text = shown or (texts[-1] if texts else "")

@@ -380,7 +380,7 @@ class Agent:
     def use_folders(self, added: Sequence[Path]) -> None:
         """Treat these folders like the folder of the run, and no others besides it; raise `ValueError`."""
         folders = tuple(added)
-        context = replace(self.context, added=folders)
+        context = replace(self.context, added_folders=folders)
         if self.context.settings.hooks.has_any:
             from qcode.agent.hooks.sources import configured_hooks
 

@@ -84,7 +84,7 @@ class ResolvedCall:
 
     `targets` are the files the user was asked about. `refusal` is the whole result, if not empty: a call that could
     only fail when it was judged was shown to no user, so it must not succeed later either. `is_for_user`: a hook wants
-    the user to decide, so no mode does. `revised` are arguments that a hook replaced, None if it did not.
+    the user to decide, so no mode does. `edited_arguments` are arguments that a hook replaced, None if it did not.
     """
 
     name: str
@@ -93,7 +93,7 @@ class ResolvedCall:
     targets: frozenset[str] = frozenset()
     refusal: str = ""
     is_for_user: bool = False
-    revised: JsonObject | None = None
+    edited_arguments: JsonObject | None = None
 
 
 def holds_secrets(policy: Policy, path: str) -> bool:
@@ -168,7 +168,7 @@ class PendingCalls:
         hook, revised = (None, None) if self.hooks is None else await self.hooks.before(call_id, name, spelled)
         if hook is not None and hook.verdict == "deny":
             return self._refuse(call, hook)
-        resolved = ResolvedCall(name, spelled if revised is None else revised, revised=revised)
+        resolved = ResolvedCall(name, spelled if revised is None else revised, edited_arguments=revised)
         return await self._judge_call(policy, request, resolved, hook)
 
     def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
@@ -222,7 +222,7 @@ class PendingCalls:
         if revised is None and requested is None:
             return await self._open_approval(policy, request, preview, verdict)
         if revised is not None:
-            resolved = replace(resolved, arguments=revised, revised=revised)
+            resolved = replace(resolved, arguments=revised, edited_arguments=revised)
         return await self._judge_call(policy, request, resolved, hook or requested, is_requested=True)
 
     async def _open_approval(
@@ -230,21 +230,21 @@ class PendingCalls:
     ) -> CallApproval:
         """Open the approval that the user has to decide, and return it."""
         call, resolved = request.call, self._resolutions[request.call.call_id]
-        if resolved.revised is not None:
-            call = replace(call, arguments=json.dumps(resolved.revised))
+        if resolved.edited_arguments is not None:
+            call = replace(call, arguments=json.dumps(resolved.edited_arguments))
         preview = _masked_preview(policy, preview)
         is_question = self._toolbox.asks_user(call.name)
         approval = approval_of(call, preview, repeats=request.repeats, is_question=is_question)
         if isinstance(approval, ToolApproval):
             approval = await self._with_offers(approval, policy, resolved, preview, verdict)
-            approval = replace(approval, is_revised=resolved.revised is not None)
+            approval = replace(approval, is_revised=resolved.edited_arguments is not None)
         self._open[call.call_id] = approval
         return approval
 
     def _runs(self, call_id: str, reason: str = "") -> ApprovalAnswered:
         """Return the answer that lets a judged call run, with the arguments that a hook replaced."""
-        revised = self._resolutions[call_id].revised
-        return ApprovalAnswered(call_id, is_allowed=True, reason=reason, revised=revised, editor="hook")
+        revised = self._resolutions[call_id].edited_arguments
+        return ApprovalAnswered(call_id, is_allowed=True, reason=reason, edited_arguments=revised, editor="hook")
 
     async def _with_offers(
         self, approval: ToolApproval, policy: Policy, resolved: ResolvedCall, preview: Preview, verdict: Verdict
@@ -350,8 +350,8 @@ class PendingCalls:
         resolved = self._resolutions[approval.id]
         if not approval.is_revised:
             return ApprovalAnswered(approval.id, is_allowed=True)
-        editor: Literal["user", "hook"] = "user" if resolved.revised is None else "hook"
-        return ApprovalAnswered(approval.id, is_allowed=True, revised=resolved.arguments, editor=editor)
+        editor: Literal["user", "hook"] = "user" if resolved.edited_arguments is None else "hook"
+        return ApprovalAnswered(approval.id, is_allowed=True, edited_arguments=resolved.arguments, editor=editor)
 
     def _note_allowed(self, approval: ToolApproval, scope: Scope) -> None:
         """Record a yes, and add the rule or switch the mode if it reaches further than this call."""

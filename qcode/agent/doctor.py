@@ -254,7 +254,7 @@ def _after_edit(context: RunContext) -> Iterator[Finding]:
         workspace = Workspace(context.folder)
         for row in server_rows(settings.servers, context.env, workspace):
             found = shlex.join(row.argv)
-            yield Finding(row.language.name, found or row.why, "ok" if found else "")
+            yield Finding(row.language.name, found or row.reason, "ok" if found else "")
         workspace.close()
     for step in STEPS:
         yield from (Finding(step, visible(str(item))) for item in getattr(settings, step))

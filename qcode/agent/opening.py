@@ -165,7 +165,7 @@ class AgentParts:
             context.env,
             datetime.now().astimezone().date(),
             is_trusted=context.is_trusted,
-            added_folders=context.added,
+            added_folders=context.added_folders,
         )
         return Prompts(
             environment,
@@ -200,7 +200,7 @@ class AgentParts:
         gate = FetchGate(lambda: permissions.policy)
         return Toolbox(
             context.folder,
-            context.added,
+            context.added_folders,
             context.settings.tools,
             context.env,
             judge=lambda path, access: permissions.policy.judge_file(path, access),
@@ -292,7 +292,7 @@ class AgentParts:
             ServerContext(
                 context.folder,
                 context.env,
-                roots=(context.root, *context.added),
+                roots=(context.root, *context.added_folders),
                 keys=lambda: context.keys.store,
                 sample=self._sample,
             ),
@@ -388,7 +388,9 @@ class AgentParts:
         """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
         settings, home = self.context.settings, self.context.env.get("HOME", "")
         at_home = Path(home) if home else None
-        scope = SandboxScope(policy.root, policy.added, scratch.path, at_home, policy.own, policy.search_path)
+        scope = SandboxScope(
+            policy.root, policy.added_folders, scratch.path, at_home, policy.own_folders, policy.search_path
+        )
         sandbox = SessionSandbox(settings.tools.sandbox, scope)
         if settings.tools.sandbox == "required" and sandbox.sandbox is None:
             origin = settings.origin("tools.sandbox")

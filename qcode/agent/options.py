@@ -309,7 +309,7 @@ class RunContext:
     is_attended: bool
     is_trusted: bool
     exit_tools: tuple[ToolSpec, ...] = ()
-    added: tuple[Path, ...] = ()
+    added_folders: tuple[Path, ...] = ()
     """The further folders that the tools may work in."""
     schema: AnswerSchema | None = None
     client_servers: Mapping[str, McpServer] = field(default_factory=dict)

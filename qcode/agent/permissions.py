@@ -60,14 +60,14 @@ class RuleInForce:
 class CallRecord:
     """The record of one call. `at` is seconds since 1970.
 
-    `decided`: ran without asking; refused by the rules; allowed by the user once, or always; denied by the user; a
+    `decision`: ran without asking; refused by the rules; allowed by the user once, or always; denied by the user; a
     question was answered; a plan was approved; the turn ended without an answer. `reason` comes from the policy or the
     user; `rule` is the rule that decided, or the one that "always" added.
     """
 
     at: float
     call: ToolCall
-    decided: Decided
+    decision: Decided
     reason: str = ""
     rule: str = ""
 
@@ -161,7 +161,7 @@ class Permissions:
 
     def use_folders(self, added: tuple[Path, ...]) -> None:
         """Treat these folders like the root, and no others, from the next call on."""
-        self._base = replace(self._base, added=added)
+        self._base = replace(self._base, added_folders=added)
         self._compose()
 
     def make_readable(self, folder: Path) -> None:
@@ -285,7 +285,7 @@ class Permissions:
         more = {effect: tuple(parse_rule(own.text) for own in plain if own.effect == effect) for effect in _EFFECTS}
         rules = Rules(base.allow + more["allow"], base.ask + more["ask"], base.deny + more["deny"])
         sandboxed = tuple(parse_rule(own.text) for own in self._written_rules if own.is_sandboxed)
-        self.policy = replace(self._base, rules=rules, sandboxed=sandboxed)
+        self.policy = replace(self._base, rules=rules, sandbox_rules=sandboxed)
 
     def _row(self, own: _UserRule) -> RuleInForce:
         cause = f"answered to {own.why}" if own.why else "added"
@@ -463,15 +463,15 @@ def policy_of(context: RunContext) -> Policy:
     permissions = context.settings.permissions
     rules = configured_rules(context.settings)
     own = (context.paths.config_dir, context.paths.state_dir)
-    forbidden = (context.folder, context.root, *context.added)
+    forbidden = (context.folder, context.root, *context.added_folders)
     search_path = command_environment(context.env)["PATH"]
     return Policy(
         mode=permissions.mode,
         rules=rules,
         is_trusted=context.is_trusted,
         root=context.folder,
-        added=context.added,
-        own=own,
+        added_folders=context.added_folders,
+        own_folders=own,
         search_path=search_path,
         probes=_probes(context, search_path, forbidden),
         never_asks=context.options.never_asks,

@@ -136,7 +136,7 @@ class SessionSandbox:
     def use_folders(self, added: tuple[Path, ...]) -> None:
         """Treat these folders like the root, and no others."""
         with self._lock:
-            self._scope = replace(self._scope, added=added)
+            self._scope = replace(self._scope, added_folders=added)
             self._roots, self._index, self._view = self._scope.roots, None, None
 
     def masked_names(self) -> frozenset[str]:
@@ -161,7 +161,7 @@ class SessionSandbox:
         from qcode.safety.sandbox.guard import Guard, is_as_git_makes_it
 
         found = partial(self._protected, level)
-        guard = Guard(found, confinement.protected, self._scope.scratch_path, is_as_git_makes_it)
+        guard = Guard(found, confinement.protected_paths, self._scope.scratch_path, is_as_git_makes_it)
         with self._lock:
             self._guards.add(guard)
         return guard
@@ -181,7 +181,7 @@ class SessionSandbox:
 
         contents = self.index.look(is_forced=True)
         if level == "workspace":
-            return contents.steering, contents.is_complete
+            return contents.steering_paths, contents.is_complete
         return (*contents.git_steering, *protected_outside(self._scope)), contents.is_complete
 
     def _check_running(self) -> None:

@@ -29,7 +29,7 @@ class Setting:
 
     `display` is the value in TOML, `value` the value itself. `typed_value` is the value in the user's file as it would
     be typed, empty if it is not set there. `origin` is the source of the value in full, `owner` in one word. `choices`
-    are the allowed values if they can be listed. `fixed` says why it cannot be changed here, empty if it can.
+    are the allowed values if they can be listed. `fixed_reason` says why it cannot be changed here, empty if it can.
     `overridden_by` is the source that overrides the user's file, empty if there is none.
     """
 
@@ -41,7 +41,7 @@ class Setting:
     meaning: str = ""
     typed_value: str = ""
     choices: tuple[str, ...] = ()
-    fixed: str = ""
+    fixed_reason: str = ""
     overridden_by: str = ""
 
 

@@ -144,7 +144,7 @@ _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 class Parent:
     """The turn that starts sub-agents, and what they share with it.
 
-    `permissions` gives the rights of the moment, `approved` wraps the run of a call that the user approved.
+    `permissions` gives the rights of the moment, `accept_changes` wraps the run of a call that the user approved.
     """
 
     turn: Turn
@@ -154,7 +154,7 @@ class Parent:
     session: Session
     checkpoints: Checkpoints
     permissions: Permissions
-    approved: Callable[[frozenset[str]], AbstractContextManager[None]]
+    accept_changes: Callable[[frozenset[str]], AbstractContextManager[None]]
     hooks: SessionHooks | None = None
 
 
@@ -176,7 +176,7 @@ class AgentRun:
         self._kind = kind
         self._client = client
         self._toolbox = parent.toolbox.for_subagent(lambda path, access: self._policy.judge_file(path, access))
-        self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
+        self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.accept_changes, parent.permissions)
         self._open: dict[str, str] = {}
         self._hooks: HookScope | None = None
         specs = kind.offered(client.tools(self._toolbox, self._policy))

@@ -38,7 +38,7 @@ def run_app(arguments: Options) -> int:
         from qcode.tui.linear import run_linear
 
         return run_linear(context, selection, welcome)
-    options = AppOptions(history_file=context.paths.state_dir / "history.jsonl", painted=_freeze)
+    options = AppOptions(history_file=context.paths.state_dir / "history.jsonl", on_first_paint=_freeze)
     return QcodeApp(context, selection, welcome, options).run(mouse=context.settings.ui.mouse)
 
 

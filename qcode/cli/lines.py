@@ -54,7 +54,7 @@ def _begin(options: Options) -> OpenedRun | None:
         _load_library()
         from qcode.cli.pipe import begin
 
-        return replace(begin(options), read=read)
+        return replace(begin(options), read_input=read)
     from qcode.headless.host.handshake import Handshake
 
     return _begin_for_host(options, Handshake.read(request.request_id, request.request), read)
@@ -95,7 +95,7 @@ def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun
     notices += complaints
     context = replace(context, program_servers=link.connections(host.server_names(options)))
     begun = begin_in(context, notices.append, selection, hooks)
-    return replace(begun, read=read, host=host, link=link, notices=tuple(notices))
+    return replace(begun, read_input=read, host=host, link=link, notices=tuple(notices))
 
 
 def _load_library() -> None:

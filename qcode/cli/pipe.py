@@ -44,12 +44,12 @@ HOST_EXIT_TIMEOUT_S = 4.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """An opened run. `read` is the input that was read so far, `host` the handshake in it, which is answered."""
+    """An opened run. `read_input` is the input that was read so far, `host` the handshake in it, which is answered."""
 
     agent: Agent
     prompt: str
     turn: TurnOptions
-    read: bytes = b""
+    read_input: bytes = b""
     host: Handshake | None = None
     link: HostLink | None = None
     notices: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def begin_in(
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     turn = _with_rest_of_time(options, turn, began)
     agent = _open_agent(context, attached, report, selection, hooks)
-    return OpenedRun(agent, prompt, replace(turn, typed=typed))
+    return OpenedRun(agent, prompt, replace(turn, typed_text=typed))
 
 
 def _with_rest_of_time(options: Options, turn: TurnOptions, began: float) -> TurnOptions:
@@ -164,7 +164,7 @@ def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None])
         raise
     agent.conversation.attach(attached)
     turn = _with_rest_of_time(context.options, turn, began)
-    return OpenedRun(agent, prompt, replace(turn, typed=typed))
+    return OpenedRun(agent, prompt, replace(turn, typed_text=typed))
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
@@ -231,13 +231,19 @@ async def _run_replay(opened: OpenedRun) -> int:
 
         streams = {"stdout": stdout, "stderr": stderr}
         code = await run_host(
-            agent, opened.host, opened.link, descriptor, **streams, first_bytes=opened.read, notices=opened.notices
+            agent,
+            opened.host,
+            opened.link,
+            descriptor,
+            **streams,
+            first_bytes=opened.read_input,
+            notices=opened.notices,
         )
         _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     from qcode.headless.exchange import run_exchange
 
-    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, first_bytes=opened.read)
+    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, first_bytes=opened.read_input)
 
 
 def _leave_soon(code: int, timeout_s: float = EXIT_TIMEOUT_S) -> None:

@@ -73,7 +73,7 @@ _BROKEN: dict[CallState, str] = {
 
 @dataclass(slots=True)
 class CallLimits:
-    """Call counters of a turn. `within` holds those of the enclosing turn, for a sub-agent.
+    """Call counters of a turn. `parent` holds those of the enclosing turn, for a sub-agent.
 
     `end` is set once a limit ends the turn, and names the limit; `note` explains it to the user.
     """
@@ -82,21 +82,21 @@ class CallLimits:
     max_repairs: int = 1
     calls: int = 0
     repairs: int = 0
-    rejected: tuple[str, str] | None = None
+    last_rejected: tuple[str, str] | None = None
     rejections: int = 0
     end: Literal["tool_calls", "cut", "malformed", "impossible", "denied", "stopped"] | None = None
     note: str = ""
     impossible: int = 0
     """Replies in a row in which no call ran, and one of an unknown tool or without a required argument was made."""
-    denied: dict[tuple[str, str], int] = field(default_factory=dict)
+    denial_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often each call was denied since a call ran."""
     same: Repetition = field(default_factory=Repetition)
-    within: CallLimits | None = None
+    parent: CallLimits | None = None
 
     def takes_call(self) -> bool:
         """Count a call that is about to run; return False if the call budget of the prompt is used up."""
-        if self.within is not None:
-            is_taken = self.within.takes_call()
+        if self.parent is not None:
+            is_taken = self.parent.takes_call()
         else:
             is_taken = self.max_calls is None or self.calls < self.max_calls
         if is_taken:
@@ -108,8 +108,8 @@ class CallLimits:
     def rejected_write(self, name: str, raw: str) -> int:
         """Count a rejected write and return how often it came in a row; `MAX_SAME_REJECTIONS` ends the turn."""
         key = (name, _target(raw))
-        self.rejections = self.rejections + 1 if key == self.rejected else 1
-        self.rejected = key
+        self.rejections = self.rejections + 1 if key == self.last_rejected else 1
+        self.last_rejected = key
         if self.rejections >= MAX_SAME_REJECTIONS:
             self.end = "cut"
             self.note = (
@@ -132,7 +132,7 @@ class CallLimits:
         `is_repeated`: it would have run again with the same result, so the fault is the model's.
         """
         key = _key(call)
-        count = self.denied[key] = self.denied.get(key, 0) + 1
+        count = self.denial_counts[key] = self.denial_counts.get(key, 0) + 1
         if count > MAX_SAME_CALLS:
             self.end = "impossible" if is_repeated else "denied"
             problem = "kept repeating a call that changes nothing" if is_repeated else "repeated a denied call"
@@ -147,9 +147,9 @@ class CallLimits:
     def ran(self, *, wrote: bool) -> None:
         """Reset the counts of calls that did not run, after a call ran; of rejected writes if it wrote a file."""
         self.repairs = self.impossible = 0
-        self.denied.clear()
+        self.denial_counts.clear()
         if wrote:
-            self.rejections, self.rejected = 0, None
+            self.rejections, self.last_rejected = 0, None
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class CallRound:
     _results: dict[int, ToolResult] = field(default_factory=dict)
     _open: dict[int, OpenState] = field(default_factory=dict)
     _begun_count: int = 0
-    _noted: int = 0
+    _noted_count: int = 0
     _ran: set[int] = field(default_factory=set)
     _edited_calls: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
     """The calls that were edited before they ran, as they ran, with the word for the author."""
@@ -226,7 +226,7 @@ class CallRound:
             if state == "repeating":
                 self.limits.same.forget()
             self._open[index] = "running"
-            call, arguments = pending.call, answer.revised
+            call, arguments = pending.call, answer.edited_arguments
             if arguments is None:
                 arguments = parse_object(call.arguments) or {}
             else:
@@ -392,10 +392,10 @@ class CallRound:
 
     def _note_repetition(self) -> None:
         """Record results in the order of the calls, not in the order in which they arrived."""
-        while self._noted in self._results:
-            if self._noted in self._ran:
-                self.limits.same.note(self.calls[self._noted].call, self._results[self._noted].content)
-            self._noted += 1
+        while self._noted_count in self._results:
+            if self._noted_count in self._ran:
+                self.limits.same.note(self.calls[self._noted_count].call, self._results[self._noted_count].content)
+            self._noted_count += 1
 
 
 def _short_name(name: str) -> str:

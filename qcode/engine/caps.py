@@ -79,10 +79,10 @@ def learn_first_cap(lengths: Sequence[int]) -> FirstCap | None:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The caps of one reply, before they are clamped to the window. `escalated` is None if escalation cannot help."""
+    """The caps of one reply, before they are clamped to the window. `escalation` is None if escalation cannot help."""
 
     first: int
-    escalated: int | None
+    escalation: int | None
     continuation: int
     total_tokens: int
     total_chars: int

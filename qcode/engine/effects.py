@@ -55,8 +55,8 @@ class ApprovalAnswered:
 
     If `text` is set, it is the result of the call, which then does not run: the user's answer to a question. `summary`
     is that answer in one line for the user, if it is not the first line of the text. `diff` is the change that was
-    denied, for the user only. `revised` are the arguments with which the user lets the call run, None if they are those
-    of the model.
+    denied, for the user only. `edited_arguments` are the arguments with which the user lets the call run, None if they
+    are those of the model.
     """
 
     call_id: str
@@ -65,9 +65,9 @@ class ApprovalAnswered:
     text: str = ""
     summary: str = ""
     diff: str = ""
-    revised: JsonObject | None = None
+    edited_arguments: JsonObject | None = None
     editor: Literal["user", "hook"] = "user"
-    """The author of the `revised` arguments."""
+    """The author of the `edited_arguments` arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +127,22 @@ class LimitAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelSwitched:
-    """The next fallback model is connected: the rest of the turn uses it. `skipped` lists models that failed."""
+    """The next fallback model is connected: the rest of the turn uses it. `skipped_models` lists models that failed."""
 
     model: KnownModel
     settings: TurnSettings
     counter: PromptCounter
-    skipped: tuple[str, ...] = ()
+    skipped_models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NoModelLeft:
-    """There is no other fallback model. `skipped` names models that could not be connected, each with its reason.
+    """There is no other fallback model. `skipped_models` has a line with the reason for each that failed to connect.
 
     `limit` is the limit that ends first of the models that failed, None if it is that of the last one or unknown.
     """
 
-    skipped: tuple[str, ...] = ()
+    skipped_models: tuple[str, ...] = ()
     limit: ErrorInfo | None = None
 
 

@@ -137,7 +137,7 @@ class Tally:
         outer = None if within is None else within.limits
         self.ledger: Ledger = Ledger(price, within=None if within is None else within.ledger)
         self.limits: CallLimits = CallLimits(
-            settings.max_tool_calls, settings.output.max_tool_repair_attempts, within=outer
+            settings.max_tool_calls, settings.output.max_tool_repair_attempts, parent=outer
         )
         self._settings = settings
         self._within = within

@@ -316,7 +316,7 @@ class Turn:
         phase = reply.phase
         if not isinstance(phase, NeedsModel):
             return []
-        skipped: list[Effect] = [Emit(Notice("warning", line)) for line in incoming.skipped]
+        skipped: list[Effect] = [Emit(Notice("warning", line)) for line in incoming.skipped_models]
         if isinstance(incoming, NoModelLeft):
             self.settings = replace(self.settings, fallback=None)
             return self._from_reply(reply, skipped + reply.resume_without_model(incoming.limit))

@@ -289,9 +289,9 @@ class TurnOptions:
     start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
     the model may read without asking. `shown_prompt` is the prompt as the front end shows it, if it differs.
     `is_append_only`: the front end cannot take back text that it showed, so a reply with text never starts over.
-    `finds_files`: `@path` in the prompt attaches a file. `typed` is the end of the prompt that the user typed, if that
-    is not all of it: only there `/server:prompt` and `@server:uri` name something of a tool server. `check` checks the
-    answer, and the limits apply, in place of those of the run.
+    `finds_files`: `@path` in the prompt attaches a file. `typed_text` is the end of the prompt that the user typed, if
+    that is not all of it: only there `/server:prompt` and `@server:uri` name something of a tool server. `check` checks
+    the answer, and the limits apply, in place of those of the run.
     """
 
     model: str = ""
@@ -300,7 +300,7 @@ class TurnOptions:
     shown_prompt: str = ""
     is_append_only: bool = False
     finds_files: bool = True
-    typed: str | None = None
+    typed_text: str | None = None
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None

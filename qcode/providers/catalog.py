@@ -230,11 +230,11 @@ class Correction:
 
     reason: str
     output: int | None = None
-    whole: ModelFacts | None = None
+    replacement: ModelFacts | None = None
 
     def apply(self, facts: ModelFacts | None) -> ModelFacts:
         """Return the corrected facts of a model, which may be missing from the table."""
-        base = self.whole or facts or ModelFacts()
+        base = self.replacement or facts or ModelFacts()
         return replace(base, max_output_tokens=self.output or base.max_output_tokens)
 
 
@@ -251,13 +251,13 @@ _O1_FIRST = "the first o1 models had smaller limits than o1 itself (OpenAI's mod
 
 CORRECTIONS: Mapping[tuple[str, str], Correction] = {
     ("openai", "gpt-4o"): Correction("the API refuses more than 16,384", output=16_384),
-    ("openai", "o1-preview"): Correction(_O1_FIRST, whole=ModelFacts(128_000, 32_768, thinking=True)),
-    ("openai", "o1-mini"): Correction(_O1_FIRST, whole=ModelFacts(128_000, 65_536, thinking=True)),
-    ("anthropic", "claude-opus-4-1"): Correction(_RETIRED_ROW, whole=_OPUS_4),
-    ("anthropic", "claude-opus-4"): Correction(_RETIRED_ROW, whole=_OPUS_4),
-    ("anthropic", "claude-opus-4-0"): Correction("Anthropic's alias of claude-opus-4", whole=_OPUS_4),
-    ("anthropic", "claude-sonnet-4"): Correction(_RETIRED_ROW, whole=_SONNET_4),
-    ("anthropic", "claude-sonnet-4-0"): Correction("Anthropic's alias of claude-sonnet-4", whole=_SONNET_4),
+    ("openai", "o1-preview"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 32_768, thinking=True)),
+    ("openai", "o1-mini"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 65_536, thinking=True)),
+    ("anthropic", "claude-opus-4-1"): Correction(_RETIRED_ROW, replacement=_OPUS_4),
+    ("anthropic", "claude-opus-4"): Correction(_RETIRED_ROW, replacement=_OPUS_4),
+    ("anthropic", "claude-opus-4-0"): Correction("Anthropic's alias of claude-opus-4", replacement=_OPUS_4),
+    ("anthropic", "claude-sonnet-4"): Correction(_RETIRED_ROW, replacement=_SONNET_4),
+    ("anthropic", "claude-sonnet-4-0"): Correction("Anthropic's alias of claude-sonnet-4", replacement=_SONNET_4),
     ("gemini", "gemini-2.5-pro"): Correction(_GEMINI_2_5, output=65_535),
     ("gemini", "gemini-2.5-flash"): Correction(_GEMINI_2_5, output=65_535),
     ("gemini", "gemini-2.5-flash-lite"): Correction(_GEMINI_2_5, output=65_535),

@@ -39,7 +39,7 @@ class Timeouts:
     """Limits in seconds. Silence is time without any byte received; comments and pings count as bytes.
 
     `first_event`: silence before the first event of a reply (reasoning models think for minutes). `idle`: silence
-    after it; `idle_local` if the host is on this machine or its network. `trailing`: silence after the stop reason,
+    after it; `idle_local` if the host is on this machine or its network. `after_stop`: silence after the stop reason,
     when only usage may follow; the reply is then complete.
     """
 
@@ -47,7 +47,7 @@ class Timeouts:
     first_event: float = 600.0
     idle: float = 90.0
     idle_local: float = 600.0
-    trailing: float = 10.0
+    after_stop: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

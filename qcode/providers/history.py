@@ -131,12 +131,12 @@ COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 @dataclass(slots=True)
 class _SettledPart:
-    """The part of a conversation whose encoding cannot change. `written` is its JSON, without the brackets."""
+    """The part of a conversation whose encoding cannot change. `json` is its JSON, without the brackets."""
 
     variant: str
     messages: tuple[Message, ...] = ()
     call_ids: set[str] = field(default_factory=set)
-    written: bytearray = field(default_factory=bytearray)
+    json: bytearray = field(default_factory=bytearray)
 
 
 class EncodedMessages:
@@ -189,8 +189,8 @@ class EncodedMessages:
             upto = at if upto == begin else upto
             items = encode(messages[begin:upto], settled.call_ids)
             added = self._writer.item_separator.join(map(self._message, items))
-            settled.written += (self._writer.item_separator if settled.written and added else "").encode()
-            settled.written += added.encode()
+            settled.json += (self._writer.item_separator if settled.json and added else "").encode()
+            settled.json += added.encode()
             self._current.clear()
             self._texts.clear()
             begin = upto
@@ -231,7 +231,7 @@ class EncodedMessages:
                 continue
             parts.append(f"{start}[".encode())
             first, rest = (comma.join(map(self._message, items)).encode() for items in (self._first, value))
-            encoded = [part for part in (first, self._settled_part.written, rest) if part]
+            encoded = [part for part in (first, self._settled_part.json, rest) if part]
             for part in encoded:
                 parts += [part, comma.encode()] if part is not encoded[-1] else [part]
             parts.append(b"]")

@@ -162,7 +162,7 @@ async def read_reply(
         for event in body.flush() if chunk is None else body.feed(chunk):
             yield event
         if decoder.is_complete:
-            limit = min(limits.trailing, idle)
+            limit = min(limits.after_stop, idle)
         elif body.has_begun:
             limit = idle
     for event in decoder.finish():

@@ -276,7 +276,7 @@ class _FolderWrites:
     def _places(self) -> Iterator[str]:
         home = os.path.realpath(home_of(self.session_folders))
         yield from (f"{home}/{name}".casefold() for name in _PLACES)
-        yield from (os.path.realpath(path).casefold() for path in self.session_folders.own)
+        yield from (os.path.realpath(path).casefold() for path in self.session_folders.own_folders)
 
     def _is_protected(self, path: str) -> bool:
         return any(is_within(path.casefold(), place) for place in self._places())

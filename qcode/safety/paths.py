@@ -43,16 +43,18 @@ _MIN_NAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class SessionFolders:
-    """The folders of a session that the path layer knows. `added` are treated like the root; `read_only` ask on write.
+    """The folders of a session that the path layer knows.
 
-    `own` are folders of qcode besides the default ones below `home`.
+    `added_folders` are treated like the root. Writing to a folder in `read_only` asks.
+
+    `own_folders` are folders of qcode besides the default ones below `home`.
     """
 
     root: Path
-    added: tuple[Path, ...] = ()
+    added_folders: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     home: Path | None = None
-    own: tuple[Path, ...] = ()
+    own_folders: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,12 @@ class SandboxScope:
     """The folders of a session that its sandbox knows."""
 
     root: Path
-    added: tuple[Path, ...] = ()
+    added_folders: tuple[Path, ...] = ()
     """Treated like the root."""
     scratch: Path | None = None
     """Private to the session."""
     home: Path | None = None
-    own: tuple[Path, ...] = ()
+    own_folders: tuple[Path, ...] = ()
     """qcode's own folders, which no command needs."""
     search_path: str = ""
     readable: tuple[Path, ...] = ()
@@ -74,7 +76,7 @@ class SandboxScope:
     @property
     def roots(self) -> tuple[str, ...]:
         """The real paths of the root and the added folders."""
-        return tuple(dict.fromkeys(os.path.realpath(path) for path in (self.root, *self.added)))
+        return tuple(dict.fromkeys(os.path.realpath(path) for path in (self.root, *self.added_folders)))
 
     @property
     def home_path(self) -> str:
@@ -119,9 +121,9 @@ class PathJudge:
         homes, locked = _spellings((Path(self.home),)), _spellings(session_folders.read_only)
         self._homes, self._read_only = homes, locked
         self.root_spellings = _spellings((session_folders.root,))
-        self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(session_folders.added))))
+        self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(session_folders.added_folders))))
         self._own_folders = (
-            *_spellings(session_folders.own),
+            *_spellings(session_folders.own_folders),
             *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS),
         )
         self._folders: dict[str, ResolvedPath] = {}

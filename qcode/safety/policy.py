@@ -61,8 +61,8 @@ class Policy:
     """The permissions of a session. `search_path` is the PATH of its shell commands.
 
     `probes` answer questions that need a process or the disk. `limit` is a policy that must also allow a call.
-    `search_url` is the service of `web_search`, judged like a fetched page. `sandboxed` are rules for commands that may
-    run unasked in the workspace sandbox. `never_asks`: what would ask is denied.
+    `search_url` is the service of `web_search`, judged like a fetched page. `sandbox_rules` are rules for commands that
+    may run unasked in the workspace sandbox. `never_asks`: what would ask is denied.
 
     In an untrusted folder, reading inside the workspace is allowed and everything else asks, in every mode.
     """
@@ -71,20 +71,20 @@ class Policy:
     rules: Rules
     is_trusted: bool
     root: Path
-    added: tuple[Path, ...] = ()
+    added_folders: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     home: Path | None = None
-    own: tuple[Path, ...] = ()
+    own_folders: tuple[Path, ...] = ()
     search_path: str = ""
     probes: Probes = field(default_factory=Probes, repr=False)
     limit: Policy | None = None
     search_url: str = ""
-    sandboxed: tuple[Rule, ...] = ()
+    sandbox_rules: tuple[Rule, ...] = ()
     never_asks: bool = False
     _session_folders: SessionFolders = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        session_folders = SessionFolders(self.root, self.added, self.read_only, self.home, self.own)
+        session_folders = SessionFolders(self.root, self.added_folders, self.read_only, self.home, self.own_folders)
         object.__setattr__(self, "_session_folders", session_folders)
 
     def with_mode(self, mode: ApprovalMode) -> Policy:
@@ -357,12 +357,12 @@ class Policy:
 
     def _is_sandboxed(self, command: str) -> bool:
         """Whether the user lets this command run unasked in the workspace sandbox."""
-        if not self.sandboxed or not self._can_sandbox:
+        if not self.sandbox_rules or not self._can_sandbox:
             return False
         parts = self._flow(command).parts
         if len(parts) != 1 or parts[0].command.outputs or parts[0].folders != {str(self.root)}:
             return False
-        return any(covers_command(rule, parts[0].command.words) for rule in self.sandboxed)
+        return any(covers_command(rule, parts[0].command.words) for rule in self.sandbox_rules)
 
     def _sandbox_dependent(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
         """Return the parts that only read as long as a sandbox holds them.

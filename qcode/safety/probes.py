@@ -83,13 +83,13 @@ class WorkspaceContents:
 
     secrets: tuple[str, ...] = ()
     """Files whose name says that they hold secrets, git configurations with credentials, and their hard links."""
-    steering: tuple[str, ...] = ()
+    steering_paths: tuple[str, ...] = ()
     """Files and folders that run or instruct programs later, but not those in dependency folders."""
     git_steering: tuple[str, ...] = ()
     """Those of them that belong to git."""
     git_configs: tuple[str, ...] = ()
     other_names: tuple[str, ...] = ()
-    """Further names in the workspace of the same file as one in `steering`."""
+    """Further names in the workspace of the same file as one in `steering_paths`."""
     is_complete: bool = True
     """Whether the walk finished in time."""
 

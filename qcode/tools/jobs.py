@@ -25,9 +25,9 @@ MAX_JOB_S = 24 * 3_600.0
 
 @dataclass(slots=True)
 class Job:
-    """A background command. `ended` is None while it runs; `unread` is the output since the last `read`.
+    """A background command. `exit` is None while it runs; `unread` is the output since the last `read`.
 
-    `recent` is the latest output, read or not, `total` the number of characters of all output. `changed` is set while
+    `recent` is the latest output, read or not, `total` the number of characters of all output. `has_news` is set while
     there is unread output, and after the command has ended.
     """
 
@@ -35,14 +35,14 @@ class Job:
     command: str
     path: Path | None
     limit: int
-    ended: ProcessExit | None = None
+    exit: ProcessExit | None = None
     problem: str = ""
     unread: str = ""
-    dropped: int = 0
+    dropped_chars: int = 0
     recent: str = ""
     total: int = 0
     task: asyncio.Task[None] | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    has_news: asyncio.Event = field(default_factory=asyncio.Event)
     _file: int | None = None
     _stored_bytes: int = 0
     _decoder: codecs.IncrementalDecoder = field(
@@ -52,25 +52,25 @@ class Job:
     @property
     def state(self) -> str:
         """The state in a few words: `running`, `exit 0`, `stopped`."""
-        if self.ended is None:
+        if self.exit is None:
             return self.problem or "running"
-        code = self.ended.exit_code
+        code = self.exit.exit_code
         return exit_text(code) if code < 0 else f"exit {code}"
 
     @property
     def is_running(self) -> bool:
-        return self.ended is None and not self.problem
+        return self.exit is None and not self.problem
 
     def add_output(self, data: bytes) -> None:
         """Add output: the latest is kept in memory, and all of it in the file, up to a limit."""
         text = self._decoder.decode(data)
         self._append_output(text)
         self.unread += text
-        self.changed.set()
+        self.has_news.set()
         excess = len(self.unread) - self.limit
         if excess > 0:
             self.unread = self.unread[excess:]
-            self.dropped += excess
+            self.dropped_chars += excess
         if self._file is not None and self._stored_bytes < MAX_STORED_BYTES:
             try:
                 os.write(self._file, data[: MAX_STORED_BYTES - self._stored_bytes])
@@ -80,10 +80,10 @@ class Job:
 
     def read(self) -> str:
         """Return and clear the unread output."""
-        text, dropped = self.unread, self.dropped
-        self.unread, self.dropped = "", 0
+        text, dropped = self.unread, self.dropped_chars
+        self.unread, self.dropped_chars = "", 0
         if self.is_running:
-            self.changed.clear()
+            self.has_news.clear()
         return self._with_omission(text, dropped)
 
     def latest(self) -> str:
@@ -178,7 +178,7 @@ class Jobs:
     def _end(self, job: Job) -> None:
         if job.is_running:
             job.problem = "stopped"  # its task was cancelled before the first step
-            job.changed.set()
+            job.has_news.set()
             job.close()
         self.watcher(job)
 
@@ -218,12 +218,12 @@ class Jobs:
 async def _follow(job: Job, begin: Callable[[], Awaitable[ProcessExit]]) -> None:
     """Wait for the program of a job; cancelling this ends the program."""
     try:
-        job.ended = await begin()
+        job.exit = await begin()
     except OSError as error:
         job.problem = f"could not be started: {os.strerror(error.errno or 0)}"
     except asyncio.CancelledError:
         job.problem = "stopped"
         raise
     finally:
-        job.changed.set()
+        job.has_news.set()
         job.close()

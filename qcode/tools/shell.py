@@ -179,9 +179,9 @@ async def _run(
         raise Refused(f"shell: the command could not be started: {os.strerror(error.errno or 0)}") from None
     if waited.job is not None:
         return background_result(waited.job, waited.text)
-    assert waited.ended is not None
+    assert waited.exit is not None
     names = await off_loop(context.masked_names)
-    return _outcome(waited.text, waited.ended, timeout_s, context.confinement, names)
+    return _outcome(waited.text, waited.exit, timeout_s, context.confinement, names)
 
 
 def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
@@ -225,10 +225,10 @@ _LIVE_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class WaitResult:
-    """The result of waiting. `text` is the output for the model; `ended` is None if `job` continues the command."""
+    """The result of waiting. `text` is the output for the model; `exit` is None if `job` continues the command."""
 
     text: str
-    ended: ProcessExit | None = None
+    exit: ProcessExit | None = None
     job: Job | None = None
 
 
@@ -267,7 +267,7 @@ async def wait_for(
             whole, half = collector.so_far()
             job = context.jobs.adopt(command, program, whole, half, scratch=scratch, limit=context.max_output_chars)
             return WaitResult(collector.close(), job=job)
-        return WaitResult(text=collector.close(), ended=program.result())
+        return WaitResult(text=collector.close(), exit=program.result())
     finally:
         showing.cancel()
         collector.close()
@@ -372,9 +372,9 @@ def _named_job(jobs: Jobs, arguments: Arguments) -> Job:
 
 
 async def _read(job: Job, wait_s: float) -> ToolOutcome:
-    if wait_s > 0 and not job.changed.is_set():
+    if wait_s > 0 and not job.has_news.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(job.changed.wait(), wait_s)
+            await asyncio.wait_for(job.has_news.wait(), wait_s)
     text = job.read()
     return ToolOutcome(f"{text or '[no new output]'}\n[{_line(job)}]", summary=f"job {job.number} {job.state}")
 

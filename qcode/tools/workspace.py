@@ -400,7 +400,7 @@ _SHOWN_DIFF = 40
 @dataclass(frozen=True, slots=True)
 class _SeenFile:
     snapshot: Snapshot
-    packed: bytes | None
+    compressed: bytes | None
 
 
 class SeenFiles:
@@ -422,11 +422,11 @@ class SeenFiles:
             if self._kept_bytes <= KEPT_IN_ALL:
                 break
             self._sights[old] = _SeenFile(sight.snapshot, None)
-            self._kept_bytes -= len(sight.packed or b"")
+            self._kept_bytes -= len(sight.compressed or b"")
 
     def forget(self, path: Path) -> None:
         sight = self._sights.pop(path, None)
-        self._kept_bytes -= len(sight.packed or b"") if sight is not None else 0
+        self._kept_bytes -= len(sight.compressed or b"") if sight is not None else 0
 
     def changed(self, path: Path, now: Loaded, label: str) -> str:
         """Return a message if a known file differs from what the model saw, empty if it does not."""
@@ -436,7 +436,7 @@ class SeenFiles:
         sizes = f"{sight.snapshot.size:,} bytes when it was read, {now.snapshot.size:,} now"
         return (
             f"{label} was changed since it was read ({sizes}): read it again, then change it. "
-            f"Nothing was changed{_difference(sight.packed, now.data, label)}"
+            f"Nothing was changed{_difference(sight.compressed, now.data, label)}"
         )
 
 

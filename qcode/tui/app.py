@@ -65,12 +65,12 @@ _LEAVE_SECONDS = 3.0
 class AppOptions:
     """Options of the app beside the context of the run.
 
-    `history_file` keeps prompts across sessions, None for this run only. `painted` is called after the first paint.
-    `clock` returns seconds from any starting point.
+    `history_file` keeps prompts across sessions, None for this run only. `on_first_paint` is called after the first
+    paint. `clock` returns seconds from any starting point.
     """
 
     history_file: Path | None = None
-    painted: Callable[[], None] | None = None
+    on_first_paint: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic
 
 
@@ -285,7 +285,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _take_prompt(self, event: Prompt.Submitted) -> None:
         from qcode.tui.commands.table import submit_text
 
-        submit_text(self.commands, event.text, event.typed, event.images)
+        submit_text(self.commands, event.text, event.typed_text, event.images)
 
     @on(SearchClosed)
     def _focus_after_search(self) -> None:
@@ -366,8 +366,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if not self.screen.is_attached or self.return_value is not None:
             return  # the user quit before the first paint
         await self.mount(*self.parts.add_panels(self.options.clock), before="#prompt-row")
-        if self.options.painted is not None:
-            self.options.painted()
+        if self.options.on_first_paint is not None:
+            self.options.on_first_paint()
         self._open()
 
     @work(group="opening")  # so that typing is handled meanwhile

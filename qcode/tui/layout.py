@@ -40,7 +40,7 @@ class Widgets:
     help: HelpPanel
     aside: AsidePanel
     todos: TodoPanel
-    queued: Queue
+    queue: Queue
 
     def __init__(self, status: Status, sent: PromptHistory, thinking: Thoughts, clock: Callable[[], float]) -> None:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
@@ -63,5 +63,5 @@ class Widgets:
         self.help = HelpPanel(id="help")
         self.aside = AsidePanel(clock, id="aside")
         self.todos = TodoPanel(id="todos")
-        self.queued = Queue(id="queued")
-        return self.search, self.approval, self.help, self.aside, self.todos, self.queued, self.menu, self.history
+        self.queue = Queue(id="queued")
+        return self.search, self.approval, self.help, self.aside, self.todos, self.queue, self.menu, self.history

@@ -455,7 +455,7 @@ _NOTABLE_AGENT_CALL_SECONDS = 1.0
 class _Agent:
     steps: int = 0
     began: dict[str, float] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
+    question_ids: set[str] = field(default_factory=set)
 
 
 class AgentCards:
@@ -505,17 +505,17 @@ class AgentCards:
         """Show that a sub-agent's call is waiting for an answer."""
         owner = next((agent for agent in self._agents if call.call_id.startswith(f"{agent}/")), None)
         if owner is not None:
-            self._agents[owner].asked.add(call.call_id)
+            self._agents[owner].question_ids.add(call.call_id)
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
 
     def end(self, call_id: str) -> None:
         """Withdraw the open questions of a sub-agent whose call has ended."""
         agent = self._agents.pop(call_id, None)
-        for asked in agent.asked if agent is not None else ():
+        for asked in agent.question_ids if agent is not None else ():
             self._withdraw(asked)
 
     def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
-        agent.asked.discard(call.call_id)
+        agent.question_ids.discard(call.call_id)
         self._withdraw(call.call_id)
         took = self._clock() - agent.began.pop(call.call_id, self._clock())
         notes = [

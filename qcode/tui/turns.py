@@ -72,29 +72,29 @@ class Turns:
     def submit(self, submission: Submission) -> None:
         """Start a turn. If one runs, queue the prompt: to join it, or as the next turn if it has options."""
         if self.is_running:
-            self._widgets.queued.add(submission)
+            self._widgets.queue.add(submission)
             if submission.is_steering:
                 self._conversation.steer(submission.text, submission.images)
             return
         self._widgets.status.change(hint="")
-        self._widgets.transcript.add_user(submission.typed)
+        self._widgets.transcript.add_user(submission.typed_text)
         self._widgets.transcript.scroll_end(animate=False)
         self._idle = asyncio.Event()
         self._is_cancelling = False
-        self._sent_text = submission.typed
+        self._sent_text = submission.typed_text
         self._announce("working")
-        typed = submission.typed if submission.typed != submission.text else ""
+        typed = submission.typed_text if submission.typed_text != submission.text else ""
         options = replace(submission.options, shown_prompt=typed)
         events = self._conversation.submit(submission.text, submission.images, options)
         self._spawn(self._run(events))
 
     def take_back(self) -> str:
         """Remove the last queued prompt and return its text as shown in the prompt; empty if there is none."""
-        last = self._widgets.queued.last
+        last = self._widgets.queue.last
         if last is None or (last.is_steering and not self._conversation.unsteer(last.text)):
             return ""
-        self._widgets.queued.drop_last()
-        return last.typed
+        self._widgets.queue.drop_last()
+        return last.typed_text
 
     def compact(self, focus: str) -> None:
         """Compact the conversation as a separate turn. The caller has made sure that no turn runs."""
@@ -157,8 +157,8 @@ class Turns:
 
     def take_steering(self, text: str) -> None:
         """Show a queued prompt as part of the turn."""
-        prompt = self._widgets.queued.remove_steering(text)
-        self._widgets.transcript.add_user(prompt.typed if prompt is not None else text)
+        prompt = self._widgets.queue.remove_steering(text)
+        self._widgets.transcript.add_user(prompt.typed_text if prompt is not None else text)
 
     async def _run(self, events: AsyncIterator[TurnEvent]) -> None:
         outcome = Outcome.ERROR
@@ -213,13 +213,13 @@ class Turns:
         After an interrupt or an error, return them to the prompt instead.
         """
         if outcome in (Outcome.CANCELLED, Outcome.ERROR):
-            waiting = "\n\n".join(queued.typed for queued in self._widgets.queued.take_all())
+            waiting = "\n\n".join(queued.typed_text for queued in self._widgets.queue.take_all())
             if waiting:
                 self._widgets.prompt.put_back(waiting)
             return
-        following = self._widgets.queued.take_next()
+        following = self._widgets.queue.take_next()
         if following is not None:
-            left = self._widgets.queued.take_all()
+            left = self._widgets.queue.take_all()
             self.submit(following)
             for submission in left:
                 self.submit(submission)

@@ -234,8 +234,8 @@ def test_added_folders_become_absolute_paths(here: Here, tmp_path: Path, monkeyp
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(here.work)
     context = here.context("--add-dir", "../other")
-    assert [path.resolve() for path in context.added] == [tmp_path / "other"]
-    assert all(path.is_absolute() for path in context.added)
+    assert [path.resolve() for path in context.added_folders] == [tmp_path / "other"]
+    assert all(path.is_absolute() for path in context.added_folders)
 
 
 def test_pipe_mode_trusts_only_remembered_folders(here: Here) -> None:

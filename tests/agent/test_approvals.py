@@ -146,4 +146,4 @@ def test_approval_for_the_sandbox_runs_this_and_later_calls_there(
     with pytest.raises(ValueError, match="session only"):
         it.conversation.permissions.save_rule(rule.number)
     it.conversation.permissions.remove(rule.number)
-    assert it.conversation.policy.sandboxed == ()
+    assert it.conversation.policy.sandbox_rules == ()

@@ -35,7 +35,7 @@ def test_files_are_listed_in_prompt_order_then_possible_ones(folders: MemoryFold
     (folders.root / "CLAUDE.md").write_text("See @more.md\n")
     (folders.root / "more.md").write_text("more\n")
     files = folders.memory(folders.folder).files()
-    assert [(file.whose, file.label, file.size) for file in files] == [
+    assert [(file.owner, file.label, file.size) for file in files] == [
         ("yours", str(folders.home / "AGENTS.md"), 5),
         ("project", "CLAUDE.md", 13),
         ("project", "more.md", 5),
@@ -49,13 +49,13 @@ def test_restricted_folder_reads_no_file_and_offers_only_the_user_file(folders: 
     folders.is_trusted = False
     memory = folders.memory()
     assert "restricted" in memory.notes()[0]
-    assert [(file.whose, file.size) for file in memory.files()] == [("yours", None)]
+    assert [(file.owner, file.size) for file in memory.files()] == [("yours", None)]
     with pytest.raises(ValueError, match="instruction file does not exist"):
         memory.append(str(folders.root / "AGENTS.md"), "more")
     with pytest.raises(ValueError, match="Type /trust first"):
         memory.init_prompt("")
     (folders.root / "AGENTS.md").rename(folders.root / "away")
-    assert [file.whose for file in memory.places()] == ["yours"]
+    assert [file.owner for file in memory.places()] == ["yours"]
     (folders.root / "away").rename(folders.root / "AGENTS.md")
     folders.is_trusted = True
     assert "orders" in memory.read().text

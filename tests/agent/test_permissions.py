@@ -79,7 +79,7 @@ def test_every_decision_is_listed_with_its_reason(tmp_path: Path) -> None:
         text_reply("2"),
     )
     play(it, Deny("not now"), lambda: None)
-    decided = [(decision.call.name, decision.decided) for decision in it.conversation.permissions.decisions()]
+    decided = [(decision.call.name, decision.decision) for decision in it.conversation.permissions.decisions()]
     assert decided == [("shell", "ran"), ("shell", "denied"), ("read", "refused")]
     ran, denied, refused = it.conversation.permissions.decisions()
     assert (ran.reason, denied.reason) == ("it only reads", "not now")
@@ -95,7 +95,7 @@ def test_approval_open_at_the_end_of_the_turn_is_listed_as_unanswered(tmp_path: 
             it.conversation.cancel()
 
     asyncio.run(it.play("do it", cancel))
-    assert [decision.decided for decision in it.conversation.permissions.decisions()] == ["unanswered"]
+    assert [decision.decision for decision in it.conversation.permissions.decisions()] == ["unanswered"]
 
 
 def test_folder_rule_applies_in_the_next_session_until_revoked(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_decision_of_another_kind_denies_a_plan(tmp_path: Path, decision: Decisi
     _, events = play(it, decision)
     assert it.conversation.mode == "plan"
     assert it.conversation.permissions.rules() == ()
-    assert [item.decided for item in it.conversation.permissions.decisions()] == ["denied"]
+    assert [item.decision for item in it.conversation.permissions.decisions()] == ["denied"]
     told = f"{type(decision).__name__} does not decide a PlanApproval; it was denied."
     assert [event.text for event in events if isinstance(event, Notice)] == [told]
 
@@ -159,7 +159,7 @@ def test_command_not_known_to_only_read_is_denied_in_plan_mode(tmp_path: Path, a
     asked, events = play(it, Deny())
     assert asked == []
     assert [event.state for event in events if isinstance(event, ToolFinished)] == ["denied"]
-    assert [decision.decided for decision in it.conversation.permissions.decisions()] == ["refused"]
+    assert [decision.decision for decision in it.conversation.permissions.decisions()] == ["refused"]
 
 
 def test_reading_outside_the_workspace_is_still_offered_in_plan_mode(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_settings_of_claude_code_count_as_far_as_they_have_an_equivalent(home: d
         assert settings.permissions.ask == ("edit(./src/**)",)
         assert settings.permissions.deny == ("read(.env)",)
         assert context.options.disallowed_tools == ("agent",)
-        assert [folder.resolve() for folder in context.added] == [tmp_path]
+        assert [folder.resolve() for folder in context.added_folders] == [tmp_path]
         assert settings.warnings == (
             "--settings: no effect in qcode: env, hooks",
             "--settings: additionalDirectories: none is not a folder",

@@ -28,12 +28,12 @@ def test_caps_follow_settings_and_model_facts(
     settings: OutputSettings, limit: int | None, expected: tuple[int, int | None, int]
 ) -> None:
     caps = caps_for(settings, limit)
-    assert (caps.first, caps.escalated, caps.continuation) == expected
+    assert (caps.first, caps.escalation, caps.continuation) == expected
 
 
 def test_silently_truncating_host_is_continued_at_the_target_without_escalation() -> None:
     caps = caps_for(OutputSettings(), None, is_silently_capped=True)
-    assert (caps.escalated, caps.continuation) == (None, 64_000)
+    assert (caps.escalation, caps.continuation) == (None, 64_000)
 
 
 def test_reply_budgets_follow_the_continuation_cap() -> None:
@@ -84,7 +84,7 @@ def test_first_cap_stays_without_enough_long_replies(lengths: list[int]) -> None
 def test_learned_first_cap_changes_no_other_cap() -> None:
     learned = FirstCap(12_000, 30, 200)
     caps = caps_for(OutputSettings(), 64_000, learned=learned)
-    assert (caps.first, caps.escalated, caps.continuation) == (12_000, 64_000, 64_000)
+    assert (caps.first, caps.escalation, caps.continuation) == (12_000, 64_000, 64_000)
     assert caps_for(OutputSettings(), 10_000, learned=learned).first == 10_000
     assert caps_for(OutputSettings(override=500), 64_000, learned=learned).first == 500
     assert caps_for(OutputSettings(learn_first_cap=False), 64_000, learned=learned).first == 8_000

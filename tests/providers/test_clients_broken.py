@@ -145,7 +145,7 @@ def test_silence_after_the_stop_reason_ends_the_reply_normally(protocol: str) ->
     sent = stream_of(protocol, "no_metadata" if protocol == "bedrock" else "text").replace(b"data: [DONE]\n\n", b"")
     if protocol == "anthropic":
         sent = sent[: sent.index(b"event: message_stop")]
-    short = Timeouts(connect=5, first_event=5, idle_local=5, trailing=0.05)
+    short = Timeouts(connect=5, first_event=5, idle_local=5, after_stop=0.05)
 
     async def scene(provider: Provider, server: Loopback) -> None:
         events = await collect(provider, protocol)

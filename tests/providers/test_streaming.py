@@ -80,7 +80,7 @@ def test_timeout_is_short_after_the_first_text(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_finished_reply_is_not_waited_for(protocol: str) -> None:
     events, error = read(
-        protocol, Timeouts(first_event=5, idle=5, trailing=0.02), as_bytes(recording(protocol, "text"))
+        protocol, Timeouts(first_event=5, idle=5, after_stop=0.02), as_bytes(recording(protocol, "text"))
     )
     assert error is None
     assert isinstance(events[-1], ReplyEnded)

@@ -102,7 +102,7 @@ def test_large_output_is_bounded_in_memory_and_complete_in_a_private_file(runner
         await background.shell("yes 0123456789 | head -c 100000; echo end")
         seen = ""
         while background.jobs.all[0].is_running:
-            await background.jobs.all[0].changed.wait()
+            await background.jobs.all[0].has_news.wait()
             await asyncio.sleep(0)
         seen = (await background("read", job=1)).content
         assert "characters omitted" in seen

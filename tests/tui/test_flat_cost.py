@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import cProfile
 from pathlib import Path
 
 import pytest
 
-from tests.agent.test_flat_cost import calls_of
+from tests.agent.test_flat_cost import CallCount
 from tests.fakes.conversation import talk
 from tests.fakes.scripted import text_reply
 from tests.tui.harness import Running, running
@@ -29,9 +28,9 @@ def test_turn_of_the_app_calls_no_more_functions_after_many_turns(tmp_path: Path
     staged = talk(tmp_path, *(text_reply(f"Answer {number}.", " It is short.") for number in range(TURNS)))
 
     async def window(run: Running, start: int) -> int:
-        with cProfile.Profile() as profile:
+        with CallCount() as counted:
             await play(run, range(start, start + WINDOW))
-        return calls_of(profile)
+        return counted.calls
 
     async def turns() -> tuple[int, int]:
         async with running(staged.conversation, sessions=staged.sessions) as run:

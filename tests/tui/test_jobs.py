@@ -222,7 +222,7 @@ class Typing(Typed):
         if line == "START":
             job = start(self._jobs, WAITING, self._folder)
             while not job.recent:
-                await job.changed.wait()
+                await job.has_news.wait()
             return ""
         if line == "END":
             job = self._jobs.all[-1]

@@ -135,7 +135,7 @@ def test_up_on_an_empty_prompt_recalls_the_last_queued_text() -> None:
         await run.pilot.press("up")
         await run.pilot.pause()
         assert run.app.parts.prompt.text == "second"
-        assert (conversation.steered, run.app.parts.queued.texts) == (["first"], ("first",))
+        assert (conversation.steered, run.app.parts.queue.texts) == (["first"], ("first",))
         await run.pilot.press("ctrl+u", "up")
         await run.pilot.pause()
         assert run.app.parts.prompt.text == "first"
@@ -160,7 +160,7 @@ def test_prompt_that_joined_the_turn_is_not_recalled() -> None:
         conversation.joined.add("late")
         await run.pilot.press("up")
         await run.pilot.pause()
-        assert run.app.parts.queued.texts == ("late",)
+        assert run.app.parts.queue.texts == ("late",)
         gate.open()
         await run.until_idle()
         assert conversation.prompts == ["go"]
@@ -179,7 +179,7 @@ def test_queued_text_inside_another_stays_queued() -> None:
         await run.send("also test it")
         gate.open()
         await taken.reached.wait()
-        assert run.app.parts.queued.texts == ("test",)
+        assert run.app.parts.queue.texts == ("test",)
         taken.open()
         await run.until(lambda: len(conversation.prompts) == 2)
         await run.until_idle()

@@ -38,13 +38,13 @@ except SyntaxError as error:
 class TextChecker:
     """A checker of one text. `linter` is its name in the `diagnostics` tool, if the project must configure it.
 
-    `arguments` gets the path of the file; `read` turns the output into problems.
+    `arguments` gets the path of the file; `parse` turns the output into problems.
     """
 
     program: str
     endings: tuple[str, ...]
     arguments: Callable[[str], Sequence[str]]
-    read: Callable[[str], Iterable[Problem]]
+    parse: Callable[[str], Iterable[Problem]]
     linter: str = ""
 
 
@@ -184,7 +184,7 @@ class TextCheckers:
                 return None
         if ended.is_timed_out or len(output) >= MAX_OUTPUT_BYTES:
             return None
-        return tuple(checker.read(output.decode("utf-8", "replace")))
+        return tuple(checker.parse(output.decode("utf-8", "replace")))
 
     def _program(self, name: str) -> str:
         if name not in self._programs:

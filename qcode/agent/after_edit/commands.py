@@ -42,13 +42,13 @@ RunLine: TypeAlias = Callable[[str, Level | None, float | None, bool], Awaitable
 class CommandScope:
     """The means of a call that the commands after it use.
 
-    `run` runs a line as the shell tool does: the line, its level, its time limit, and whether the files that it changes
-    are recorded. `ask` asks the user, None if no user can answer. `workspace` is the workspace of the call.
+    `run_line` runs a line as the shell tool does: the line, its level, its time limit, and whether the files that it
+    changes are recorded. `ask` asks the user, None if no user can answer. `workspace` is the workspace of the call.
     """
 
     policy: Policy
     workspace: Workspace
-    run: RunLine
+    run_line: RunLine
     ask: Ask | None
 
 
@@ -104,7 +104,7 @@ class EditCommands:
                 self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{fix}: {label}")
             return None
         level = verdict.confinement if verdict.is_allowed else None
-        outcome = await scope.run(line, level, LIMITS_S[step], step == "test")
+        outcome = await scope.run_line(line, level, LIMITS_S[step], step == "test")
         return EditCommandRun(line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:

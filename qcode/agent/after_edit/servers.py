@@ -98,11 +98,11 @@ def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> La
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """The program of a language: its `argv`, empty if there is none, and the reason."""
+    """The program of a language: its `argv`, or without one the `reason`."""
 
     language: Language
     argv: tuple[str, ...] = ()
-    why: str = ""
+    reason: str = ""
 
 
 def find_server(
@@ -114,14 +114,14 @@ def find_server(
     """Return the server of a language: the configured one, otherwise the first that is installed."""
     own = configured.get(language.name)
     if own is not None and not own:
-        return FoundServer(language, why="off (after_edit.servers)")
+        return FoundServer(language, reason="off (after_edit.servers)")
     candidates = (own,) if own is not None else language.servers
     for command in candidates:
         program = _program(command[0], environment, workspace)
         if program:
             return FoundServer(language, (program, *command[1:]))
     names = " or ".join(visible(command[0]) for command in candidates) or "a server"
-    return FoundServer(language, why=f"{names} was not found on PATH (programs inside the folder do not count)")
+    return FoundServer(language, reason=f"{names} was not found on PATH (programs inside the folder do not count)")
 
 
 def _program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
@@ -166,16 +166,16 @@ class ServerPool:
     def has_server(self, path: Path) -> bool:
         """Whether a server checks this file. The first question about a language searches PATH."""
         entry = self._entry(path)
-        return entry is not None and bool(entry.found.argv) and not entry.broken
+        return entry is not None and bool(entry.found.argv) and not entry.failure
 
     def problems(self) -> tuple[str, ...]:
         """Return a line for each server that failed, each once."""
         lines: list[str] = []
         for entry in self._entries.values():
-            if entry.broken and not entry.is_told:
-                entry.is_told = True
+            if entry.failure and not entry.is_reported:
+                entry.is_reported = True
                 name = visible(PurePath(entry.found.argv[0]).name)
-                lines.append(f"{name} checks no more edits of this session: {entry.broken}")
+                lines.append(f"{name} checks no more edits of this session: {entry.failure}")
         return tuple(lines)
 
     def pids(self) -> tuple[int, ...]:
@@ -191,7 +191,7 @@ class ServerPool:
             return None
         identifier = entry.found.language.endings[path.suffix.removeprefix(".").lower()]
         async with entry.lock:
-            while not entry.broken and not self._is_closed:
+            while not entry.failure and not self._is_closed:
                 try:
                     server = await self._running(entry)
                     return await server.check(path, identifier, texts)
@@ -200,14 +200,14 @@ class ServerPool:
                         await entry.server.close()
                         entry.server = None
                     if entry.starts >= MAX_STARTS:
-                        entry.broken = str(error)
+                        entry.failure = str(error)
         return None
 
-    async def give_up(self, path: Path, why: str) -> None:
-        """End the server of a file that took too long, and start it no more."""
+    async def give_up(self, path: Path, reason: str) -> None:
+        """End the server of a file that took too long, and do not start it again."""
         entry = self._entry(path)
         if entry is not None:
-            entry.broken = entry.broken or why
+            entry.failure = entry.failure or reason
             if entry.server is not None:
                 server, entry.server = entry.server, None
                 await server.close()
@@ -250,15 +250,15 @@ class ServerPool:
 
 
 class _Entry:
-    """The server of one language. `broken` says why it is used no more."""
+    """The server of one language. `failure` says why it is no longer used."""
 
     def __init__(self, found: FoundServer) -> None:
         self.found = found
         self.server: LanguageServer | None = None
         self.lock = asyncio.Lock()
         self.starts = 0
-        self.broken = ""
-        self.is_told = False
+        self.failure = ""
+        self.is_reported = False
 
 
 def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, Any]:

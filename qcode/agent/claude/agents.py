@@ -43,10 +43,10 @@ _NEVER_OFFERED = frozenset({"agent", "ask_person", "exit_plan_mode"})
 
 @dataclass(frozen=True, slots=True)
 class DefinedAgent:
-    """A kind of sub-agent; `unused` are the fields of its definition that have no effect here."""
+    """A kind of sub-agent; `unused_fields` are the fields of its definition that have no effect here."""
 
     kind: SubagentKind
-    unused: tuple[str, ...] = ()
+    unused_fields: tuple[str, ...] = ()
 
 
 def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None = None) -> DefinedAgent:

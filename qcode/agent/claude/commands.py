@@ -78,7 +78,7 @@ def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
         parameters=lenient(lambda: matter.names("arguments") or (), ()),
         is_for_model=False,
         model=lenient(lambda: matter.text("model") or "", ""),
-        passed_over=tuple(field for field in matter.fields if field not in FIELDS),
+        unknown_fields=tuple(field for field in matter.fields if field not in FIELDS),
         size=len(body),
         warnings=tuple(warnings),
         is_command=True,

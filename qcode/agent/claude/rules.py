@@ -54,12 +54,12 @@ _HOST = lazy_pattern(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?", r
 class Conversion:
     """The result for one rule: `rules` of qcode, and `tools` that are not to be offered at all (deny only).
 
-    `lost` says what the rules do not cover, empty if nothing; `note` why none is needed.
+    `loss` says what the rules do not cover, empty if nothing; `note` why none is needed.
     """
 
     rules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    lost: str = ""
+    loss: str = ""
     note: str = ""
 
 
@@ -91,7 +91,7 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
 
 def _tool_without_pattern(kind: str, effect: RuleEffect, source: Source) -> Conversion:
     if effect == "allow" and kind == "shell" and source != "flag":
-        return Conversion(lost="a rule for every command is not taken over; add `shell` yourself if you want it")
+        return Conversion(loss="a rule for every command is not taken over; add `shell` yourself if you want it")
     return Conversion((kind,))
 
 
@@ -108,15 +108,15 @@ def _shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
 
 def _allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
     if "*" in words[0]:
-        return Conversion(lost="a rule that leaves the program open allows nothing here")
+        return Conversion(loss="a rule that leaves the program open allows nothing here")
     text = " ".join(words)
     if ":*" in text or "?" in text:
-        return Conversion(lost="the pattern has no equivalent that is as narrow")
+        return Conversion(loss="the pattern has no equivalent that is as narrow")
     # `npm run*` also matches `npm run x`: there `*` spans words.
     is_open = is_prefix or ("*" in words[-1] and words[-1] != "*")
     rule = f"shell({text} *)" if is_open else f"shell({text})"
     if not is_rule(rule):
-        return Conversion(lost="only one plain command can be allowed")
+        return Conversion(loss="only one plain command can be allowed")
     inner = [word for word in words[:-1] if "*" in word]
     return Conversion((rule,), note="here `*` inside a rule is one word" if inner else "")
 
@@ -128,8 +128,8 @@ def _restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
         plain = stem.removesuffix(":")
         rule = f"shell({plain} *)"
         if not plain or not is_rule(rule):
-            return Conversion(lost="a rule must name the program; this one covers any")
-        return Conversion((rule,), lost=f"only the program {plain} itself is covered, not others that begin so")
+            return Conversion(loss="a rule must name the program; this one covers any")
+        return Conversion((rule,), loss=f"only the program {plain} itself is covered, not others that begin so")
     prefix = [*words[:at], *([f"{stem}*"] if stem and at < len(words) else [])]
     is_open = is_prefix or at < len(words)
     rule = f"shell({' '.join(prefix)} *)" if is_open else f"shell({' '.join(prefix)})"
@@ -144,7 +144,7 @@ def _restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
     rule = f"shell({' '.join(plain_words)} *)"
     if plain_words and is_rule(rule):
         return Conversion((rule,))
-    return Conversion(lost="the pattern cannot be written as a rule")
+    return Conversion(loss="the pattern cannot be written as a rule")
 
 
 def _file(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
@@ -157,10 +157,10 @@ def _file(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversio
     pattern = _path(body, effect, source)
     if ".." in pattern.split("/"):
         # `../x` is outside the folder, where every file asks anyway.
-        return Conversion(lost="a path above the folder cannot be written as a rule; files there always ask")
+        return Conversion(loss="a path above the folder cannot be written as a rule; files there always ask")
     rule = f"{kind}({pattern})"
     if not is_rule(rule):
-        return Conversion((kind,)) if effect != "allow" else Conversion(lost="the pattern cannot be written as a rule")
+        return Conversion((kind,)) if effect != "allow" else Conversion(loss="the pattern cannot be written as a rule")
     return Conversion((rule,))
 
 
@@ -184,36 +184,36 @@ def _fetch(body: str, effect: RuleEffect) -> Conversion:
     if body.startswith("domain:") and _HOST.fullmatch(host) and is_rule(rule):
         return Conversion((rule,))
     if effect == "allow":
-        return Conversion(lost="only a host can be allowed: WebFetch(domain:HOST)")
+        return Conversion(loss="only a host can be allowed: WebFetch(domain:HOST)")
     return Conversion(("fetch",))
 
 
 def _server(tool: str, body: str, effect: RuleEffect) -> Conversion:
     if body:
         if effect == "allow":
-            return Conversion(lost="a rule about the arguments of a server's tool allows nothing here")
+            return Conversion(loss="a rule about the arguments of a server's tool allows nothing here")
         return Conversion((*_server(tool, "", "ask").rules,))
     server, _, name = tool.removeprefix(MCP_PREFIX).partition("__")
     rule = f"mcp({server}/{name or '*'})"
     if "*" in name.rstrip("*") or (name.endswith("*") and name != "*"):
         rule = f"mcp({server}/*)"
         if effect == "allow":
-            return Conversion(lost="name the tool, or use mcp__SERVER for all of them")
+            return Conversion(loss="name the tool, or use mcp__SERVER for all of them")
     if is_rule(rule):
         is_one = rule != f"mcp({server}/*)"
         return Conversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one else ())
-    return Conversion(("mcp",)) if effect != "allow" else Conversion(lost="the name does not name a server and a tool")
+    return Conversion(("mcp",)) if effect != "allow" else Conversion(loss="the name does not name a server and a tool")
 
 
 def _convert_other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
     """Convert a rule of a tool that no kind of rule covers."""
     if effect == "allow":
         is_free = tool in _HARMLESS or tool in _JOBS
-        return Conversion(note="needs no rule here") if is_free else Conversion(lost=f"{tool} is not a tool of qcode")
+        return Conversion(note="needs no rule here") if is_free else Conversion(loss=f"{tool} is not a tool of qcode")
     if body:
-        return Conversion(lost=f"a rule about the arguments of {tool} has no equivalent")
+        return Conversion(loss=f"a rule about the arguments of {tool} has no equivalent")
     name = "jobs" if tool in _JOBS else qcode_name(tool)
     if name == tool or effect == "ask" or source != "flag":
         why = f"{tool} is not a tool of qcode" if name == tool else f"no rule covers {tool}; use --disallowed-tools"
-        return Conversion(lost=why)
+        return Conversion(loss=why)
     return Conversion(tools=(name,))

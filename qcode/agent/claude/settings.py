@@ -40,26 +40,26 @@ _ENFORCED = ("Bash", "Read", "Edit", "Write", "MultiEdit", "NotebookEdit", "WebF
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRules:
-    """Rules in qcode's form; `tools` are not offered at all. `lost` has a line for each rule with a lost part.
+    """Rules in qcode's form; `tools` are not offered at all. `losses` has a line for each rule with a lost part.
 
-    `unenforced` are the denials that no rule replaces.
+    `unenforced_denials` are the denials that no rule replaces.
     """
 
     rules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-    unenforced: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    unenforced_denials: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeSettings:
-    """The parts of a settings file that qcode uses; `rules` by their effect. `unused` are the names of the others."""
+    """The parts of a settings file that qcode uses. `rules` are grouped by effect; `unused_keys` are all other keys."""
 
     rules: Mapping[RuleEffect, ConvertedRules]
     mode: str = ""
     folders: tuple[str, ...] = ()
     model: str = ""
-    unused: tuple[str, ...] = ()
+    unused_keys: tuple[str, ...] = ()
 
 
 def converted_rules(
@@ -77,9 +77,9 @@ def converted_rules(
         found = convert(text, effect, source)
         rules.update(dict.fromkeys(found.rules))
         tools.update(dict.fromkeys(found.tools))
-        if not found.lost:
+        if not found.loss:
             continue
-        lost.append(f"{place(text)}{effect} {one_line(text, 200)}: {found.lost}")
+        lost.append(f"{place(text)}{effect} {one_line(text, 200)}: {found.loss}")
         if effect == "deny" and not found.rules and text.startswith(_ENFORCED):
             unenforced.append(lost[-1])
     return ConvertedRules(tuple(rules), tuple(tools), tuple(lost), tuple(unenforced))
@@ -161,9 +161,9 @@ class _Fields:
         fields = self.fields
         allowed = converted_rules(fields["allowed_tools"], "allow", "flag")
         denied = converted_rules(fields["disallowed_tools"], "deny", "flag")
-        if denied.unenforced:
-            raise UsageError(f"--disallowed-tools: qcode cannot enforce a rule: {denied.unenforced[0]}")
-        self.notices += [*allowed.lost, *denied.lost]
+        if denied.unenforced_denials:
+            raise UsageError(f"--disallowed-tools: qcode cannot enforce a rule: {denied.unenforced_denials[0]}")
+        self.notices += [*allowed.losses, *denied.losses]
         fields |= {"allowed_tools": allowed.rules, "disallowed_tools": (*denied.rules, *denied.tools)}
         tools = fields["builtin_tools"]
         if tools is not None:
@@ -199,11 +199,11 @@ class _Fields:
     def _adopt(self, found: ClaudeSettings) -> None:
         """Put settings of Claude Code into the fields. A mode that was given as a flag takes precedence."""
         fields, denied = self.fields, found.rules["deny"]
-        if denied.unenforced:
-            raise ConfigError(f"qcode cannot enforce a rule: {denied.unenforced[0]}")
-        self.notices += [line for rules in found.rules.values() for line in rules.lost]
-        if found.unused:
-            self.notices.append(f"--settings: no effect in qcode: {one_line(', '.join(found.unused), 300)}")
+        if denied.unenforced_denials:
+            raise ConfigError(f"qcode cannot enforce a rule: {denied.unenforced_denials[0]}")
+        self.notices += [line for rules in found.rules.values() for line in rules.losses]
+        if found.unused_keys:
+            self.notices.append(f"--settings: no effect in qcode: {one_line(', '.join(found.unused_keys), 300)}")
         if found.mode and fields["permission_mode"] is None:
             fields["permission_mode"] = self._mode(found.mode)
             fields["never_asks"] = fields["never_asks"] or found.mode == NEVER_ASKS

@@ -85,11 +85,11 @@ def _git(state: GitState) -> str:
         repository = f"git, no branch, at commit {state.commit[:12]}"
     else:
         repository = "git, branch unknown"
-    if state.changed is None:
+    if state.changed_files is None:
         return repository
-    if state.changed == 0:
+    if state.changed_files == 0:
         return f"{repository}, no uncommitted changes"
-    return f"{repository}, {count_text(state.changed, 'uncommitted change')} when the session began"
+    return f"{repository}, {count_text(state.changed_files, 'uncommitted change')} when the session began"
 
 
 def _one_line(value: object) -> str:
@@ -115,7 +115,7 @@ def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: f
     if not is_trusted:
         return replace(head, why="the folder is not trusted, so git was not asked")
     try:
-        return replace(head, changed=_Git(root, env, timeout).count_changes())
+        return replace(head, changed_files=_Git(root, env, timeout).count_changes())
     except _Unknown as unknown:
         return replace(head, why=str(unknown))
 

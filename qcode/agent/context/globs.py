@@ -26,7 +26,7 @@ class GlobPattern:
     """A compiled pattern: for each node its test, and the nodes that may follow; an empty test needs no character."""
 
     tests: tuple[str, ...]
-    following: tuple[tuple[int, ...], ...]
+    next_nodes: tuple[tuple[int, ...], ...]
 
     def matches(self, path: str) -> bool:
         """Return whether the pattern covers `path`, relative to the root of the project."""
@@ -40,7 +40,7 @@ class GlobPattern:
             for node in current:
                 test = self.tests[node]
                 if test and _fits(test, char):
-                    after.update((node,) if test in (_ANY, _IN_NAME) else self.following[node])
+                    after.update((node,) if test in (_ANY, _IN_NAME) else self.next_nodes[node])
             current = self._epsilon_closure(after)
         return last in current
 
@@ -50,7 +50,7 @@ class GlobPattern:
         while pending:
             node = pending.pop()
             if self.tests[node] in ("", _ANY, _IN_NAME):
-                new = [number for number in self.following[node] if number not in nodes]
+                new = [number for number in self.next_nodes[node] if number not in nodes]
                 nodes.update(new)
                 pending += new
         return nodes

@@ -36,7 +36,7 @@ _TAG = lazy_pattern(r"<(?=/?instructions\b)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class InstructionFile:
-    """A loaded instruction file. `size` is its size in bytes, `used` how many of them are in the prompt.
+    """A loaded instruction file. `size` is its size in bytes, `used_bytes` how many of them are in the prompt.
 
     `label` is its path for display, `imported_by` the displayed path of the file that imports it.
     """
@@ -44,14 +44,14 @@ class InstructionFile:
     path: Path
     label: str
     size: int
-    used: int
+    used_bytes: int
     imported_by: str = ""
     why: str = ""
     """Why it was read, if it is not an instruction file of a folder between the root and the session's folder."""
 
     @property
     def is_cut(self) -> bool:
-        return self.used < self.size
+        return self.used_bytes < self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +105,19 @@ def _chain(folder: Path, project_root: Path) -> Iterator[Path]:
 
 @dataclass(slots=True)
 class InstructionLoader:
-    """Reads instruction files, each once. `room` is left for all, `most` bytes may be read of one. `why` marks them."""
+    """Reads each instruction file once.
+
+    `bytes_left` is the limit of all files together, `max_file_bytes` that of each. `why` is stored with each file.
+    """
 
     may_read: Callable[[Path], bool] = lambda path: True
-    room: int = LIMIT
-    most: int = LIMIT
+    bytes_left: int = LIMIT
+    max_file_bytes: int = LIMIT
     why: str = ""
     parts: list[str] = field(default_factory=list)
     files: list[InstructionFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    seen: set[Path] = field(default_factory=set)
+    seen_paths: set[Path] = field(default_factory=set)
 
     def use_project(self, root: Path, may_read: Callable[[Path], bool]) -> None:
         """Read files of the project at `root` from now on, if the model may read them without asking."""
@@ -169,10 +172,10 @@ class InstructionLoader:
     def _load(
         self, real: Path, label: str, within: Path, *, imported_by: str, depth: int, is_rule: bool = False
     ) -> None:
-        if real in self.seen:
+        if real in self.seen_paths:
             return
-        self.seen.add(real)
-        found = _read(real, min(self.room, self.most))
+        self.seen_paths.add(real)
+        found = _read(real, min(self.bytes_left, self.max_file_bytes))
         if found is None:
             self.notices.append(f"cannot read {label}")
             return
@@ -182,7 +185,7 @@ class InstructionLoader:
             return
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         used = len(data)
-        self.room -= used
+        self.bytes_left -= used
         self.files.append(InstructionFile(real, label, size, used, imported_by, self.why))
         if is_rule:
             from qcode.agent.context.instruction_rules import body_of
@@ -191,8 +194,8 @@ class InstructionLoader:
         text = without_comments(text)
         if used < size:
             limit = f"all instructions together may have {LIMIT}"
-            if self.most < min(LIMIT, self.room + used):
-                limit = f"one file below the folder of the session may have {self.most}"
+            if self.max_file_bytes < min(LIMIT, self.bytes_left + used):
+                limit = f"one file below the folder of the session may have {self.max_file_bytes}"
             text += f"\n[cut here: {label} has {size} bytes, and {limit}]"
             self.notices.append(f"{label} was truncated: {used} of {size} bytes fit into the {LIMIT} for instructions")
         source = f' imported-by="{_attribute(imported_by)}"' if imported_by else ""

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """An instruction file. `used` of its `size` bytes are in the prompt; a missing file has size None.
+    """An instruction file. `used_bytes` of its `size` bytes are in the prompt; a missing file has size None.
 
-    `whose`: the user's or the project's. `label` is its path for display, `why` the reason why it was read if it is not
+    `owner`: the user's or the project's. `label` is its path for display, `why` the reason why it was read if it is not
     one of a folder from the root down to the session's folder.
     """
 
     path: str
     label: str
-    whose: Literal["yours", "project"]
+    owner: Literal["yours", "project"]
     size: int | None
-    used: int = 0
+    used_bytes: int = 0
     imported_by: str = ""
     why: str = ""
 
@@ -106,8 +106,8 @@ class Memory:
     def places(self) -> tuple[MemoryFile, ...]:
         """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
         read = [self._label(file) for file in self.read().files if not file.imported_by]
-        project = [file for file in read if file.whose == "project"]
-        own = [file for file in read if file.whose == "yours"]
+        project = [file for file in read if file.owner == "project"]
+        own = [file for file in read if file.owner == "yours"]
         if self._is_trusted() and not any(Path(file.path).parent == self._folder for file in project):
             new = self._folder / OWN_NAME
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
@@ -128,7 +128,7 @@ class Memory:
                 f"only one line of up to {_MAX_LINE:,} characters can be added; use /memory to edit the file"
             )
         try:
-            if place.whose == "yours":
+            if place.owner == "yours":
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _append(Path(path), line)
         except OSError as error:
@@ -148,7 +148,7 @@ class Memory:
         folders += [] if self._home is None else [(self._home / CLAUDE_FOLDER).resolve()]
         is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
         whose: Literal["yours", "project"] = "yours" if is_own else "project"
-        return MemoryFile(str(file.path), file.label, whose, file.size, file.used, file.imported_by, file.why)
+        return MemoryFile(str(file.path), file.label, whose, file.size, file.used_bytes, file.imported_by, file.why)
 
 
 def _append(path: Path, line: str) -> None:
@@ -204,10 +204,10 @@ def init_prompt(existing: str, wish: str = "") -> str:
 
 def memory_detail(file: MemoryFile) -> str:
     """Return size and status of an instruction file in a few words."""
-    whose = "yours, everywhere" if file.whose == "yours" else "this project's"
+    whose = "yours, everywhere" if file.owner == "yours" else "this project's"
     if file.size is None:
         return f"{whose}; does not exist yet"
-    cut = f", truncated: the prompt has {file.used:,} of them" if file.used < file.size else ""
+    cut = f", truncated: the prompt has {file.used_bytes:,} of them" if file.used_bytes < file.size else ""
     by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
     by += f", {one_line(file.why, 160)}" if file.why else ""
     return f"{whose}{by}; {count_text(file.size, 'byte')}{cut}"
@@ -224,7 +224,7 @@ def split_memory_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence
     """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
     whose, colon, line = text.partition(":")
     word = cast("Literal['yours', 'project']", whose.strip().lower())
-    chosen = [place for place in places if place.whose == word][:1]
+    chosen = [place for place in places if place.owner == word][:1]
     return (chosen, line.strip()) if colon and chosen else (places, text)
 
 

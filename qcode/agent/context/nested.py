@@ -106,10 +106,10 @@ class NestedInstructions:
     def _loader(self) -> InstructionLoader:
         start = self._start_instructions().files
         current = {path for path, attached in self._attached_files.items() if attached.state == _state(path)}
-        used = sum(file.used for file in (*start, *self.files))
-        loader = InstructionLoader(room=max(0, LIMIT - used), most=MAX_BYTES)
+        used = sum(file.used_bytes for file in (*start, *self.files))
+        loader = InstructionLoader(bytes_left=max(0, LIMIT - used), max_file_bytes=MAX_BYTES)
         loader.use_project(self._root, self._may_read)
-        loader.seen = {*(file.path for file in start), *current}
+        loader.seen_paths = {*(file.path for file in start), *current}
         return loader
 
     def _folders(self, path: Path) -> Iterator[Path]:

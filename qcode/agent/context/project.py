@@ -71,15 +71,15 @@ _COMMIT = lazy_pattern(r"([0-9a-f]{40}|[0-9a-f]{64})\n?")
 
 @dataclass(frozen=True, slots=True)
 class GitState:
-    """The state of a repository. `changed` counts uncommitted and untracked files, None if that is unknown.
+    """The state of a repository. `changed_files` counts uncommitted and untracked files, None if that is unknown.
 
-    `why` tells the user why `changed` is None in a repository.
+    `why` tells the user why `changed_files` is None in a repository.
     """
 
     is_repository: bool = False
     branch: str = ""
     commit: str = ""
-    changed: int | None = None
+    changed_files: int | None = None
     why: str = ""
 
 

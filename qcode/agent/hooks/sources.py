@@ -98,7 +98,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
     if not settings.enabled:
         return ConfiguredHooks()
     home = context.env.get("HOME", "")
-    places = HookFolders(context.root, context.folder, home, context.added)
+    places = HookFolders(context.root, context.folder, home, context.added_folders)
     collected = _Collected(places, is_trusted=context.is_trusted)
     for event in EVENTS:
         entries: tuple[WrittenHook, ...] = getattr(settings, event)
@@ -222,4 +222,4 @@ def _condition(rule: object) -> tuple[str, ...]:
 
     found = convert(rule, "deny", "project")
     # A lost part would leave out calls that the hook is meant for.
-    return () if found.lost else found.rules
+    return () if found.loss else found.rules

@@ -77,7 +77,7 @@ class ServerStatus:
 class _Server:
     """A server and its state. `changes` are tools with a pending approval; `is_refused`: declined for this session.
 
-    `files` are the files it would start, as last read; `admitted` are those the user approved in this session.
+    `files` are the files it would start, as last read; `approved_files` are those the user approved in this session.
     `can_sign_in`: the user may be asked to sign in with the browser; `signing_in` does it.
     """
 
@@ -89,7 +89,7 @@ class _Server:
     changes: tuple[ToolChange, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
-    admitted: Mapping[str, TrustedFile] | None = None
+    approved_files: Mapping[str, TrustedFile] | None = None
     connection: ServerConnection | None = None
     task: asyncio.Task[None] | None = None
     signing_in: asyncio.Task[None] | None = None
@@ -176,7 +176,7 @@ class Servers:
             server.is_refused = True  # asked once; /mcp asks again
             server.signing_in = asyncio.get_running_loop().create_task(self._sign_in(server))
         elif server.state == "waiting":
-            server.admitted = server.files
+            server.approved_files = server.files
             self._all_started.clear()
             if decision.scope != "session":
                 self._save_pins(lambda: self._pins.approve(server.spec, server.files))
@@ -408,7 +408,7 @@ class Servers:
         files = await asyncio.to_thread(self._context.files_of, server.spec)
         if self._pins.is_approved(server.spec) and any(file.hash == NOT_FOUND for file in files.values()):
             return  # the program is missing, so nothing starts, and an error tells the user
-        if not self._pins.is_approved(server.spec, files) and files != server.admitted:
+        if not self._pins.is_approved(server.spec, files) and files != server.approved_files:
             raise NotApprovedError(files)
         # A server that is approved for this session only is not pinned.
         if files and self._pins.is_approved(server.spec) and self._pins.files(server.spec) is None:

@@ -292,7 +292,7 @@ class ContentReader:
                 self.texts.append(f"[{refused}]")
                 return
             self.images.append(found.image)
-            self.texts.append(f"[{what}: {found.described}]")
+            self.texts.append(f"[{what}: {found.description}]")
 
     def _save(self, raw: bytes, media_type: str) -> Path:
         import mimetypes  # loads with the first file

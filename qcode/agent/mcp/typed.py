@@ -167,7 +167,7 @@ class TypedNames:
 
     async def expanded(self, prompt: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
         """Return a prompt with what its typed end names of servers; raise `InputError`."""
-        typed = prompt if options.typed is None else options.typed
+        typed = prompt if options.typed_text is None else options.typed_text
         if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
             return prompt, attached, options
         self._expand_task = asyncio.ensure_future(self._expand(prompt, typed, attached, options))

@@ -223,8 +223,8 @@ def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> 
 def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
     for attachment in prompt.attached:
         yield f"Attached {attachment.kind} `{attachment.name}`:\n\n{fenced(attachment.content)}\n"
-    if prompt.typed:
-        yield f"{prompt.typed}\n"
+    if prompt.typed_text:
+        yield f"{prompt.typed_text}\n"
     yield from map(_markdown_image, prompt.images)
 
 

@@ -61,12 +61,12 @@ class InnerMessage:
 class AgentWork:
     """The work of a sub-agent: its messages, and the ids of its calls that were about to run.
 
-    `revised` are the arguments of calls that the user edited before they ran, as JSON.
+    `edited_arguments` are the arguments of calls that the user edited before they ran, as JSON.
     """
 
     messages: list[InnerMessage] = field(default_factory=list)
     intents: set[str] = field(default_factory=set)
-    revised: dict[str, str] = field(default_factory=dict)
+    edited_arguments: dict[str, str] = field(default_factory=dict)
 
     @property
     def started_calls(self) -> tuple[ToolCall, ...]:
@@ -77,7 +77,7 @@ class AgentWork:
 
     def as_run(self, call: ToolCall) -> ToolCall:
         """Return `call` as it ran, if the user edited it."""
-        ran = self.revised.get(call.call_id)
+        ran = self.edited_arguments.get(call.call_id)
         return call if ran is None else replace(call, arguments=ran)
 
 
@@ -128,18 +128,18 @@ class ShownItem:
 class StoredMessage:
     """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
 
-    `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
-    `shown_events` and `shown_results` are what a front end showed with the message, for a replay. `revised` are the
-    arguments of calls that the user edited before they ran, as JSON. `requests` were sent after the message and belong
-    to no other one.
+    `is_summary`: a compaction replaced older messages with it. `agent_work` are the sub-agents that its calls started.
+    `shown_events` and `shown_results` are what a front end showed with the message, for a replay. `edited_arguments`
+    are the arguments of calls that the user edited before they ran, as JSON. `requests` were sent after the message and
+    belong to no other one.
 
     A collection is created when it is first used: in a session of 10,000 messages most are not.
     """
 
     intents: set[str]
-    revised: dict[str, str]
+    edited_arguments: dict[str, str]
     results: dict[str, ToolResult]
-    inner: dict[str, AgentWork]
+    agent_work: dict[str, AgentWork]
     shown_events: list[ShownItem]
     shown_results: dict[str, ShownResult]
     requests: list[AttemptRecord]
@@ -162,7 +162,7 @@ class StoredMessage:
     @property
     def other_requests(self) -> tuple[AttemptRecord, ...]:
         """The requests of its sub-agents, and those that belong to no message."""
-        inner = (attempt for item in self.inner.values() for said in item.messages for attempt in said.attempts)
+        inner = (attempt for item in self.agent_work.values() for said in item.messages for attempt in said.attempts)
         return (*inner, *self.requests)
 
     @property
@@ -174,7 +174,7 @@ class StoredMessage:
 
 _COLLECTIONS: dict[str, type[Any]] = {
     **dict.fromkeys(("shown_events", "requests"), list),
-    **dict.fromkeys(("revised", "results", "inner", "shown_results"), dict),
+    **dict.fromkeys(("edited_arguments", "results", "agent_work", "shown_results"), dict),
     "intents": set,
 }
 
@@ -324,7 +324,7 @@ class SessionHistory:
     def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
         if (last := self.stored.get(self._latest)) is not None:
-            last.inner.setdefault(call_id, AgentWork()).messages.append(message)
+            last.agent_work.setdefault(call_id, AgentWork()).messages.append(message)
 
     def add_requests(self, attempts: Iterable[AttemptRecord]) -> None:
         """Add requests that belong to no message."""
@@ -344,12 +344,12 @@ class SessionHistory:
         """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""
         if (last := self.stored.get(self._latest)) is None:
             return False
-        inner = last.inner.setdefault(call_id, AgentWork())
+        inner = last.agent_work.setdefault(call_id, AgentWork())
         inner.intents.add(inner_call)
         calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_call)
         is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)
         if is_revised:
-            inner.revised[inner_call] = ran
+            inner.edited_arguments[inner_call] = ran
         return is_revised
 
     def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, StoredMessage]]) -> None:

@@ -89,7 +89,7 @@ def rebuild(
 
 @dataclass(slots=True)
 class _SessionReader:
-    skipped: int = 0
+    skipped_lines: int = 0
     history: SessionHistory = field(default_factory=SessionHistory)
     header: JsonObject = field(default_factory=dict)
     model: str = ""
@@ -99,12 +99,12 @@ class _SessionReader:
     def add(self, record: JsonObject | None) -> None:
         """Add a record; one that is invalid, or None for a line that is, is skipped and counted."""
         if record is None:
-            self.skipped += 1
+            self.skipped_lines += 1
             return
         try:
             self._add(record)
         except ValueError:
-            self.skipped += 1
+            self.skipped_lines += 1
 
     def _add(self, record: JsonObject) -> None:
         match record.get("kind"):
@@ -146,7 +146,7 @@ class _SessionReader:
                 last.intents.add(call_id)
                 ran, sent = record.get("arguments"), {call.call_id: call.arguments for call in last.entry.message.calls}
                 if isinstance(ran, str) and call_id in sent and parse_object(ran) != parse_object(sent[call_id]):
-                    last.revised[call_id] = ran
+                    last.edited_arguments[call_id] = ran
             case "result":
                 result = block_from_json(record)
                 if last is not None and isinstance(result, ToolResult):
@@ -195,7 +195,7 @@ class _SessionReader:
             entry = HistoryEntry(partial, (killed,), INTERRUPTED_REPLY, numbers=(recovered,))
             self.history.add(recovered, StoredMessage(entry, is_own=False))
         found = assemble(self.history, self.history.head.numbers)
-        self.skipped += found.misplaced
+        self.skipped_lines += found.misplaced_records
         return LoadedSession(
             session_id,
             found.entries,
@@ -214,8 +214,8 @@ class _SessionReader:
             yield notice
         if is_recovered:
             yield _TEXT_KEPT
-        if self.skipped:
-            yield f"{_count(self.skipped, 'part')} skipped in this session: unreadable or misplaced"
+        if self.skipped_lines:
+            yield f"{_count(self.skipped_lines, 'part')} skipped in this session: unreadable or misplaced"
         if self.newer:
             yield f"{_count(self.newer, 'record')} skipped, written by a newer version of qcode"
         if unknown_outcomes:
@@ -231,10 +231,10 @@ def is_about_broken_turn(notice: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LoadedMessages:
-    """Loaded messages. `misplaced` counts results without a call; `unknown_outcomes` are calls without a result."""
+    """Loaded messages. `misplaced_records` counts results without a call, `unknown_outcomes` calls without a result."""
 
     entries: tuple[HistoryEntry, ...]
-    misplaced: int
+    misplaced_records: int
     unknown_outcomes: int
 
 
@@ -246,7 +246,7 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
         if stored is not None:
             builder.add(stored)
     builder.close_calls()
-    return LoadedMessages(tuple(builder.entries), builder.misplaced, builder.unknown_outcomes)
+    return LoadedMessages(tuple(builder.entries), builder.misplaced_records, builder.unknown_outcomes)
 
 
 @dataclass(slots=True)
@@ -254,7 +254,7 @@ class _Builder:
     entries: list[HistoryEntry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
     prompt_entry: StoredMessage | None = None
-    misplaced: int = 0
+    misplaced_records: int = 0
     unknown_outcomes: int = 0
 
     def add(self, stored: StoredMessage) -> None:
@@ -306,7 +306,7 @@ class _Builder:
             at = next((at for at, result in enumerate(received) if result.call_id == call.call_id), None)
             results.append(self._outcome(call) if at is None else received.pop(at))
         # A strict server would reject a history with a result that belongs to no call.
-        self.misplaced += len(received)
+        self.misplaced_records += len(received)
         return Message("user", (*results, *(image for image in message.blocks if not isinstance(image, ToolResult))))
 
     def _outcome(self, call: ToolCall) -> ToolResult:
@@ -317,8 +317,10 @@ class _Builder:
         if prompt_entry is None or call.call_id not in prompt_entry.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        inner = _begun_calls_text(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
-        ran = prompt_entry.revised.get(call.call_id)
+        inner = (
+            _begun_calls_text(prompt_entry.agent_work[call.call_id]) if call.call_id in prompt_entry.agent_work else ""
+        )
+        ran = prompt_entry.edited_arguments.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(ran)}." if ran is not None else ""
         return ToolResult(call.call_id, call.name, INTERRUPTED + edited + inner, is_error=True)
 

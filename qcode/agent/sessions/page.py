@@ -101,9 +101,9 @@ def _prompt(prompt: PromptParts) -> Iterator[str]:
     for attachment in prompt.attached:
         head = f"<summary>{_text(attachment.kind)} <code>{_text(single_spaced(attachment.name))}</code></summary>"
         yield f'<details class="call">{head}{_pre(attachment.content)}</details>'
-    if prompt.typed or prompt.images:
+    if prompt.typed_text or prompt.images:
         images = "".join(map(_image, prompt.images))
-        yield f'<div class="prompt"><div class="typed">{_linked(prompt.typed)}</div>{images}</div>'
+        yield f'<div class="prompt"><div class="typed">{_linked(prompt.typed_text)}</div>{images}</div>'
 
 
 def _card(view: CallView, agent: str = "") -> str:

@@ -38,10 +38,10 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplayedPrompt:
-    """A message of the user. `typed` is how its text was shown, if not as it was sent."""
+    """A message of the user. `typed_text` is how its text was shown, if not as it was sent."""
 
     message: Message
-    typed: str = ""
+    typed_text: str = ""
 
 
 ReplayItem: TypeAlias = TurnEvent | ReplayedPrompt | Thought
@@ -124,7 +124,7 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
     for call in stored.entry.message.calls:
         result = results.get(call.call_id) or stored.results.get(call.call_id)
         stored_result = stored.shown_results.get(call.call_id)
-        if ran := stored_result.ran if stored_result is not None else stored.revised.get(call.call_id):
+        if ran := stored_result.ran if stored_result is not None else stored.edited_arguments.get(call.call_id):
             call = replace(call, arguments=ran)
         if stored_result is None or stored_result.state not in ("denied", "rejected"):
             yield ToolStarted(call)
@@ -157,7 +157,7 @@ def _finished(
 
 def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
     """Yield the work of the sub-agent that a call started, as far as it was stored."""
-    inner = stored.inner.get(call_id, AgentWork())
+    inner = stored.agent_work.get(call_id, AgentWork())
     calls: dict[str, ToolCall] = {}
     step = 0
     for message in (item.message for item in inner.messages):
@@ -170,7 +170,7 @@ def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
             if isinstance(block, ToolResult) and block.call_id in calls:
                 outcome = ToolOutcome(block.content, block.is_error)
                 state: CallState = "failed" if block.is_error else "done"
-                is_revised = block.call_id in inner.revised
+                is_revised = block.call_id in inner.edited_arguments
                 yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state, is_revised=is_revised))
             elif isinstance(block, Text) and step == 0:
                 yield AgentEvent(call_id, TurnStarted(block.text))

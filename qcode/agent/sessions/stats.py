@@ -27,7 +27,7 @@ _KINDS = tuple(
 
 @dataclass(slots=True)
 class UsageTotals:
-    """Sums over some sessions. `cost` leaves out requests of unknown price, which are counted in `unpriced`."""
+    """Sums over some sessions. `cost` leaves out requests of unknown price; `unpriced_requests` counts those."""
 
     turns: int = 0
     requests: int = 0
@@ -39,7 +39,7 @@ class UsageTotals:
     continuations: int = 0
     retries: int = 0
     cost: Decimal = Decimal(0)
-    unpriced: int = 0
+    unpriced_requests: int = 0
 
     def add(self, attempt: AttemptRecord, price: Price | None) -> None:
         usage: Usage = attempt.usage
@@ -52,7 +52,7 @@ class UsageTotals:
         self.continuations += attempt.kind == "continuation" and not attempt.is_retry
         self.retries += attempt.is_retry
         cost = Decimal(0) if attempt.is_unanswered else cost_of(usage, price)
-        self.unpriced += cost is None
+        self.unpriced_requests += cost is None
         self.cost += cost or Decimal(0)
 
     def as_json(self) -> JsonObject:
@@ -67,7 +67,7 @@ class UsageTotals:
             "continuations": self.continuations,
             "retries": self.retries,
             "cost_usd": float(self.cost),
-            "requests_without_price": self.unpriced,
+            "requests_without_price": self.unpriced_requests,
         }
 
 
@@ -162,7 +162,7 @@ class Stats:
         rows = [_HEADER, *(_row(day, model, found) for (day, model), found in sorted(self.by.items()))]
         rows.append(_row("total", count_text(self.sessions, "session"), self.whole))
         table = columns(rows, text_columns=_TEXT_COLUMNS)
-        if unpriced := self.whole.unpriced:
+        if unpriced := self.whole.unpriced_requests:
             notes.append(f"{count_text(unpriced, 'request')} of unknown price")
         return [*table, *notes]
 
@@ -174,7 +174,7 @@ _HEADER = ("day", "model", "turns", "requests", "input", "cached", "output", "re
 def _row(day: str, model: str, found: UsageTotals) -> tuple[str, ...]:
     recovered = found.escalations + found.continuations
     tokens = (tokens_text(count) for count in (found.input, found.cache_read, found.output))
-    cost = "-" if found.unpriced == found.requests and found.requests else cost_text(found.cost)
+    cost = "-" if found.unpriced_requests == found.requests and found.requests else cost_text(found.cost)
     return (day or "-", model or "-", f"{found.turns:,}", f"{found.requests:,}", *tokens, f"{recovered:,}", cost)
 
 
@@ -191,7 +191,7 @@ def _sum(parts: Iterable[UsageTotals]) -> UsageTotals:
         whole.continuations += part.continuations
         whole.retries += part.retries
         whole.cost += part.cost
-        whole.unpriced += part.unpriced
+        whole.unpriced_requests += part.unpriced_requests
     return whole
 
 

@@ -35,7 +35,7 @@ _MAX_LABEL, _MAX_ARGUMENT = 80, 200
 class PromptParts:
     """The parts of a user message: what was typed, attached texts, and images."""
 
-    typed: str
+    typed_text: str
     attached: tuple[Attachment, ...] = ()
     images: tuple[Image, ...] = ()
 
@@ -105,7 +105,7 @@ class SessionTurn:
     def label(self) -> str:
         """The first words of the prompt, on one line."""
         prompt = self.prompt
-        return single_spaced(prompt.typed, _MAX_LABEL) or ("(image)" if prompt.images else f"Turn {self.number}")
+        return single_spaced(prompt.typed_text, _MAX_LABEL) or ("(image)" if prompt.images else f"Turn {self.number}")
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def _step(
     model = history.model_of(entry.numbers[-1]) if entry.numbers else ""
     used = recorded_usage("", entry.attempts, model, price_of)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
-    agents = stored.inner if stored is not None else {}
+    agents = stored.agent_work if stored is not None else {}
     beside = stored.other_requests if stored is not None else ()
     step = SessionStep(
         replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),

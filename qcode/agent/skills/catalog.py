@@ -32,15 +32,15 @@ class SkillCatalog:
 
     text: str = ""
     tokens: int = 0
-    shortened: tuple[str, ...] = ()
+    shortened_names: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
         """A line for the user if the skills exceed the budget, otherwise empty."""
-        if not self.shortened and not self.left_out:
+        if not self.shortened_names and not self.left_out:
             return ""
-        done = [f"{count_text(len(self.shortened), 'description')} shortened"] if self.shortened else []
+        done = [f"{count_text(len(self.shortened_names), 'description')} shortened"] if self.shortened_names else []
         done += [f"{count_text(len(self.left_out), 'description')} left out"] if self.left_out else []
         return f"The list of skills is over its budget: {', '.join(done)}. /skills lists them; skills.off removes some."
 

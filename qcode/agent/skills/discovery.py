@@ -52,13 +52,13 @@ class SkillFolder:
 class FoundSkills:
     """The skills in the order in which they were found; no two have one handle.
 
-    `problems` are lines about unusable files. `hidden` are skills that another one of the same handle hides, each with
-    the skill that is used.
+    `problems` are lines about unusable files. `name_clashes` are skills that another one of the same handle hides, each
+    with the skill that is used.
     """
 
     skills: tuple[Skill, ...] = ()
     problems: tuple[str, ...] = ()
-    hidden: tuple[tuple[Skill, Skill], ...] = ()
+    name_clashes: tuple[tuple[Skill, Skill], ...] = ()
 
 
 def skill_folders(

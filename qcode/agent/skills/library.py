@@ -129,7 +129,7 @@ class Skills:
 
     def notices(self) -> tuple[str, ...]:
         """Return lines for the user at the start: unusable files, and skills that others hide."""
-        hidden = self.found.hidden
+        hidden = self.found.name_clashes
         names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
         line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"

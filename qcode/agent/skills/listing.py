@@ -50,7 +50,7 @@ def _rows(skills: Skills) -> Iterator[str]:
         description = cut(one_line(skill.description), _DESCRIPTION)
         yield f"{skill.handle:<{width}}  {visible(skill.place)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
-    for lost, used in found.hidden:
+    for lost, used in found.name_clashes:
         yield f"not used: {lost.handle} of {visible(lost.place)}, because {visible(used.place)} has one of that name"
     warnings = [warning for skill in found.skills for warning in skill.warnings]
     for line in (*found.problems, *warnings, skills.catalog.note):
@@ -81,7 +81,7 @@ def detail_text(skills: Skills, skill: Skill) -> str:
         ),
         ("License", skill.license),
         ("Needs", skill.compatibility),
-        ("Without effect", ", ".join(skill.passed_over)),
+        ("Without effect", ", ".join(skill.unknown_fields)),
     ]
     lines = [f"{name}: {visible(one_line(text, 1_200))}" for name, text in rows if text]
     lines += [f"Warning: {visible(warning)}" for warning in skill.warnings]

@@ -51,7 +51,7 @@ class Skill:
 
     `file` is its `SKILL.md` and `folder` its real folder; `place` is the folder of skills around it, for the user.
     `hint` describes its arguments, `parameters` names them. `is_for_model`: it is in the catalog; `is_for_user`:
-    `/name` runs it. `forks`: it runs as a sub-agent of the kind `agent`. `passed_over` are fields without an effect.
+    `/name` runs it. `forks`: it runs as a sub-agent of the kind `agent`. `unknown_fields` are fields without an effect.
     `is_command`: it is a command in Markdown, one file with a prompt, which only the user starts.
     """
 
@@ -72,7 +72,7 @@ class Skill:
     allowed_tools: tuple[str, ...] = ()
     license: str = ""
     compatibility: str = ""
-    passed_over: tuple[str, ...] = ()
+    unknown_fields: tuple[str, ...] = ()
     size: int = 0
     is_command: bool = False
 
@@ -144,7 +144,7 @@ def read_skill(file: Path, label: str, place: str, *, is_from_project: bool) -> 
         allowed_tools=tools or (),
         license=matter.source("license") or "",
         compatibility=matter.source("compatibility") or "",
-        passed_over=tuple(one_line(field, MAX_NAME) for field in matter.fields if field not in FIELDS),
+        unknown_fields=tuple(one_line(field, MAX_NAME) for field in matter.fields if field not in FIELDS),
         size=len(matter.body.encode("utf-8", "replace")),
         warnings=tuple(warnings),
     )

@@ -48,9 +48,9 @@ def run_import(rest: Sequence[str]) -> int:
         write_stdout(json.dumps(_as_json(plans, files), ensure_ascii=False, indent=2) + "\n")
     else:
         write_stdout("".join(f"{clean(line)}\n" for line in _lines(plans, context, files, is_written="write" in flags)))
-    denials = [row for rows in plans.values() for row in rows if row.found.is_unenforced]
+    denials = [row for rows in plans.values() for row in rows if row.setting.is_unenforced]
     for row in denials:
-        write_stderr(f"{row.found.location}: a denial is lost: {visible(row.found.name)}")
+        write_stderr(f"{row.setting.location}: a denial is lost: {visible(row.setting.name)}")
     return ExitCode.FAILED if denials else ExitCode.OK
 
 
@@ -78,7 +78,7 @@ def _lines(
     if not rows:
         return
     counts = {status: sum(row.status == status for row in rows) for status in _MARKS}
-    lost = counts["lost"] + sum(bool(row.found.lost) and row.status in ("new", "same") for row in rows)
+    lost = counts["lost"] + sum(bool(row.setting.losses) and row.status in ("new", "same") for row in rows)
     yield (
         f"{counts['new']} to add (+), {counts['same'] + counts['read']} already here (=), {counts['taken']} kept as "
         f"qcode has them (!), {lost} with lost parts (-)"
@@ -93,14 +93,14 @@ def _lines(
 
 
 def _row_lines(row: Row) -> Iterator[str]:
-    found = row.found
+    found = row.setting
     name = visible(single_spaced(found.name, _MAX_SHOWN))
     results = [_change_text(change) for change in found.changes] if row.status in ("new", "same") else []
     result = f" -> {', '.join(results)}" if results else ""
     why = f": {visible(single_spaced(row.why, 400))}" if row.why else ""
     yield f"  {_MARKS[row.status]} {found.kind} {name}{result}{why}  ({visible(found.location)})"
     if row.status in ("new", "same"):
-        yield from (f"    - {visible(single_spaced(line, 400))}" for line in found.lost)
+        yield from (f"    - {visible(single_spaced(line, 400))}" for line in found.losses)
 
 
 def _change_text(change: Change) -> str:
@@ -121,7 +121,7 @@ def _as_json(plans: Mapping[str, Sequence[Row]], files: Sequence[str]) -> JsonOb
 
 
 def _row(program: str, row: Row) -> JsonObject:
-    found = row.found
+    found = row.setting
     return {
         "program": program,
         "kind": found.kind,
@@ -131,6 +131,6 @@ def _row(program: str, row: Row) -> JsonObject:
         "is_project": row.is_project,
         "becomes": [_change_text(change) for change in found.changes],
         "why": row.why or None,
-        "lost": list(found.lost),
+        "lost": list(found.losses),
         "is_lost_denial": found.is_unenforced,
     }

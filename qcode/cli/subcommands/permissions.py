@@ -134,7 +134,7 @@ def judge_of(context: RunContext) -> PermissionCheck:
     policy = permissions_of(context).policy
     has_mode = context.settings.origin("permissions.mode").kind != "default"
     setting = context.settings.tools.sandbox
-    index = WorkspaceIndex(tuple(os.path.realpath(folder) for folder in (policy.root, *policy.added)))
+    index = WorkspaceIndex(tuple(os.path.realpath(folder) for folder in (policy.root, *policy.added_folders)))
 
     def support() -> SandboxSupport:
         sandbox = find_sandbox() if setting != "off" else None

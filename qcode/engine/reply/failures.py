@@ -187,12 +187,12 @@ def limit_wait_elapsed(state: ReplyState, phase: AtLimit, seconds: float) -> lis
 
     After a long sleep of the machine the user is asked first: the work may no longer be wanted.
     """
-    left = phase.left - seconds
+    left = phase.seconds_left - seconds
     if left < -MAX_OVERSLEPT_S and state.plan.retries.wait_for_limit == "ask":
-        state.phase = replace(phase, left=0.0, is_question=True)
+        state.phase = replace(phase, seconds_left=0.0, is_question=True)
         return [Emit(LimitReached(phase.error, 0.0, is_question=True))]
     if left > 0:
-        return _wait_for_limit(state, replace(phase, left=left))
+        return _wait_for_limit(state, replace(phase, seconds_left=left))
     return retry(state, phase.backoff)
 
 
@@ -210,10 +210,10 @@ def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
 
 
 def _wait_for_limit(state: ReplyState, phase: AtLimit) -> list[Effect]:
-    if phase.left <= 0:
+    if phase.seconds_left <= 0:
         return retry(state, phase.backoff)
     state.phase = phase
-    return [Emit(LimitReached(phase.error, phase.left)), Wait(min(phase.left, LIMIT_REPORT_S))]
+    return [Emit(LimitReached(phase.error, phase.seconds_left)), Wait(min(phase.seconds_left, LIMIT_REPORT_S))]
 
 
 def retry(state: ReplyState, backoff: Backoff | NeedsModel) -> list[Effect]:
@@ -222,8 +222,8 @@ def retry(state: ReplyState, backoff: Backoff | NeedsModel) -> list[Effect]:
         state.phase = replace(backoff, has_waited=True)
         return [SwitchModel(backoff.failure.error.info, has_waited=True)]
     if backoff.then == "continue":
-        return _continue_broken_text(state, backoff.failed.request.max_tokens)
-    return _replay(state, backoff.failed)
+        return _continue_broken_text(state, backoff.failed_attempt.request.max_tokens)
+    return _replay(state, backoff.failed_attempt)
 
 
 def ask_for_room(state: ReplyState, fallback: RoomFallback, attempt: Attempt | None = None) -> list[Effect]:

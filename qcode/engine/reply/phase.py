@@ -87,12 +87,12 @@ class Backoff:
     """Waiting before the next request: the same request again, or one that continues the shown text."""
 
     then: Literal["replay", "continue"]
-    failed: Attempt
+    failed_attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class AtLimit:
-    """The host has reached a rate limit that ends in `left` seconds; then the request is sent as after a `Backoff`.
+    """The host has reached a rate limit. After `seconds_left` the request is sent again, as after a `Backoff`.
 
     `backoff` is a `NeedsModel` if the limit is that of another model, which then takes over.
     `is_question`: the user has not yet decided whether to wait.
@@ -100,7 +100,7 @@ class AtLimit:
 
     backoff: Backoff | NeedsModel
     error: ErrorInfo
-    left: float
+    seconds_left: float
     is_question: bool
 
 

@@ -277,9 +277,9 @@ class Reply:
 
     def _escalation_cap(self, attempt: Attempt) -> int | None:
         state = self._state
-        if state.has_escalated or attempt.kind != "first" or state.base or state.caps.escalated is None:
+        if state.has_escalated or attempt.kind != "first" or state.base or state.caps.escalation is None:
             return None
-        cap = state.fitted(attempt.request, state.caps.escalated)
+        cap = state.fitted(attempt.request, state.caps.escalation)
         gain = state.plan.output.min_escalation_gain * attempt.request.max_tokens
         return cap if cap is not None and cap >= gain else None
 

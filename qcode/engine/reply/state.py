@@ -107,8 +107,8 @@ class ReplyState:
             is_silently_capped=host.is_silently_capped,
             learned=host.first_cap,
         )
-        is_raised = self.plan.starts_escalated and planned.escalated is not None
-        return replace(planned, first=planned.escalated or planned.first) if is_raised else planned
+        is_raised = self.plan.starts_escalated and planned.escalation is not None
+        return replace(planned, first=planned.escalation or planned.first) if is_raised else planned
 
     def switch_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> None:
         """Continue the reply with another model; its requests are priced by its own price."""

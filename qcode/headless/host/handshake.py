@@ -37,7 +37,7 @@ _HARMLESS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """The request of a host that began host mode. `ignored` are the fields that have no effect."""
+    """The request of a host that began host mode. `ignored_fields` are the fields that have no effect."""
 
     request_id: Json
     hooks: JsonObject = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Handshake:
     forwards_text: bool = False
     skills: tuple[str, ...] | None = None
     plan_instructions: str = ""
-    ignored: tuple[str, ...] = ()
+    ignored_fields: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, request_id: Json, request: JsonObject) -> Handshake:
@@ -104,16 +104,18 @@ class Handshake:
                 complaints.append(f"the agent {shown_line(name, 80)} is left out: {problem}")
                 continue
             kinds.append(found.kind)
-            if found.unused:
-                complaints.append(f"fields of the agent {name} without effect here: {', '.join(found.unused)}")
+            if found.unused_fields:
+                complaints.append(f"fields of the agent {name} without effect here: {', '.join(found.unused_fields)}")
         return tuple(kinds), tuple(complaints)
 
     @property
     def notice(self) -> str:
         """The fields without effect, in one line; empty if there are none."""
-        if not self.ignored:
+        if not self.ignored_fields:
             return ""
-        return f"fields of the initialize request without effect here: {shown_line(', '.join(self.ignored), 300)}"
+        return (
+            f"fields of the initialize request without effect here: {shown_line(', '.join(self.ignored_fields), 300)}"
+        )
 
 
 def _without_own(configs: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:

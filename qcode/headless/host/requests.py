@@ -90,7 +90,7 @@ class RunControls:
             paths = [added_folder(str(folder)) if are_added else Path(str(folder)) for folder in folders]
         except QcodeError as problem:
             raise ValueError(str(problem)) from None
-        known = self._agent.context.added
+        known = self._agent.context.added_folders
         if are_added:
             self._agent.use_folders((*known, *(path for path in dict.fromkeys(paths) if path not in known)))
         else:
@@ -155,7 +155,9 @@ def context_usage(agent: Agent) -> JsonObject:
         "percentage": round(100 * report.used / report.window) if report.window else 0,
         "gridRows": [],
         "model": conversation.model,
-        "memoryFiles": [{"path": str(file.path), "type": "Project", "tokens": file.used // 4} for file in memory.files],
+        "memoryFiles": [
+            {"path": str(file.path), "type": "Project", "tokens": file.used_bytes // 4} for file in memory.files
+        ],
         "mcpTools": [
             {"name": tool.name, "serverName": tool.server, "tokens": tool.tokens} for tool in offered if tool.server
         ],

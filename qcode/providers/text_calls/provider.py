@@ -97,7 +97,7 @@ _CUTS = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.R
 class CallText(Protocol):
     """Takes calls out of the text of one reply; `TextCalls` documents the members."""
 
-    rejected: list[RejectedCandidate]
+    rejected_candidates: list[RejectedCandidate]
     ends_rejected: bool
 
     def feed(self, text: str) -> list[Piece]: ...
@@ -201,7 +201,9 @@ class CallEvents:
             if self._minted_ids and self._is_last_complete:
                 event = replace(event, stop=StopReason.TOOL_USE)
             elif self._calls.ends_rejected and not self._minted_ids:
-                reason = self._calls.rejected[-1].reason if self._calls.rejected else "it is malformed"
+                reason = (
+                    self._calls.rejected_candidates[-1].reason if self._calls.rejected_candidates else "it is malformed"
+                )
                 event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a call written as text: {reason}")
         return [*events, event]
 

@@ -75,7 +75,7 @@ class TextCalls:
     """
 
     def __init__(self, tools: Iterable[ToolSpec], *, before: str = "") -> None:
-        self.rejected: list[RejectedCandidate] = []
+        self.rejected_candidates: list[RejectedCandidate] = []
         self.ends_rejected = False
         """The reply ends with a marked call that was rejected: the model expects a result."""
         self.forms: set[str] = set()
@@ -246,11 +246,11 @@ class TextCalls:
             self.ends_rejected = True
 
     def _note(self, candidate: Candidate, reason: str) -> None:
-        if len(self.rejected) < MAX_REJECTED:
+        if len(self.rejected_candidates) < MAX_REJECTED:
             known = (
                 candidate.body if candidate.state == "open" else candidate.body[: max(candidate.end, candidate.size)]
             )
-            self.rejected.append(RejectedCandidate((candidate.opener + known)[:_EXCERPT_CHARS], reason))
+            self.rejected_candidates.append(RejectedCandidate((candidate.opener + known)[:_EXCERPT_CHARS], reason))
 
     def _take(self, raw: str, calls: list[WrittenCall]) -> None:
         self._pieces.append(ExtractedCalls(raw, tuple(calls)))

@@ -57,7 +57,7 @@ class TailCalls:
     """The text of one reply, with the interface of `TextCalls`. `search` is the search that found the first mark."""
 
     def __init__(self, request: ModelRequest, habits: CallHabits, search: MarkSearch) -> None:
-        self.rejected: list[RejectedCandidate] = []
+        self.rejected_candidates: list[RejectedCandidate] = []
         self.ends_rejected = False
         self.form = ""
         """The form of the calls that were taken, empty if none were."""
@@ -165,7 +165,7 @@ class TailCalls:
                 _check_fit(call, self._tools[call.name])
         except UnreadableError as error:
             if error.is_attempt and not self._is_quoted(pending):
-                self.rejected.append(RejectedCandidate(pending[:200], str(error)))
+                self.rejected_candidates.append(RejectedCandidate(pending[:200], str(error)))
                 self.ends_rejected = True
             return []
         is_whole = not self._search.before.strip() or self._habits.form == form
@@ -185,7 +185,9 @@ class TailCalls:
         pieces = [*scanner.feed(pending), *scanner.flush()]
         calls = [call for piece in pieces if isinstance(piece, ExtractedCalls) for call in piece.calls]
         if any(isinstance(piece, VisibleText) and piece.text.strip() for piece in pieces) or len(scanner.forms) != 1:
-            reason = scanner.rejected[-1].reason if scanner.rejected else "it is not a complete call"
+            reason = (
+                scanner.rejected_candidates[-1].reason if scanner.rejected_candidates else "it is not a complete call"
+            )
             raise UnreadableError(reason, is_attempt=scanner.ends_rejected)
         return next(iter(scanner.forms)), calls
 

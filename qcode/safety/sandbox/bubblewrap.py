@@ -84,11 +84,11 @@ def _build_root(confinement: Confinement) -> None:
 def _path_options(confinement: Confinement) -> list[str]:
     """Return options that pin, protect and hide paths. Paths that no longer exist are skipped, except hidden ones."""
     options: list[str] = []
-    for path in confinement.pinned:
+    for path in confinement.pinned_folders:
         options += ["--bind-try", path, path]
-    for path in confinement.protected:
+    for path in confinement.protected_paths:
         options += ["--ro-bind-try", path, path]
-    for path in (*confinement.hidden, *confinement.masked):
+    for path in (*confinement.hidden_paths, *confinement.masked_files):
         options += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", EMPTY_FILE, path]  # noqa: PTH112  # text
     return options
 

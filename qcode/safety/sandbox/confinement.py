@@ -42,13 +42,13 @@ class Confinement:
     """Folders that exist for a `read-only` command, empty except for readable paths below."""
     writable: tuple[str, ...] = ()
     """Folders in which a `workspace` command may write."""
-    pinned: tuple[str, ...] = ()
+    pinned_folders: tuple[str, ...] = ()
     """Folders that cannot be moved or removed, because a protected path is below them."""
-    protected: tuple[str, ...] = ()
+    protected_paths: tuple[str, ...] = ()
     """Paths that are read-only although they are below a writable one."""
-    hidden: tuple[str, ...] = ()
+    hidden_paths: tuple[str, ...] = ()
     """Secrets outside the workspace: files that read as empty, folders that look empty."""
-    masked: tuple[str, ...] = ()
+    masked_files: tuple[str, ...] = ()
     """Secret files in the workspace, which read as empty if the kind of sandbox supports it."""
 
 
@@ -137,7 +137,7 @@ class MachineView:
 
     readable: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
-    hidden: tuple[str, ...]
+    hidden_paths: tuple[str, ...]
 
 
 def machine_view(scope: SandboxScope) -> MachineView:
@@ -148,7 +148,7 @@ def machine_view(scope: SandboxScope) -> MachineView:
     found = [path for path in system if not os.path.islink(path)]  # noqa: PTH114  # text
     found += [path for path in programs if not is_within_any(path, folders)]
     readable = tuple(path for path in found if not is_within_any(path, set(found) - {path}))
-    paths = [*system, str(scope.root), *map(str, scope.added), *_parts(scope.search_path)]
+    paths = [*system, str(scope.root), *map(str, scope.added_folders), *_parts(scope.search_path)]
     return MachineView(readable, links_to(paths, (*readable, *folders)), tuple(_system_secrets()))
 
 
@@ -170,19 +170,21 @@ def confinement_for(
         return _read_only(scope, view or machine_view(scope), masked)
     folders = _folders(scope)
     if level == "workspace":
-        protected = _real_targets((*contents.steering, *contents.other_names))
+        protected = _real_targets((*contents.steering_paths, *contents.other_names))
         inside = tuple(path for path in protected if any(is_within(path, folder) for folder in folders))[:MAX_PROTECTED]
         return Confinement(
             level,
-            links=links_to([str(scope.root), *map(str, scope.added)], folders),
+            links=links_to([str(scope.root), *map(str, scope.added_folders)], folders),
             writable=folders,
-            pinned=_parents(inside, folders),
-            protected=inside,
-            hidden=tuple(path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders)),
+            pinned_folders=_parents(inside, folders),
+            protected_paths=inside,
+            hidden_paths=tuple(
+                path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders)
+            ),
         )
     named = (*contents.git_steering, *contents.other_names, *protected_outside(scope))
     protected = _real_targets(named)[:MAX_PROTECTED]
-    return Confinement(level, pinned=_parents(protected, ("/",)), protected=protected)
+    return Confinement(level, pinned_folders=_parents(protected, ("/",)), protected_paths=protected)
 
 
 def reader_confinement(
@@ -197,10 +199,10 @@ def reader_confinement(
     return Confinement(
         "workspace",
         readable=tuple(dict.fromkeys(folders)),
-        links=links_to([str(scope.root), *map(str, scope.added)], folders),
+        links=links_to([str(scope.root), *map(str, scope.added_folders)], folders),
         writable=(cache,),
-        hidden=hidden,
-        masked=tuple(path for path in contents.secrets if _is_file(path))[:MAX_PROTECTED],
+        hidden_paths=hidden,
+        masked_files=tuple(path for path in contents.secrets if _is_file(path))[:MAX_PROTECTED],
     )
 
 
@@ -210,7 +212,7 @@ def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) 
     further = [path for path in real_paths if os.path.isdir(path) and not is_within_any(path, folders)]  # noqa: PTH112  # text
     readable = (*(path for path in view.readable if not is_within_any(path, folders)), *folders, *further)
     files = dict.fromkeys(path for path in masked if _is_file(path))
-    hidden = [path for path in (*_secrets(scope), *view.hidden) if is_within_any(path, readable)]
+    hidden = [path for path in (*_secrets(scope), *view.hidden_paths) if is_within_any(path, readable)]
     if len(files) > MAX_MASKED:
         # Too many to mask one by one: their folders are covered, except for the folders of the session.
         parents = (os.path.dirname(path) for path in files)  # noqa: PTH120  # text
@@ -221,15 +223,15 @@ def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) 
         readable,
         view.links,
         tuple(home for home in filter(None, (scope.home_path,)) if not is_within_any(home, readable)),
-        hidden=tuple(path for path in hidden if not any(is_within(folder, path) for folder in folders)),
-        masked=tuple(files),
+        hidden_paths=tuple(path for path in hidden if not any(is_within(folder, path) for folder in folders)),
+        masked_files=tuple(files),
     )
 
 
 def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
     """Return the existing files outside the workspace that are read-only in every mode."""
     home = scope.home_path
-    found = [os.path.realpath(path) for path in scope.own if path.exists()]
+    found = [os.path.realpath(path) for path in scope.own_folders if path.exists()]
     if home:
         found += [f"{home}/{name}" for name in (*STARTUP, *CREDENTIALS, ".ssh")]
         found += [f"{home}/{name}" for name in _names_in(home) if is_history(name)]
@@ -243,7 +245,7 @@ def _folders(scope: SandboxScope) -> tuple[str, ...]:
 
 
 def _secrets(scope: SandboxScope) -> Iterator[str]:
-    yield from (os.path.realpath(path) for path in scope.own if path.is_dir())
+    yield from (os.path.realpath(path) for path in scope.own_folders if path.is_dir())
     home = scope.home_path
     if not home:
         return

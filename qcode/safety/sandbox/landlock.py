@@ -80,7 +80,7 @@ def _ruleset(confinement: Confinement, known: int) -> int:
     ruleset = kernel.landlock_ruleset(fields)
     try:
         for folder in confinement.readable:
-            for path in _grantable(folder, confinement.hidden):
+            for path in _grantable(folder, confinement.hidden_paths):
                 _grant(ruleset, path, _READING)
         for path in _OF_PROC:
             _grant(ruleset, path, _READ_FILE)

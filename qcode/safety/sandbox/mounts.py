@@ -48,11 +48,11 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
     for path in sorted(confinement.writable, key=depth):
         os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
         _bind(path, f"{_NEW_ROOT}{path}")
-    for path in confinement.pinned:
+    for path in confinement.pinned_folders:
         _bind(path, f"{_NEW_ROOT}{path}")
-    for path in confinement.protected:
+    for path in confinement.protected_paths:
         _bind(path, f"{_NEW_ROOT}{path}", is_read_only=True)
-    _hide(confinement.hidden, confinement.masked)
+    _hide(confinement.hidden_paths, confinement.masked_files)
     if confinement.level == "protect":
         # The kernel runs a program that is named there.
         kernel.restrict_mount(f"{_NEW_ROOT}/sys", is_read_only=True)

@@ -33,7 +33,7 @@ class GitUse:
     """A command of git that only reads.
 
     Until `classify_operands` has checked the disk, `content` treats every operand that may be a revision as one. The
-    files in `paths` and `stored` must always be readable unasked.
+    files in `paths` and `stored_paths` must always be readable unasked.
     """
 
     name: str
@@ -43,7 +43,7 @@ class GitUse:
     content: Content = "none"
     paths: tuple[str, ...] = ()
     """Words that may name a file whose content is printed, relative to the folder that the command runs in."""
-    stored: tuple[str, ...] = ()
+    stored_paths: tuple[str, ...] = ()
     """Files in a revision or the index whose content is printed, relative to the top of the work tree."""
     limits: tuple[str, ...] = ()
     """Pathspecs to which wide content is limited, relative to the folder it runs in; all files if there are none."""
@@ -51,7 +51,7 @@ class GitUse:
     """Operands that are pathspecs if there is such a file or folder, and revisions if not."""
     plain_content: Content = "none"
     """`content` if no operand is a revision."""
-    narrowed: Content = "none"
+    unlimited_content: Content = "none"
     """The value of `content` before it was narrowed to the files in `limits`."""
 
 
@@ -155,7 +155,7 @@ def classify_operands(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
         and limits
         and all(not _WILD.search(limit) and kind(limit) == "file" for limit in limits)
     ):
-        return replace(classified, content="narrow", narrowed=content)
+        return replace(classified, content="narrow", unlimited_content=content)
     return classified
 
 
@@ -180,7 +180,7 @@ def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> 
     """
     if use.reads == "configuration" and repository.has_credentials:
         return "the configuration holds credentials"
-    if use.content == "none" or use.narrowed == "wide-tracked" or (use.content == "narrow" and not use.limits):
+    if use.content == "none" or use.unlimited_content == "wide-tracked" or (use.content == "narrow" and not use.limits):
         return ""
     tracked = repository.find_tracked()
     if tracked is None:

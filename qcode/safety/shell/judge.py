@@ -168,7 +168,7 @@ class Judge:
         complaint = secrets_complaint(classified, repository, os.path.relpath(os.path.realpath(folder), top))
         if complaint:
             raise PathComplaint(f"git: {complaint}")
-        stored = (Word(f"{top}/{path}", is_quoted=True) for path in classified.stored)
+        stored = (Word(f"{top}/{path}", is_quoted=True) for path in classified.stored_paths)
         named = (Word(f"./{path}", is_quoted=True) for path in classified.paths)
         return tuple((word, "read") for word in (*named, *stored))
 
@@ -194,7 +194,7 @@ class Judge:
         # bash goes to LINK/../x as the kernel reads it if there is no x beside the link.
         if os.path.realpath(joined) != os.path.realpath(path):
             raise PathComplaint(f"{target}: it goes back from a symbolic link")
-        folders = (self.paths.session_folders.root, *self.paths.session_folders.added)
+        folders = (self.paths.session_folders.root, *self.paths.session_folders.added_folders)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         base = max((spelling for spelling in spelled if is_within(path, spelling)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):

@@ -70,10 +70,10 @@ _FLAG = OptionSpec("none")
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The operands that a program takes: their roles in order, of which the one at index `repeated` repeats."""
+    """The operands that a program takes: their roles in order, of which the one at index `repeated_index` repeats."""
 
     roles: tuple[Role, ...] = ()
-    repeated: int | None = None
+    repeated_index: int | None = None
     minimum: int = 0
     maximum: int | None = None
     default: tuple[Word, Role] | None = None
@@ -349,19 +349,21 @@ def _attached_value(word: Word, value: str, role: Role) -> Word:
 def _roles(form: Operands, words: list[Word]) -> list[Role]:
     """Return one role for each operand; raise if there are too few or too many, or a word may shift the others."""
     count = len(words)
-    most = len(form.roles) if form.repeated is None else form.maximum
+    most = len(form.roles) if form.repeated_index is None else form.maximum
     if most is not None and count > most:
         raise _UnknownUse(f"the operand {words[most].text!r} is not expected")
     if count - sum(_may_vanish(word) for word in words) < form.minimum:
         raise _UnknownUse("an operand is missing")
     roles = list(form.roles)
-    if form.repeated is not None:
-        tail = len(roles) - form.repeated - 1
-        repeats = max(count - form.repeated - tail, 0)
-        roles[form.repeated : form.repeated + 1] = [form.roles[form.repeated]] * repeats
-    is_open_ended = form.repeated == len(form.roles) - 1 and form.maximum is None
+    if form.repeated_index is not None:
+        tail = len(roles) - form.repeated_index - 1
+        repeats = max(count - form.repeated_index - tail, 0)
+        roles[form.repeated_index : form.repeated_index + 1] = [form.roles[form.repeated_index]] * repeats
+    is_open_ended = form.repeated_index == len(form.roles) - 1 and form.maximum is None
     for index, word in enumerate(words):
-        if word.may_be_several and not (is_open_ended and form.repeated is not None and index >= form.repeated):
+        if word.may_be_several and not (
+            is_open_ended and form.repeated_index is not None and index >= form.repeated_index
+        ):
             raise _UnknownUse(f"{word.text!r} could become several operands")
     return roles[:count]
 

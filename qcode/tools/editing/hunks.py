@@ -82,7 +82,7 @@ def _search(text: str, hunk: Hunk) -> tuple[PassageMatches, str]:
 def _search_readings(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
     found = find_lines(text, old, new)
     if found.passages:
-        return found, f"matched ignoring {found.ignored}." if found.ignored else ""
+        return found, f"matched ignoring {found.ignored_difference}." if found.ignored_difference else ""
     for reading in readings(old, new):
         found = find_lines(text, reading.old, reading.new)
         if found.passages:

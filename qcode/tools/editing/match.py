@@ -146,7 +146,7 @@ class PassageMatches:
     """The positions of a passage in order, and a note about ignored differences (empty: none)."""
 
     passages: tuple[Passage, ...] = ()
-    ignored: str = ""
+    ignored_difference: str = ""
 
 
 def find(text: str, old: str, new: str) -> PassageMatches:
@@ -453,14 +453,16 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
     """Return the positions of `old` and a note; alternative readings are tried if the text itself is not found."""
     found = find(text, old, new)
     if found.passages:
-        return found, f"Note: matched ignoring {found.ignored}." if found.ignored else ""
+        return found, f"Note: matched ignoring {found.ignored_difference}." if found.ignored_difference else ""
     for reading in readings(old, new):
         found = find(text, reading.old, reading.new)
         numbers = lines_of(text, (passage.start for passage in found.passages))
         at_line = tuple(passage for passage, line in zip(found.passages, numbers, strict=True) if line == reading.line)
         if found.passages:
-            ignored = f", ignoring {found.ignored}" if found.ignored else ""
-            return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.label}{ignored}."
+            ignored = f", ignoring {found.ignored_difference}" if found.ignored_difference else ""
+            return PassageMatches(
+                at_line or found.passages, found.ignored_difference
+            ), f"Note: matched {reading.label}{ignored}."
     return PassageMatches(), ""
 
 

@@ -45,7 +45,7 @@ class Query:
     only: str = ""
     glob: str = ""
     ignore_case: bool = False
-    around: int = 0
+    context_lines: int = 0
     max_count: int = 0
     is_multiline: bool = False
 
@@ -126,7 +126,7 @@ class GrepSearch:
         query_json = {
             "pattern": query.pattern,
             "ignore_case": query.ignore_case,
-            "before_after": query.around,
+            "before_after": query.context_lines,
             "max_count": query.max_count,
             "multiline": query.is_multiline,
             "files": [[name, str(query.start / name)] for name in files],
@@ -187,7 +187,7 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     across = ["--multiline", "--multiline-dotall", "--max-filesize", str(MAX_FILE_BYTES)]
     argv += across if query.is_multiline else ["--crlf"]
     argv += ["--ignore-case"] if query.ignore_case else []
-    argv += ["--context", str(query.around)] if query.around else []
+    argv += ["--context", str(query.context_lines)] if query.context_lines else []
     argv += ["--max-count", str(query.max_count)] if query.max_count else []
     return [*argv, *_glob_options(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
 
@@ -291,7 +291,9 @@ class Grep:
             checked = check(self.spec, arguments)
             query = _query(checked, workspace)
             lines = running.lines(query, find_program("rg", environment, workspace))
-            report = _Report(checked.text("output", "content"), context.max_output_chars, has_context=query.around > 0)
+            report = _Report(
+                checked.text("output", "content"), context.max_output_chars, has_context=query.context_lines > 0
+            )
             return report.outcome(_gather(report, lines, query, workspace) + _notes(running))
 
         return await run_off_loop(work, running.stop)
@@ -314,7 +316,7 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
         pattern,
         glob=arguments.text("glob"),
         ignore_case=arguments.flag("ignore_case"),
-        around=arguments.integer("context", 0) if output == "content" else 0,
+        context_lines=arguments.integer("context", 0) if output == "content" else 0,
         max_count=1 if output == "files" else 0,
         is_multiline=is_multiline,
     )

@@ -212,7 +212,7 @@ def _fill(
         indent = "  " * (level + 1)
         mark = "  [ignored]" if item.is_ignored else ""
         if item.folder is None:
-            listing.lines.append(f"{indent}{printable(item.name + item.described)}{mark}")
+            listing.lines.append(f"{indent}{printable(item.name + item.description)}{mark}")
             continue
         at = len(listing.lines)
         listing.lines.append("")

@@ -25,7 +25,7 @@ class EncodedImage:
     """An image as it is sent, and a line that describes it."""
 
     image: Image
-    described: str
+    description: str
 
 
 def image_type(data: bytes) -> str:

@@ -87,7 +87,9 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
     if media_type:
         picture = pictures.picture(loaded.data, media_type, place.label)
         workspace.remember(place, loaded)
-        return ToolOutcome(f"[{place.label}: {picture.described}]", summary=picture.described, images=(picture.image,))
+        return ToolOutcome(
+            f"[{place.label}: {picture.description}]", summary=picture.description, images=(picture.image,)
+        )
     if loaded.data.startswith(b"%PDF-"):
         return read_pdf(loaded.data, place.label, page_range(arguments.text("pages")), process)
     read = text_file.decode_to_show(loaded.data, place.label)

@@ -83,10 +83,10 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An entry of a folder. `folder` is None unless it is a folder; `described` is its size or special type."""
+    """An entry of a folder. `folder` is None unless it is a folder; `description` is its size or special type."""
 
     name: str
-    described: str
+    description: str
     is_ignored: bool
     folder: Folder | None
 

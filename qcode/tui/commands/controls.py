@@ -124,7 +124,7 @@ def _append(context: CommandContext, path: str, line: str) -> None:
 
 
 def _memory_choices(context: CommandContext) -> Sequence[str]:
-    return [f"{whose}: " for whose in dict.fromkeys(place.whose for place in context.agent.memory.places())]
+    return [f"{whose}: " for whose in dict.fromkeys(place.owner for place in context.agent.memory.places())]
 
 
 def _init(context: CommandContext, wish: str) -> None:

@@ -203,7 +203,7 @@ def _setting_choices(context: CommandContext) -> Sequence[str]:
         settings = context.agent.settings.settings()
     except ValueError:
         return ()
-    return tuple(setting.name for setting in settings if not setting.fixed)
+    return tuple(setting.name for setting in settings if not setting.fixed_reason)
 
 
 SETTINGS: tuple[Command, ...] = (

@@ -56,7 +56,7 @@ class JobWatch:
         if job.is_running:
             self._began[job.number] = self._clock()
             return
-        is_fine = job.problem == "stopped" or (job.ended is not None and job.ended.exit_code == 0)
+        is_fine = job.problem == "stopped" or (job.exit is not None and job.exit.exit_code == 0)
         text = f"Job {job.number} ended ({job.state}): {command_of(job)}. /jobs {job.number} shows its output."
         self._say("info" if is_fine else "warning", text)
 

@@ -67,11 +67,11 @@ class Prompt(EditingArea):
     class Submitted(Message):
         """The user sent `text`, with pastes expanded.
 
-        `typed` is the text on the screen, with labels for pastes and `images`.
+        `typed_text` is the text on the screen, with labels for pastes and `images`.
         """
 
         text: str
-        typed: str
+        typed_text: str
         images: tuple[Image, ...] = ()
 
     @dataclass

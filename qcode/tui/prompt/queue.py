@@ -19,13 +19,13 @@ _ROWS = 5
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A sent prompt: `text` with pastes expanded, `typed` as it was on the screen.
+    """A sent prompt: `text` with pastes expanded, `typed_text` as it was on the screen.
 
     A prompt with options runs as a separate turn after the current one instead of steering it.
     """
 
     text: str
-    typed: str
+    typed_text: str
     images: tuple[Image, ...] = ()
     options: TurnOptions = NO_OPTIONS
 
@@ -97,7 +97,7 @@ class Queue(Static):
         hidden = len(self._submissions) - _ROWS + 1 if len(self._submissions) > _ROWS else 0
         rows = [Content.styled(f"… {hidden} more queued", "$muted")] if hidden else []
         rows += [
-            Content.styled(f"queued: {shorten(submission.typed, width)}", "$muted")
+            Content.styled(f"queued: {shorten(submission.typed_text, width)}", "$muted")
             for submission in self._submissions[hidden:]
         ]
         self.update(Content("\n").join(rows))
@@ -108,6 +108,6 @@ def _joined(submissions: list[Submission]) -> Submission:
         return submissions[0]
     return Submission(
         "\n\n".join(submission.text for submission in submissions),
-        "\n\n".join(submission.typed for submission in submissions),
+        "\n\n".join(submission.typed_text for submission in submissions),
         tuple(image for submission in submissions for image in submission.images),
     )

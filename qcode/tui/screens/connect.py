@@ -163,7 +163,7 @@ class ConnectScreen(Screen[ConnectResult]):
         """Treat text typed at the first start as a prompt if it does not name a provider."""
         if self._connection_setup.is_first and self.step == "provider":
             self._connection_setup.finish("")
-            self.dismiss(ConnectResult(prompt=event.typed))
+            self.dismiss(ConnectResult(prompt=event.typed_text))
 
     @on(Finder.Moved)
     def _preview_theme(self, event: Finder.Moved) -> None:

@@ -47,7 +47,7 @@ def rule_line(rule: RuleInForce) -> str:
 
 def decision_label(decision: CallRecord) -> str:
     """Return the decision in a few words, such as `ran without asking`."""
-    return _DECIDED[decision.decided]
+    return _DECIDED[decision.decision]
 
 
 def called(decision: CallRecord, limit: int = 200) -> str:
@@ -61,7 +61,7 @@ def clock_text(at: float) -> str:
 
 def decision_text(decision: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
-    outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decided, decision_label(decision))
+    outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decision, decision_label(decision))
     reason = f": {visible(decision.reason)}" if decision.reason else ""
     rule = f" [{visible(decision.rule)}]" if decision.rule else ""
     return f"{clock_text(decision.at)} {called(decision, _WHOLE_CALL)}\n{outcome}{reason}{rule}"

@@ -265,7 +265,7 @@ class Finder(Vertical):
     class Missed(Message):
         """The user pressed Enter with a filter that matches nothing."""
 
-        typed: str
+        typed_text: str
 
     @dataclass
     class Moved(Message):

@@ -92,8 +92,8 @@ class SettingsScreen(ListScreen[None]):
     def select(self, row: PickerRow) -> None:
         """Select the next value of a setting with choices; open a field for any other."""
         setting = self._settings[row.id]
-        if setting.fixed:
-            self._show_message(f"{setting.name} is {setting.fixed}.")
+        if setting.fixed_reason:
+            self._show_message(f"{setting.name} is {setting.fixed_reason}.")
         elif self._choices(setting):
             self.action_turn(1)
         else:
@@ -110,7 +110,7 @@ class SettingsScreen(ListScreen[None]):
         """Select the next value."""
         setting = self._highlighted
         choices = self._choices(setting) if setting is not None else ()
-        if setting is None or setting.fixed or not choices:
+        if setting is None or setting.fixed_reason or not choices:
             return
         now = setting.typed_value or _plain(setting.value)
         at = choices.index(now) + step if now in choices else 0
@@ -119,7 +119,7 @@ class SettingsScreen(ListScreen[None]):
     def action_unset(self) -> None:
         """Remove the setting from the user's file."""
         setting = self._highlighted
-        if setting is None or setting.fixed:
+        if setting is None or setting.fixed_reason:
             return
         if setting.typed_value:
             self._change(setting, None)
@@ -197,7 +197,7 @@ def setting_row(setting: Setting) -> PickerRow:
         cells=cells,
         also=f"{setting.name} {setting.meaning}",
         group=group,
-        is_dim=bool(setting.fixed),
+        is_dim=bool(setting.fixed_reason),
     )
 
 
@@ -212,7 +212,7 @@ def _place(setting: Setting) -> tuple[int, int]:
 def about_setting(setting: Setting, width: int) -> Content:
     """Return the description of a setting, the source of its value, and when a change applies."""
     moment = "immediately" if setting.name in AT_ONCE else "after a restart"
-    when = setting.fixed or f"changes apply {moment}"
+    when = setting.fixed_reason or f"changes apply {moment}"
     origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
     lines = [one_line(setting.meaning or setting.name), one_line(f"{setting.name} · {origin} · {when}")]
     return Content.styled("\n".join(shorten(line, max(20, width * 2)) for line in lines), "$muted")

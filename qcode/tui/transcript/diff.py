@@ -230,10 +230,10 @@ def _side_by_side(before: DiffRow | None, after: DiffRow | None, digits: int, wi
         start = sum(len(text) for text, _ in spans)
         searched = None if left is None or before is after else left.lead
         if right is None:
-            lines.append(Line(spans, start, is_mark=True, searched=searched))
+            lines.append(Line(spans, start, is_mark=True, search_start=searched))
         else:
             lead = start + right.lead
-            lines.append(Line((*spans, *right.spans), lead, right.joint, right.fill, searched=searched))
+            lines.append(Line((*spans, *right.spans), lead, right.joint, right.fill, search_start=searched))
     return lines
 
 

@@ -96,8 +96,9 @@ class Line:
 
     The first `lead` characters are decoration (gutter, indent, padding) and are not copied. `joint` is the source text
     between the line before and this one, if a wrap divided them (mostly a space); None at a real line break. `fill` is
-    the ink of the rest of the row. `is_mark`: the whole line is decoration. `searched` is the character from which the
-    line is searched, if that is not `lead`: in two columns the first one is found too, and the second one is copied.
+    the ink of the rest of the row. `is_mark`: the whole line is decoration. `search_start` is the character from which
+    the line is searched, if that is not `lead`: in two columns the first one is found too, and the second one is
+    copied.
     """
 
     spans: tuple[Span, ...] = ()
@@ -105,7 +106,7 @@ class Line:
     joint: str | None = None
     fill: Ink = PLAIN
     is_mark: bool = False
-    searched: int | None = None
+    search_start: int | None = None
 
     @property
     def text(self) -> str:
@@ -123,7 +124,7 @@ def prefix(lines: Iterable[Line], first: Span, rest: Span) -> list[Line]:
     mark = first
     for line in lines:
         spans = (mark, *line.spans) if mark[0] else line.spans
-        searched = None if line.searched is None else line.searched + len(mark[0])
+        searched = None if line.search_start is None else line.search_start + len(mark[0])
         result.append(Line(spans, line.lead + len(mark[0]), line.joint, line.fill, line.is_mark, searched))
         mark = rest
     return result

@@ -129,7 +129,7 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
             transcript.add_card(f"!{number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
             summary = one_line(attached.result)
             transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
-    for text in [item.typed] if item.typed else typed:
+    for text in [item.typed_text] if item.typed_text else typed:
         transcript.add_user(text)
     if lines := attached_lines(item.message.blocks[:-1], typed_text(item.message)):
         transcript.add_attached(lines)

@@ -44,7 +44,7 @@ class WidthFreeAnchor:
 
     entry: Entry
     count: int
-    around: str
+    context: str
     is_end: bool
 
 
@@ -205,7 +205,7 @@ class MarkingPane(Pane):
         self.column.lay_out(index)
         rows = anchor.entry.shown_rows()
         text, places = content_places(rows)
-        if not places or _context_around(text, anchor.count) != anchor.around:
+        if not places or _context_around(text, anchor.count) != anchor.context:
             return None
         at = anchor.count - anchor.is_end
         row, x = places[max(0, min(at, len(places) - 1))]

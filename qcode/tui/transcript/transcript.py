@@ -428,7 +428,7 @@ def _in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str
     """Return the matches in one source line, which fills the rows from `begin` to `end`."""
     if end == begin + 1:
         text, row = rows[begin].text, rows[begin]
-        start = row.lead if row.searched is None else row.searched
+        start = row.lead if row.search_start is None else row.search_start
         return [(begin, found.start(), begin, found.end()) for found in pattern.finditer(text, start)]
     parts: list[str] = []
     starts: list[int] = []

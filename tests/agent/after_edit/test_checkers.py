@@ -85,7 +85,7 @@ def test_module_syntax_is_not_an_error_in_a_script(tmp_path: Path) -> None:
 def test_unreadable_output_is_not_a_problem() -> None:
     for checker in TEXT_CHECKERS:
         for output in ("", "[", "[5]", '["x"]', "[{}]", "Traceback: no such module\n", '{"a": 1}'):
-            for item in checker.read(output):
+            for item in checker.parse(output):
                 assert item.line >= 1
 
 

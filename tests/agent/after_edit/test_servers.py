@@ -330,6 +330,6 @@ def test_server_outside_the_workspace_is_found_and_settings_replace_it(tmp_path:
     rows = {row.language.name: row for row in server_rows({"zig": ("mine", "--stdio"), "rust": ()}, env, workspace)}
     assert rows["go"].argv == (str(programs / "gopls"),)
     assert rows[".zig"].argv == (str(programs / "mine"), "--stdio")
-    assert rows["rust"].why == "off (after_edit.servers)"
+    assert rows["rust"].reason == "off (after_edit.servers)"
     assert rows["python"].argv == ()
     workspace.close()

@@ -53,7 +53,7 @@ def test_other_fields_are_mapped_or_listed() -> None:
         {**PLAIN, "model": "haiku", "permissionMode": "plan", "maxTurns": 3, "color": "red", "hooks": None},
     )
     kind = found.kind
-    assert (kind.model, kind.only_reads, kind.max_turns, found.unused) == ("small", True, 3, ("color",))
+    assert (kind.model, kind.only_reads, kind.max_turns, found.unused_fields) == ("small", True, 3, ("color",))
     assert kind.role.endswith("\n\nReview the diff.")
 
 
@@ -64,7 +64,7 @@ def test_model_other_than_haiku_is_that_of_the_conversation(model: str | None) -
 
 def test_mode_that_would_widen_is_ignored() -> None:
     found = agent_kind("a", {**PLAIN, "permissionMode": "bypassPermissions", "maxTurns": 1_000})
-    assert (found.kind.only_reads, found.unused, found.kind.max_turns) == (False, ("permissionMode",), MAX_STEPS)
+    assert (found.kind.only_reads, found.unused_fields, found.kind.max_turns) == (False, ("permissionMode",), MAX_STEPS)
 
 
 def test_description_is_one_bounded_line() -> None:

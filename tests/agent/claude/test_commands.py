@@ -171,7 +171,7 @@ def test_description_is_that_of_the_front_matter_or_the_first_line(tmp_path: Pat
     write(tmp_path, "a.md", "# Review the diff\n\nin detail")
     write(tmp_path, "b.md", "---\ndescription: Say: it\nallowed-tools: Bash(git:*)\nhidden: yes\n---\nbody")
     first, second = find_commands([MarkdownFolder(tmp_path)], ())[0]
-    assert (first.description, second.description, second.passed_over) == ("Review the diff", "Say: it", ("hidden",))
+    assert (first.description, second.description, second.unknown_fields) == ("Review the diff", "Say: it", ("hidden",))
     assert not first.is_for_model
 
 

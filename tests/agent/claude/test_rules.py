@@ -57,7 +57,7 @@ def test_rule_becomes_narrower_if_it_allows_and_broader_if_it_denies(
 
 @pytest.mark.parametrize("claude", ["Bash(* --help)", "Bash(ls*)", "Read(../x)", "Agent(explore)", "Tool(k:v)"])
 def test_lost_part_of_a_deny_rule_is_named(claude: str) -> None:
-    assert convert(claude, "deny").lost
+    assert convert(claude, "deny").loss
 
 
 def test_path_of_the_users_settings_is_relative_to_their_folder() -> None:
@@ -67,7 +67,7 @@ def test_path_of_the_users_settings_is_relative_to_their_folder() -> None:
 def test_rule_for_every_command_is_allowed_by_a_flag_only() -> None:
     assert convert("Bash", "allow", "flag").rules == ("shell",)
     assert convert("Bash(*)", "allow", "user") == Conversion(
-        lost="a rule for every command is not taken over; add `shell` yourself if you want it"
+        loss="a rule for every command is not taken over; add `shell` yourself if you want it"
     )
 
 
@@ -76,17 +76,17 @@ def test_denied_tools_without_a_kind_of_rule_are_not_offered() -> None:
     assert convert("Task", "deny").tools == ("agent",)
     assert convert("KillShell", "deny").tools == ("jobs",)
     assert convert("mcp__git__log", "deny").tools == ("git__log",)
-    assert convert("Grep", "deny", "user").lost == "no rule covers Grep; use --disallowed-tools"
+    assert convert("Grep", "deny", "user").loss == "no rule covers Grep; use --disallowed-tools"
 
 
 def test_rules_in_both_forms_stand_side_by_side() -> None:
     found = converted_rules(("shell(rm *)", "Bash(curl:*)", "read", "Skill(x)", "Bash(* -f)"), "deny", "flag")
     assert found.rules == ("shell(rm *)", "shell(curl *)", "read")
-    assert found.lost == (
+    assert found.losses == (
         "deny Skill(x): a rule about the arguments of Skill has no equivalent",
         "deny Bash(* -f): a rule must name the program; this one covers any",
     )
-    assert found.unenforced == found.lost[1:]
+    assert found.unenforced_denials == found.losses[1:]
     assert [is_claude_rule(text) for text in ("Bash", "mcp__a", "shell(x)", "")] == [True, True, False, False]
 
 

@@ -32,7 +32,7 @@ def test_change_count_includes_new_files_and_renames(tmp_path: Path) -> None:
     git(root, "mv", "b.txt", "R moved.txt")
     write(root / "a.txt", "two\n")
     write(root / "new\nline.txt", "")
-    assert read(root).changed == 3
+    assert read(root).changed_files == 3
 
 
 def test_folder_without_a_repository_has_no_git_state(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_untrusted_folder_reads_only_the_branch_file(tmp_path: Path, monkeypatch
     root = make_repository(tmp_path / "r")
     monkeypatch.setattr("subprocess.Popen", None)
     state = read(root, is_trusted=False)
-    assert (state.is_repository, state.branch, state.changed) == (True, "main", None)
+    assert (state.is_repository, state.branch, state.changed_files) == (True, "main", None)
     assert "not trusted" in state.why
 
 
@@ -85,7 +85,7 @@ def test_linked_worktree_is_a_repository(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     git(root, "worktree", "add", str(tmp_path / "tree"), "-b", "side")
     state = read(tmp_path / "tree")
-    assert (state.branch, state.changed) == ("side", 0)
+    assert (state.branch, state.changed_files) == ("side", 0)
     assert find_project_root(tmp_path / "tree") == (tmp_path / "tree").resolve()
 
 
@@ -110,7 +110,7 @@ def test_git_does_not_run_in_a_repository_that_configures_a_program(tmp_path: Pa
     git(root, "config", setting, str(_trap(tmp_path)))
     _arm(root)
     state = read(root)
-    assert (state.branch, state.changed) == ("main", None)
+    assert (state.branch, state.changed_files) == ("main", None)
     assert f"sets {shown}," in state.why
     assert not (tmp_path / "sprung").exists()
 
@@ -131,7 +131,7 @@ def test_repository_hooks_do_not_run(tmp_path: Path) -> None:
     _arm(root)
     os.utime(root / "a.txt", (1, 1))
     index = (root / ".git/index").read_bytes()
-    assert read(root).changed is not None
+    assert read(root).changed_files is not None
     assert not (tmp_path / "sprung").exists()
     assert (root / ".git/index").read_bytes() == index
 
@@ -176,7 +176,7 @@ def test_git_variables_are_not_inherited(tmp_path: Path) -> None:
     write(other / "new.txt", "")
     env = {**HOME_ENV, "HOME": str(tmp_path), "GIT_DIR": str(other / ".git"), "GIT_WORK_TREE": str(other)}
     trap = {"GIT_TRACE": str(tmp_path / "trace"), "GIT_EXTERNAL_DIFF": str(_trap(tmp_path))}
-    assert read_git(root, env | trap, is_trusted=True, timeout=20).changed == 0
+    assert read_git(root, env | trap, is_trusted=True, timeout=20).changed_files == 0
     assert not (tmp_path / "trace").exists()
 
 
@@ -188,7 +188,7 @@ def test_hanging_git_is_killed_with_its_children(tmp_path: Path) -> None:
     begin = time.monotonic()
     state = read_git(root, env, is_trusted=True, timeout=1)
     assert time.monotonic() - begin < 20
-    assert (state.branch, state.changed, state.why) == ("main", None, "git took too long")
+    assert (state.branch, state.changed_files, state.why) == ("main", None, "git took too long")
     for pid in pids.read_text().split():
         assert _has_ended(int(pid))
 

@@ -155,17 +155,17 @@ def test_truncated_instructions_end_with_a_note(project: Project) -> None:
     found = project.load("a/b")
     first, second, third = found.files
     assert (first.is_cut, second.is_cut, third.is_cut) == (False, True, False)
-    assert (second.used, second.size, third.used) == (101, 505, 6)
+    assert (second.used_bytes, second.size, third.used_bytes) == (101, 505, 6)
     assert "[cut here: a/AGENTS.md has 505 bytes, and all instructions together may have 65536]" in found.text
     assert found.notices[0] == "a/AGENTS.md was truncated: 101 of 505 bytes fit into the 65536 for instructions"
-    assert sum(file.used for file in found.files) <= LIMIT
+    assert sum(file.used_bytes for file in found.files) <= LIMIT
 
 
 def test_truncated_line_ends_at_a_complete_character(project: Project) -> None:
     write(project.root / "AGENTS.md", "x" + "ä" * LIMIT)
     found = project.load()
     assert "\ufffd" not in found.text
-    assert found.files[0].used == LIMIT - 1
+    assert found.files[0].used_bytes == LIMIT - 1
 
 
 def test_instruction_file_cannot_close_its_quotation(project: Project) -> None:

@@ -137,6 +137,6 @@ def test_environment_is_read_from_the_folder(tmp_path: Path) -> None:
     env = {**HOME_ENV, "HOME": str(tmp_path)}
     found = read_environment(root, root, env, date(2026, 1, 2), is_trusted=False)
     assert found.system.startswith(os.uname().sysname)
-    assert (found.git.branch, found.git.changed) == ("main", None)
+    assert (found.git.branch, found.git.changed_files) == ("main", None)
     assert "- Project root" not in describe(found, "a/b")
     assert "- Date: 2026-01-02" in describe(found, "a/b")

@@ -113,6 +113,8 @@ def play(
                 async with agent.stream(prompt) as stream:
                     async for event in stream:
                         played.events.append(event)
+            for _ in range(3):  # timers of zero seconds run before the agent is closed
+                await asyncio.sleep(0)
 
     asyncio.run(work_off())
     return played

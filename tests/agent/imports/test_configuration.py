@@ -324,7 +324,7 @@ def test_prompt_of_gemini_means_the_same(text: str, body: str) -> None:
 
 def test_prompt_of_opencode_means_the_same() -> None:
     assert opencode_prompt("Do $1 (!`ls`)").body == "Do $ARGUMENTS ( !`ls`)"
-    assert opencode_prompt("Do $1 with $2").lost == ("$2 takes one word here, not the rest",)
+    assert opencode_prompt("Do $1 with $2").losses == ("$2 takes one word here, not the rest",)
 
 
 JSON = st.recursive(

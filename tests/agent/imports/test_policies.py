@@ -17,7 +17,7 @@ def converted(folder: Path, name: str, text: str, *, is_project: bool = False) -
     file = read_settings(path, str(folder), is_project=is_project)
     assert file is not None
     (codex_policy if path.suffix == ".rules" else gemini_policy)(file)
-    return file.found
+    return file.settings
 
 
 def rules(found: list[ForeignSetting]) -> list[str]:
@@ -138,8 +138,8 @@ def test_gemini_policies_that_are_not_converted_are_named(tmp_path: Path, text: 
 def test_priority_over_a_denial_is_named_as_lost(tmp_path: Path) -> None:
     text = policy('commandPrefix = "git"', "deny", 10) + policy('commandPrefix = "git log"', "allow", 20)
     denied, allowed = converted(tmp_path, "a.toml", text)
-    assert denied.lost == ()
-    assert "its priority has no equivalent" in allowed.lost[0]
+    assert denied.losses == ()
+    assert "its priority has no equivalent" in allowed.losses[0]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_prompts_and_resources_of_a_real_server(tmp_path: Path) -> None:
 
 async def _expands(names: TypedNames) -> None:
     for typed in ("/memo:review a.py style=long", "/mcp__memo__review a.py long"):
-        text, attached, options = await names.expanded(f"piped\n\n{typed}", (), TurnOptions(typed=typed))
+        text, attached, options = await names.expanded(f"piped\n\n{typed}", (), TurnOptions(typed_text=typed))
         assert text == "piped\n\nReview a.py in a long style, see @/etc/hostname\n\n[assistant]\nI will."
         assert attached == ()
         # No mention in the text of the server counts as the user's.
@@ -94,7 +94,7 @@ async def _refuses(names: TypedNames) -> None:
             await names.expanded(typed, (), NO_OPTIONS)
     for typed in ("/other:x", "/memo", "memo:show", "hello", "/etc/passwd"):
         assert await names.expanded(typed, (), NO_OPTIONS) == (typed, (), NO_OPTIONS)
-    piped = ("see @memo:memo://today and", (), TurnOptions(typed=""))
+    piped = ("see @memo:memo://today and", (), TurnOptions(typed_text=""))
     assert await names.expanded(*piped) == piped
 
 

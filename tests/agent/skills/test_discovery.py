@@ -37,7 +37,7 @@ def test_folders_are_read_in_their_order(places: Places, tmp_path: Path) -> None
     found = places.find("a", named=[str(named)])
     assert [skill.handle for skill in found.skills] == [f"skill-{number}" for number in range(10)]
     assert [skill.is_from_project for skill in found.skills] == [False] * 4 + [True] * 6
-    assert (found.problems, found.hidden) == ((), ())
+    assert (found.problems, found.name_clashes) == ((), ())
     at_root = [skill.handle for skill in places.find().skills]
     assert at_root == ["skill-0", "skill-1", "skill-2", "skill-7", "skill-8", "skill-9"]
 
@@ -61,7 +61,7 @@ def test_skill_of_the_user_hides_one_of_a_project(places: Places) -> None:
     put(places.root / ".claude/skills", "pdf")
     found = places.find()
     assert [skill.folder for skill in found.skills] == [mine.resolve()]
-    ((lost, used),) = found.hidden
+    ((lost, used),) = found.name_clashes
     assert (lost.place, used.place) == (".claude/skills", "~/.claude/skills")
 
 
@@ -71,7 +71,7 @@ def test_linked_skill_is_one_skill(places: Places) -> None:
     (places.root / ".claude/skills/x").symlink_to("../../.agents/skills/x")
     found = places.find()
     assert [skill.place for skill in found.skills] == [".agents/skills"]
-    assert (found.problems, found.hidden) == ((), ())
+    assert (found.problems, found.name_clashes) == ((), ())
 
 
 def test_links_of_a_project_must_stay_inside(places: Places, tmp_path: Path) -> None:

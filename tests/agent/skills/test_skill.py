@@ -109,12 +109,12 @@ def test_fields_of_claude_code_are_used(tmp_path: Path) -> None:
     assert (skill.hint, skill.parameters) == ("[file] [format]", ("file", "format"))
     assert (skill.is_for_model, skill.is_for_user, skill.model) == (False, False, "haiku")
     assert (skill.forks, skill.agent) == (True, "Explore")
-    assert (skill.warnings, skill.passed_over) == ((), ())
+    assert (skill.warnings, skill.unknown_fields) == ((), ())
 
 
 def test_unknown_fields_are_passed_over(tmp_path: Path) -> None:
     skill = read(put(tmp_path, "x", "---\nname: x\ndescription: y\nhooks: {a: b}\neffort: high\nversion: 1\n---\n"))
-    assert skill.passed_over == ("hooks", "effort", "version")
+    assert skill.unknown_fields == ("hooks", "effort", "version")
     assert skill.warnings == ()
 
 

@@ -207,7 +207,7 @@ def test_nearest_name_without_candidates_comes_from_the_table() -> None:
 
 def test_every_correction_is_applied_and_has_a_reason() -> None:
     for (provider, model), correction in CORRECTIONS.items():
-        expected = correction.output or (correction.whole and correction.whole.max_output_tokens)
+        expected = correction.output or (correction.replacement and correction.replacement.max_output_tokens)
         assert limit(provider, model) == expected
         assert correction.reason
 

@@ -40,11 +40,12 @@ def sent_by(protocol: str, monkeypatch: pytest.MonkeyPatch, *, is_direct: bool, 
 
 
 def needed(request: Request) -> dict[str, str]:
-    """Return the headers that a host acts upon."""
+    """Return the headers that a host acts upon; from Python 3.14 on the SDKs also take zstd."""
     own = ("host", "user-agent")
+    accepted = request.headers["accept-encoding"].removesuffix(", zstd")
     return {
         name: value for name, value in request.headers.items() if name not in own and not name.startswith(TELEMETRY)
-    }
+    } | {"accept-encoding": accepted}
 
 
 @each_protocol_in_text

@@ -135,7 +135,7 @@ def test_call_arguments_may_contain_call_markers(content: str) -> None:
 def test_example_call_is_text(text: str) -> None:
     found, calls = filtered([text])
     assert found == [("text", text)]
-    assert calls.rejected == []
+    assert calls.rejected_candidates == []
     assert not calls.ends_rejected
 
 
@@ -190,8 +190,8 @@ def test_unreadable_call_stays_exact_text_and_is_reported(text: str, reason: str
     assert "".join(item[1] for item in found).endswith(text)
     assert {item[0] for item in found} == {"text"}
     if reason:
-        assert [reason in rejected.reason for rejected in calls.rejected] == [True]
-        assert text.startswith(calls.rejected[0].text.split("\n")[0][:8])
+        assert [reason in rejected.reason for rejected in calls.rejected_candidates] == [True]
+        assert text.startswith(calls.rejected_candidates[0].text.split("\n")[0][:8])
 
 
 BROKEN = '<tool_call>{"name": "write", "arguments": {"content": "line\nline"}}</tool_call>'
@@ -212,7 +212,7 @@ BROKEN = '<tool_call>{"name": "write", "arguments": {"content": "line\nline"}}</
 def test_text_after_or_inside_an_unreadable_call_is_not_a_call(text: str) -> None:
     found, calls = filtered([text])
     assert found == [("text", text)]
-    assert len(calls.rejected) == 1
+    assert len(calls.rejected_candidates) == 1
     assert calls.ends_rejected or "```" in text
 
 
@@ -220,7 +220,7 @@ def test_calls_beside_an_unknown_tool_are_calls() -> None:
     unknown = '<tool_call>{"name": "reed", "arguments": {}}</tool_call>'
     found, calls = filtered([f"{unknown}\n<tool_call>{READ}</tool_call>\n{unknown}"])
     assert [item[0] for item in found] == ["text", "taken", "read", "taken", "text"]
-    assert len(calls.rejected) == 2
+    assert len(calls.rejected_candidates) == 2
     assert calls_in(f"The mark <tool_call> begins a call:\n<tool_call>{READ}</tool_call>") == ONE
 
 

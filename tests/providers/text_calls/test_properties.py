@@ -59,7 +59,7 @@ def test_result_does_not_depend_on_how_the_text_is_split(text: str, cuts: list[i
     for parts in (split(text, cuts), letters_of(text)):
         found, calls = filtered(parts, is_cut=is_cut)
         assert found == whole
-        assert calls.rejected == of_whole.rejected
+        assert calls.rejected_candidates == of_whole.rejected_candidates
         assert calls.ends_rejected == of_whole.ends_rejected
 
 
@@ -79,7 +79,7 @@ def test_any_arguments_are_unchanged(
     found, calls = filtered(split(f"So:\n{form % written}", cuts))
     assert [item[0] for item in found] == ["text", "taken", "read"]
     assert json.loads(found[2][1]) == given_arguments
-    assert calls.rejected == []
+    assert calls.rejected_candidates == []
 
 
 @given(arguments, st.data())
@@ -165,10 +165,10 @@ def test_unclosed_call_becomes_text_at_the_size_limit() -> None:
     found += seen(calls.flush(is_cut=True))
     assert {item[0] for item in found} == {"text"}
     assert sum(len(item[1]) for item in found) == len(begin) + 1_100_000 > MAX_CALL_CHARS
-    assert [str(MAX_CALL_CHARS) in rejected.reason for rejected in calls.rejected] == [True]
+    assert [str(MAX_CALL_CHARS) in rejected.reason for rejected in calls.rejected_candidates] == [True]
 
 
 def test_number_of_kept_rejections_is_bounded() -> None:
     _, calls = filtered(['<tool_call>{"name": "reed", "arguments": {}}</tool_call> ' * 300])
-    assert len(calls.rejected) == MAX_REJECTED
-    assert all(len(rejected.text) <= 200 for rejected in calls.rejected)
+    assert len(calls.rejected_candidates) == MAX_REJECTED
+    assert all(len(rejected.text) <= 200 for rejected in calls.rejected_candidates)

@@ -116,7 +116,7 @@ def _conversation(
         canaries.work,
         read_only=(scratch.path,),
         home=canaries.home,
-        own=own,
+        own_folders=own,
         probes=probes,
     )
     env = {**_ENVIRONMENT, "HOME": str(canaries.home)}

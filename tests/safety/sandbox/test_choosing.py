@@ -36,7 +36,7 @@ def contents(scope: SandboxScope) -> WorkspaceContents:
 
 def test_read_only_command_sees_no_home_and_nothing_writable(scope: SandboxScope) -> None:
     confinement = confinement_for("read-only", scope, contents(scope))
-    assert (confinement.writable, confinement.pinned, confinement.protected) == ((), (), ())
+    assert (confinement.writable, confinement.pinned_folders, confinement.protected_paths) == ((), (), ())
     assert str(scope.root) in confinement.readable
     assert str(scope.home) not in confinement.readable
     assert "/" not in confinement.readable
@@ -44,7 +44,7 @@ def test_read_only_command_sees_no_home_and_nothing_writable(scope: SandboxScope
 
 def test_workspace_command_cannot_see_credentials_histories_and_qcode_files(scope: SandboxScope) -> None:
     confinement = confinement_for("workspace", scope, contents(scope))
-    hidden = {os.path.relpath(path, scope.home_path) for path in confinement.hidden}
+    hidden = {os.path.relpath(path, scope.home_path) for path in confinement.hidden_paths}
     assert hidden == {".ssh", ".aws", ".netrc", ".python_history", ".local/state/qcode"}
     assert set(confinement.writable) == {str(scope.root), str(scope.scratch)}
 
@@ -53,37 +53,37 @@ def test_workspace_inside_a_hidden_folder_stays_visible(scope: SandboxScope) -> 
     assert scope.home is not None
     inside = SandboxScope(scope.home / ".aws", home=scope.home)
     for level in ("read-only", "workspace"):
-        hidden = confinement_for(level, inside, WorkspaceContents()).hidden
+        hidden = confinement_for(level, inside, WorkspaceContents()).hidden_paths
         assert str(scope.home / ".aws") not in hidden
 
 
 def test_credentials_inside_a_workspace_that_is_the_home_are_hidden(scope: SandboxScope) -> None:
     assert scope.home is not None
-    at_home = SandboxScope(scope.home, home=scope.home, own=scope.own)
-    hidden = confinement_for("read-only", at_home, WorkspaceContents()).hidden
+    at_home = SandboxScope(scope.home, home=scope.home, own_folders=scope.own_folders)
+    hidden = confinement_for("read-only", at_home, WorkspaceContents()).hidden_paths
     assert {f"{scope.home}/.ssh", f"{scope.home}/.netrc", f"{scope.home}/.local/state/qcode"} <= set(hidden)
 
 
 def test_every_folder_above_a_protected_path_is_pinned(scope: SandboxScope) -> None:
     (scope.root / "a/b").mkdir(parents=True)
     (scope.root / "a/b/CLAUDE.md").write_text("x")
-    pinned = confinement_for("workspace", scope, contents(scope)).pinned
+    pinned = confinement_for("workspace", scope, contents(scope)).pinned_folders
     assert [os.path.relpath(path, scope.root) for path in pinned] == [".git", "a", "a/b"]
 
 
 def test_protect_level_protects_git_the_home_and_qcode_files_but_not_instructions(scope: SandboxScope) -> None:
     confinement = confinement_for("protect", scope, contents(scope))
-    protected = {os.path.relpath(path, scope.home_path) for path in confinement.protected}
+    protected = {os.path.relpath(path, scope.home_path) for path in confinement.protected_paths}
     of_home = {".ssh", ".aws", ".netrc", ".python_history", ".bashrc", ".local/state/qcode"}
     assert protected == {"work/.git/config", "work/.git/hooks", *of_home}
-    assert scope.home_path in confinement.pinned
+    assert scope.home_path in confinement.pinned_folders
 
 
 def test_configuration_of_git_is_masked_unless_it_is_kept(scope: SandboxScope) -> None:
     found = contents(scope)
     config = f"{scope.root}/.git/config"
-    assert config not in confinement_for("read-only", scope, found).masked
-    assert config in confinement_for("read-only", scope, found, keeps_git_config=False).masked
+    assert config not in confinement_for("read-only", scope, found).masked_files
+    assert config in confinement_for("read-only", scope, found, keeps_git_config=False).masked_files
 
 
 @pytest.fixture

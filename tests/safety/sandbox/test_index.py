@@ -80,7 +80,7 @@ def test_protected_names_are_found_at_any_depth_but_not_in_dependency_folders(ro
         ".env.local",
     )
     made(root, "node_modules/x/AGENTS.md", "venv/.vscode/a", "a/.mcp.json", ".env.example")
-    found = below(root, look(root).steering)
+    found = below(root, look(root).steering_paths)
     assert found == [".env.local", ".github/workflows", ".vscode", "AGENTS.md", "a/.mcp.json", "a/b/Claude.MD"]
 
 
@@ -100,7 +100,7 @@ def test_git_control_files_are_found_in_modules_and_worktrees(root: Path) -> Non
         "worktrees/w/config.worktree",
     ]
     assert below(root, contents.git_steering) == [*(f".git/{name}" for name in expected), "sub/.git"]
-    assert set(contents.git_steering) <= set(contents.steering)
+    assert set(contents.git_steering) <= set(contents.steering_paths)
     assert below(root, contents.git_configs) == [
         ".git/config",
         ".git/modules/m/config",

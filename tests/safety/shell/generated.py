@@ -91,7 +91,7 @@ def _bare(program: ProgramSpec) -> Iterator[Case]:
             yield Case(("--", *operands, name))
             if program.stops and operands:
                 yield Case((*operands, name))
-        if program.operands.repeated is not None and program.operands.roles[-1] in PATH_ROLES:
+        if program.operands.repeated_index is not None and program.operands.roles[-1] in PATH_ROLES:
             yield from (Case((*operands, word), is_proper=True) for word in _OF_OLD[::2])
             yield from (Case((*operands[:-1], word, *operands[-1:]), is_proper=True) for word in _OF_OLD[::2])
     yield from (Case((value,)) for value in HOSTILE)
@@ -108,7 +108,7 @@ def _singles(program: ProgramSpec, name: str) -> Iterator[Case]:
             tried = placed if index < 2 and operands == lists[-1] else placed[:1]
             yield from (Case(words, True, proof) for words in tried)
     for operands in lists[-1:]:
-        if program.operands.repeated is not None and operands:
+        if program.operands.repeated_index is not None and operands:
             # So many that a program may need a temporary file for them.
             spelling = _spellings(program, name)[0]
             yield Case(_placed(program, spelling, (*operands, *[operands[-1]] * 40))[0], is_proper=True)
@@ -246,11 +246,15 @@ def operand_lists(program: ProgramSpec, options: frozenset[str]) -> list[Words]:
 
 def _fitting(form: Operands) -> list[Words]:
     """Return operands for the roles: one and two for a repeatable role, and none if there is a default."""
-    if form.repeated is None:
+    if form.repeated_index is None:
         return [tuple(_one(form, index) for index in range(len(form.roles)))]
     lists = []
     for count in (1, 2):
-        roles = [*form.roles[: form.repeated], *[form.roles[form.repeated]] * count, *form.roles[form.repeated + 1 :]]
+        roles = [
+            *form.roles[: form.repeated_index],
+            *[form.roles[form.repeated_index]] * count,
+            *form.roles[form.repeated_index + 1 :],
+        ]
         lists.append(tuple(BY_ROLE[role][index % len(BY_ROLE[role])] for index, role in enumerate(roles)))
     has_paths = any(role in PATH_ROLES for role in form.roles)
     if form.minimum == 0 and (form.default is not None or not has_paths):

@@ -379,7 +379,7 @@ def test_printed_content_follows_from_the_options(command: str, content: str) ->
 )
 def test_files_that_a_command_shows_are_named(command: str, paths: tuple[str, ...], stored: tuple[str, ...]) -> None:
     found = use_of(command)
-    assert (found.paths, found.stored) == (paths, stored)
+    assert (found.paths, found.stored_paths) == (paths, stored)
 
 
 def test_operand_is_a_path_if_there_is_one_and_a_revision_if_not() -> None:
@@ -388,8 +388,8 @@ def test_operand_is_a_path_if_there_is_one_and_a_revision_if_not() -> None:
     assert use_of("diff src", src="folder").limits == ("src",)
     assert use_of("diff HEAD a.py", a_py="file").content == "narrow"
     assert use_of("diff HEAD src", src="folder").content == "wide-history"
-    assert use_of("log -p a.py", a_py="file").narrowed == "wide-history"
-    assert use_of("grep x a.py", a_py="file").narrowed == "wide-tracked"
+    assert use_of("log -p a.py", a_py="file").unlimited_content == "wide-history"
+    assert use_of("grep x a.py", a_py="file").unlimited_content == "wide-tracked"
     assert use_of("grep x gone.py").content == "wide-history"
     assert use_of("show HEAD -- a.py", a_py="file").content == "narrow"
     assert use_of("show HEAD -- a.py").content == "wide-history"

@@ -233,7 +233,7 @@ def breaches(scratch: GitScratch, case: Case, use: GitUse, run: Run) -> Iterator
                 yield f"{case.text}: read {path}"
     for shown in _CANARY.findall(run.output + run.errors):
         if not may_be_shown(shown.decode(), use):
-            yield f"{case.text}: showed {shown.decode()}, but shows {use.content} {use.paths} {use.stored}"
+            yield f"{case.text}: showed {shown.decode()}, but shows {use.content} {use.paths} {use.stored_paths}"
 
 
 def may_be_read(path: str, repo: str, use: GitUse, scratch: GitScratch) -> bool:
@@ -252,7 +252,7 @@ def may_be_shown(canary: str, use: GitUse) -> bool:
         return canary in _COMMITTED or canary in ("topic2.txt", ".env", "new.txt", "build/x.o")
     if use.content == "wide-tracked":
         return canary in _TRACKED
-    named = {path.removeprefix("./") for path in (*use.paths, *use.stored)}
+    named = {path.removeprefix("./") for path in (*use.paths, *use.stored_paths)}
     # `src/c.c` was renamed and says `src/b.c`.
     return use.content == "narrow" and (canary in named or (canary == "src/b.c" and "src/c.c" in named))
 

@@ -110,7 +110,7 @@ def test_memory(
     (project.work / "AGENTS.md").write_text("See @docs.md and @../out.md\n")
     (project.work / "docs.md").write_text("More.\n")
     # The folder has a different name in every run.
-    files = tuple(file for file in project.memory.files() if file.whose == "project")
+    files = tuple(file for file in project.memory.files() if file.owner == "project")
     monkeypatch.setattr(project.memory, "files", lambda: files, raising=False)
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=project, **changes)

@@ -64,7 +64,7 @@ class _Settings(SettingsService):
         return (
             Setting("model", '"anthropic/claude-sonnet-4-5"', "", own, "yours", "the model to start with", "x"),
             Setting("ui.bell", "true", True, "--bell", "--bell", "ring when a turn ends", choices=("true", "false")),
-            Setting("permissions.allow", "[]", (), "default", "default", "what runs", fixed="a list: edit it"),
+            Setting("permissions.allow", "[]", (), "default", "default", "what runs", fixed_reason="a list: edit it"),
         )
 
     def change(self, name: str, typed: str | None) -> Setting:

@@ -68,7 +68,7 @@ Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
 class ForeignSetting:
     """One thing that another program has. `location` is its `file:line`.
 
-    `changes` are what it becomes; without any, `why` says what happens instead. `lost` has a line for each part that
+    `changes` are what it becomes; without any, `why` says what happens instead. `losses` has a line for each part that
     cannot be converted. `is_unenforced`: it is a denial that nothing replaces. `is_read`: qcode reads it as it is.
     """
 
@@ -77,7 +77,7 @@ class ForeignSetting:
     location: str
     changes: tuple[Change, ...] = ()
     why: str = ""
-    lost: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
     is_unenforced: bool = False
     is_read: bool = False
 
@@ -91,7 +91,7 @@ class SettingsFile:
     label: str
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    found: list[ForeignSetting] = field(default_factory=list)
+    settings: list[ForeignSetting] = field(default_factory=list)
 
     @property
     def is_toml(self) -> bool:
@@ -130,7 +130,7 @@ class SettingsFile:
         return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
     def add(self, found: ForeignSetting) -> None:
-        self.found.append(found)
+        self.settings.append(found)
 
 
 def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | None:

@@ -133,7 +133,7 @@ def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, w
             why = "the words cannot be written as a rule"
             file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=effect == "deny"))
         else:
-            file.add(ForeignSetting("rule", name, where, (AddRule(effect, rule),), lost=note))
+            file.add(ForeignSetting("rule", name, where, (AddRule(effect, rule),), losses=note))
 
 
 def _network(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, where: str) -> None:
@@ -144,7 +144,7 @@ def _network(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, 
         file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=effect == "deny"))
         return
     lost = ("only the tool fetch is covered, not commands",)
-    file.add(ForeignSetting("rule", name, where, (AddRule(effect, rule),), lost=lost))
+    file.add(ForeignSetting("rule", name, where, (AddRule(effect, rule),), losses=lost))
 
 
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*\"?rule\"?[ \t]*\]\]", re.MULTILINE)

@@ -101,7 +101,7 @@ def find(program: str, places: ImportFolders) -> Iterator[tuple[ForeignSetting, 
 
 
 def _entries_of(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
-    return ((found, file.is_project) for found in file.found)
+    return ((found, file.is_project) for found in file.settings)
 
 
 def _claude(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
@@ -171,9 +171,9 @@ def _policies(
         file = places.settings(path, is_project=is_project)
         if file is None:
             continue
-        if file.found:
+        if file.settings:
             is_lost = denies in file.text or not file.text
-            file.found[:] = [replace(problem, is_unenforced=is_lost) for problem in file.found]
+            file.settings[:] = [replace(problem, is_unenforced=is_lost) for problem in file.settings]
         else:
             convert(file)
         yield from _entries_of(file)

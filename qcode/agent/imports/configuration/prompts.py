@@ -40,7 +40,7 @@ class ConvertedPrompt:
 
     body: str
     arguments: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
 
 
 def codex_prompt(text: str) -> ConvertedPrompt:
@@ -78,7 +78,7 @@ def gemini_prompt(text: str) -> ConvertedPrompt:
             parts.append(_run(_escaped(inside.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
         end = stop
     parts.append(_escaped(text[end:]).replace(_ARGS, "$ARGUMENTS"))
-    return ConvertedPrompt("".join(parts), lost=tuple(dict.fromkeys(lost)))
+    return ConvertedPrompt("".join(parts), losses=tuple(dict.fromkeys(lost)))
 
 
 def _escaped(text: str) -> str:
@@ -119,7 +119,7 @@ def opencode_prompt(text: str) -> ConvertedPrompt:
         before = body[match.start() - 1 : match.start()]
         return _run(match[1], "" if not before or before.isspace() else " ")
 
-    return ConvertedPrompt(_OPENCODE_RUN.sub(value, body), lost=lost)
+    return ConvertedPrompt(_OPENCODE_RUN.sub(value, body), losses=lost)
 
 
 def markdown(fields: Mapping[str, object], body: str) -> str:
@@ -149,9 +149,9 @@ def command_found(
         "argument-hint": single_spaced(str(fields.get("argument-hint") or ""), 200),
         "arguments": list(prompt.arguments),
     }
-    lost = [*prompt.lost, *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _USED)]
+    lost = [*prompt.losses, *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _USED)]
     return ForeignSetting(
-        "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), lost=tuple(lost)
+        "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), losses=tuple(lost)
     )
 
 
@@ -212,7 +212,7 @@ def agent_found(stem: str, fields: Mapping[str, object], body: str, location: st
         agent_kind(name, {key: plain(field.value) for key, field in matter.fields.items()} | agent.limits, matter.body)
     except ValueError as problem:
         return ForeignSetting("agent", name, location, why=str(problem).removeprefix(f"{location}:").strip())
-    return ForeignSetting("agent", name, location, (WriteFile("agents", name, text),), lost=tuple(agent.lost))
+    return ForeignSetting("agent", name, location, (WriteFile("agents", name, text),), losses=tuple(agent.lost))
 
 
 class _Agent:

@@ -135,13 +135,13 @@ def add_rule(
         return
     found = convert(rule, effect, "project" if file.is_project else source)
     changes = tuple(AddRule(effect, rule) for rule in found.rules)
-    is_unenforced = bool(converted_rules([rule], effect, source).unenforced)
+    is_unenforced = bool(converted_rules([rule], effect, source).unenforced_denials)
     if not changes:
-        why = found.lost or found.note or "nothing is needed"
+        why = found.loss or found.note or "nothing is needed"
         file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
         return
-    lost = (*lost, *filter(None, (found.lost, found.note)))
-    file.add(ForeignSetting("rule", name, location, changes, lost=lost, is_unenforced=is_unenforced))
+    lost = (*lost, *filter(None, (found.loss, found.note)))
+    file.add(ForeignSetting("rule", name, location, changes, losses=lost, is_unenforced=is_unenforced))
 
 
 def listed(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:

@@ -268,4 +268,4 @@ def _convert_server(
     server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in unfit]
     fitting = tuple(rule for rule in rules if rule.rule not in unfit)
     changes: tuple[Change, ...] = (AddServer(name, server.values), *fitting)
-    return ForeignSetting("server", name, location, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))
+    return ForeignSetting("server", name, location, changes, losses=tuple(server.lost), is_unenforced=bool(unfit))

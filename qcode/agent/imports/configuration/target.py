@@ -38,7 +38,7 @@ Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
 class Row:
     """The plan for one finding; `why` is the reason if nothing is written."""
 
-    found: ForeignSetting
+    setting: ForeignSetting
     status: Status
     why: str
     is_project: bool
