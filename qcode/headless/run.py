@@ -57,7 +57,7 @@ from qcode.protocol.events import (
     Denial,
     LimitReached,
     ReplyFinished,
-    ToolFinished,
+    StepStarted,
     ToolStarted,
     TurnEnded,
     TurnEvent,
@@ -205,7 +205,7 @@ class Run:
         self._meter = Meter(output.clock)
         self._progress = Progress()
         self._denied_calls: list[ToolCall] = []
-        self._running_call_ids: set[str] = set()
+        self._is_in_tools = False
         self._note = ""
         self._notice_texts: set[str] = set()
         self._replies = 0
@@ -316,13 +316,14 @@ class Run:
         if self._lines is not None and (lines := self._lines.lines(event)):
             await self._output.write(b"".join(map(self.encode, lines)))
         match event:
-            case ToolStarted(call=call):
-                self._running_call_ids.add(call.call_id)
-            case ToolFinished(call=call):
-                self._running_call_ids.discard(call.call_id)
+            case StepStarted():
+                self._is_in_tools = False
+            case ToolStarted():
+                self._is_in_tools = True
             case TurnStarted() if self._is_cancelled:
                 self._conversation.cancel()
             case ApprovalRequested(approval=approval):
+                self._is_in_tools = True
                 self.approve(approval)
             case LimitReached(is_question=True):
                 self._conversation.answer(LIMIT_ID, Deny())
@@ -405,7 +406,7 @@ class Run:
                 metrics=self._conversation.metrics.as_json(),
                 models=self._spending.as_json(),
                 note=self._note,
-                is_in_tools=bool(self._running_call_ids),
+                is_in_tools=self._is_in_tools,
             )
             return self.encode(self.result(line))
         structured = structured_answer(ended, schema)

@@ -6,6 +6,7 @@ because `turns` and `view` use it, and `app` imports them.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from qcode.tui.status import Status
     from qcode.tui.transcript.content import Thoughts
     from qcode.tui.widgets import HelpPanel
+
+PANEL_STYLES = Path(__file__).with_name("panels.tcss")
+"""The styles of panels and screens. Reading them with those of the first paint would delay it by 3 ms."""
 
 
 class Widgets:
@@ -50,7 +54,7 @@ class Widgets:
         self.status = StatusLine(status, clock, id="status")
 
     def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
-        """Create the panels between transcript and prompt; return them from top to bottom."""
+        """Create the panels between transcript and prompt, and read the styles; return them from top to bottom."""
         from qcode.tui.panels.approval import ApprovalPanel
         from qcode.tui.panels.aside import AsidePanel
         from qcode.tui.panels.search import SearchBar
@@ -58,6 +62,7 @@ class Widgets:
         from qcode.tui.prompt.queue import Queue
         from qcode.tui.widgets import HelpPanel
 
+        self.prompt.app.stylesheet.read(PANEL_STYLES)
         self.search = SearchBar(self.transcript, id="search")
         self.approval = ApprovalPanel(clock, self.prompt, id="approval")
         self.help = HelpPanel(id="help")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich.cells import cell_len
 from textual import events
@@ -16,6 +17,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Offset, Size
 from textual.reactive import reactive
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -89,6 +91,18 @@ class HangingText(Widget):
         return Content("\n").join(self.rows(self.content_size.width))
 
 
+def set_screen_class(screen: Screen[Any], name: str, is_set: bool, styled: str) -> None:
+    """Set or remove a class of `screen` that only affects the styles of the widgets that the selector `styled` finds.
+
+    `screen.set_class` would apply the style sheet to every widget, which delays each question by several milliseconds.
+    """
+    if screen.has_class(name) == is_set:
+        return
+    screen.set_class(is_set, name, update=False)
+    for widget in screen.query(styled):
+        widget.update_node_styles()
+
+
 class HelpPanel(Vertical):
     """A panel with a title and scrollable text; hidden while closed."""
 
@@ -113,14 +127,14 @@ class HelpPanel(Vertical):
         self.query_one("#help-title", Static).update(Content.assemble((title, "bold"), (hint, "$muted")))
         self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
         self.display = True
-        self.screen.set_class(True, "-helping")
+        set_screen_class(self.screen, "-helping", True, "#aside")
         self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
 
     def close(self) -> bool:
         """Hide; return whether it was open."""
         was_open = self.is_open
         self.display = False
-        self.screen.set_class(False, "-helping")
+        set_screen_class(self.screen, "-helping", False, "#aside")
         return was_open
 
     def scroll_page(self, step: int) -> None:

@@ -7,15 +7,19 @@ each pause and each key, and on a busy machine an app that only waits for its tu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from inspect import CO_VARARGS, CO_VARKEYWORDS, ismethod, signature
 from typing import Any
 
 import pytest
+from textual import _callback
 from textual._compositor import Compositor
 from textual._context import active_app
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 
 TICK_S = 0.001
@@ -69,6 +73,47 @@ def without_frames(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         return paint(compositor, full=True, **given) if full else compositor._dirty_regions.clear()
 
     monkeypatch.setattr(Compositor, "render_update", paint_whole)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def remembered_handlers() -> Iterator[None]:
+    """Look up once which messages a class does not handle, and count parameters without a signature.
+
+    Textual searches all base classes for each message, and builds the signature of each partial function.
+    """
+    unhandled: dict[tuple[type, type, str], bool] = {}
+    find = MessagePump._get_dispatch_methods
+
+    def find_quickly(pump: MessagePump, method_name: str, message: Message) -> Iterable[Any]:
+        key = (type(pump), type(message), method_name)
+        if key not in unhandled:
+            unhandled[key] = not has_handler(*key)
+        return () if unhandled[key] else find(pump, method_name, message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MessagePump, "_get_dispatch_methods", find_quickly)
+        patch.setattr(_callback, "_count_parameters", count_parameters)
+        patch.setattr(RuleSet, "__hash__", object.__hash__)  # Textual's is the same, in Python
+        yield
+
+
+def count_parameters(function: Any) -> int:
+    """Return the number of parameters that a call may pass, as `inspect.signature` counts them."""
+    if hasattr(function, "__wrapped__") or hasattr(function, "__signature__") or not hasattr(function, "__code__"):
+        return len(signature(function).parameters)
+    code = function.__code__
+    stars = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    counted: int = code.co_argcount + code.co_kwonlyargcount + stars - ismethod(function)
+    return counted
+
+
+def has_handler(pump: type, message: type, method_name: str) -> bool:
+    """Return whether any class of `pump` has a method for `message`, by `@on` or by name."""
+    names = {method_name, f"_{method_name}"}
+    return any(
+        names & vars(cls).keys() or vars(cls).get("_decorated_handlers", {}).keys() & set(message.__mro__)
+        for cls in pump.__mro__
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

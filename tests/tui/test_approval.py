@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 
 from qcode.protocol.approvals import (
     LIMIT_ID,
@@ -108,6 +111,23 @@ def test_numbers_letters_and_arrows_answer_an_approval() -> None:
         (("t", *"no", "enter"), Deny("no")),
     ]
     assert _decisions([(_request(), keys) for keys, _ in rows]) == [("c1", answer) for _, answer in rows]
+
+
+def test_question_restyles_only_the_widgets_that_yield_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    restyled: list[str] = []
+    apply = Stylesheet.apply
+
+    def watch(sheet: Stylesheet, node: DOMNode, **given: Any) -> None:
+        restyled.append(node.id or "")
+        apply(sheet, node, **given)
+
+    async def test(run: Running) -> None:
+        monkeypatch.setattr(Stylesheet, "apply", watch)
+        await _answer(run, "y")
+
+    drive(test, ScriptedConversation(_asking(_request())))
+    assert {"todos", "queued", "aside"} <= set(restyled)
+    assert not {"transcript", "status", "prompt-row", "search", "menu"} & set(restyled)
 
 
 def test_no_without_a_reason_stops_the_turn_and_returns_to_the_prompt() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -65,6 +66,11 @@ def drive(gate: Gate, test: Callable[[QcodeApp, Pilot[int]], Awaitable[None]]) -
 
     asyncio.run(body())
     return app
+
+
+def test_styles_of_the_first_paint_are_those_of_its_widgets() -> None:
+    named = set(re.findall(r"#([a-z-]+)", re.sub(r"\$[\w-]+", "", QcodeApp.CSS_PATH.read_text(encoding="utf-8"))))
+    assert named == {"transcript", "prompt-row", "prompt-mark", "prompt", "status"}
 
 
 def test_first_screen_is_painted_before_the_conversation_opens() -> None:

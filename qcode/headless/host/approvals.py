@@ -110,7 +110,7 @@ class HostApprovals:
                     self._controls.interrupt()
                 reason = answer.get("message")
                 return Deny(reason if isinstance(reason, str) and reason.strip() else "The user declined.")
-            case {"behavior": "allow"}:
+            case {"behavior": "allow"} if isinstance(answer.get("updatedInput"), dict | None):
                 return self._allow(approval, answer)
             case _:
                 return Deny("the host's answer was not valid")

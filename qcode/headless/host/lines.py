@@ -6,7 +6,7 @@ shortened and say so. The model and the session keep them whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from qcode.agent.claude.tool_names import claude_input, claude_name
@@ -66,7 +66,7 @@ class HostLines(StreamLines):
         has_deltas: bool = False,
         parent: str = "",
         forwards_text: bool = False,
-        mode: str = "default",
+        mode: Callable[[], str],
         max_retries: int = 0,
     ) -> None:
         super().__init__(session_id, model, has_deltas=has_deltas, parent=parent)
@@ -100,7 +100,7 @@ class HostLines(StreamLines):
     _is_asked = False
 
     def _status(self, status: str | None) -> JsonObject:
-        return self.sealed(status_line(status, self._mode))
+        return self.sealed(status_line(status, self._mode()))
 
     def block(self, block: Block) -> JsonObject:
         if not isinstance(block, ToolCall):

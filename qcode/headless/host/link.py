@@ -12,8 +12,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qcode.agent.hooks.events import EVENTS, Hook, OnFailure
+from qcode.agent.hooks.events import EVENTS, Hook, HookFunction, OnFailure
 from qcode.headless.host.wire import INPUT_CLOSED, HostError, HostWire
+from qcode.text.clean import shown_line
 from qcode.text.json import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class HostLink:
         return [
             Hook(
                 names if isinstance(names, str) else "",
-                partial(self._call_back, callback_id),
+                self._hook_function(callback_id),
                 float(timeout) if isinstance(timeout, int | float) and timeout > 0 else None,
                 _ON_FAILURE.get(matcher.get("onFailure")),
                 may_allow=True,
@@ -70,10 +71,14 @@ class HostLink:
             if isinstance(callback_id, str)
         ]
 
-    async def _call_back(self, callback_id: str, values: dict[str, Any], call_id: str | None) -> Mapping[str, Any]:
-        fields: JsonObject = {"callback_id": callback_id, "input": values, "tool_use_id": call_id}
-        answer = await self.request("hook_callback", fields)
-        return {} if answer.get("async") is True else answer
+    def _hook_function(self, callback_id: str) -> HookFunction:
+        async def call_back(values: dict[str, Any], call_id: str | None) -> Mapping[str, Any]:
+            fields: JsonObject = {"callback_id": callback_id, "input": values, "tool_use_id": call_id}
+            answer = await self.request("hook_callback", fields)
+            return {} if answer.get("async") is True else answer
+
+        call_back.__qualname__ = shown_line(callback_id, 80)  # the name of the hook in messages
+        return call_back
 
     # Servers
 

@@ -50,6 +50,7 @@ class RunControls:
         self._agent = agent
         self._wire = wire
         options = agent.context.options
+        self._reported_mode = self.mode
         self._can_bypass = options.permission_mode == "bypass" or options.allow_dangerously_skip_permissions
 
     @property
@@ -82,7 +83,14 @@ class RunControls:
             raise ValueError("bypassPermissions needs --allow-dangerously-skip-permissions")
         self._agent.permissions.set_never_asks(mode == NEVER_ASKS)
         self._agent.conversation.set_mode(ours)
-        self._wire.send_soon({**status_line(None, self.mode), **self.ids()})
+        self._reported_mode = ""
+        self.report_mode()
+
+    def report_mode(self) -> None:
+        """Tell the host the permission mode if it has changed, such as by the approval of a plan."""
+        if self.mode != self._reported_mode:
+            self._reported_mode = self.mode
+            self._wire.send_soon({**status_line(None, self.mode), **self.ids()})
 
     def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
         """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
@@ -190,7 +198,8 @@ async def server_request(agent: Agent, subtype: str, request: JsonObject) -> Jso
         return mcp_status(agent)
     name, servers = request.get("serverName"), agent.servers
     if servers is None or not any(status.name == name for status in servers.statuses()):
-        raise ValueError(f'there is no tool server "{shown_line(str(name), 80)}"')
+        named = f'there is no tool server "{shown_line(name, 80)}"' if isinstance(name, str) else ""
+        raise ValueError(named or "serverName must be the name of a tool server")
     if subtype == "mcp_toggle":
         servers.switch(str(name), is_on=request.get("enabled") is not False)
     else:

@@ -373,7 +373,7 @@ class HostRun(Run):
             session.controls.names,
             has_deltas=context.options.include_partial_messages,
             forwards_text=session.handshake.forwards_text,
-            mode=session.controls.mode,
+            mode=lambda: session.controls.mode,
             max_retries=context.settings.network.max_retries,
         )
 
@@ -388,6 +388,10 @@ class HostRun(Run):
         if word == _COMPACT and not self._is_composed:
             return self._conversation.compact(focus.strip())
         return super().events(prompt)
+
+    async def _see(self, event: TurnEvent) -> None:
+        await super()._see(event)
+        self._session.controls.report_mode()
 
     def approve(self, approval: CallApproval) -> None:
         task = asyncio.get_running_loop().create_task(self._ask(approval))
@@ -405,3 +409,10 @@ class HostRun(Run):
         """Withdraw the questions that are open."""
         for task in self._question_tasks:
             task.cancel()
+
+    async def _write_result(self) -> None:
+        if self._question_tasks:  # a host that reads to the result sees first which requests are withdrawn
+            self.stop_asking()
+            await asyncio.wait(self._question_tasks)
+            await self._session.wire.flush()
+        await super()._write_result()

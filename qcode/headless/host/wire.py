@@ -86,6 +86,11 @@ class HostWire:
         self._write_tasks.add(task)
         task.add_done_callback(self._after_write)
 
+    async def flush(self) -> None:
+        """Wait until the lines of `send_soon` are written."""
+        if self._write_tasks:
+            await asyncio.wait(self._write_tasks)
+
     def _after_write(self, task: asyncio.Task[None]) -> None:
         self._write_tasks.discard(task)
         if not task.cancelled():

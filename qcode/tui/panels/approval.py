@@ -34,7 +34,7 @@ from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import BACK, Form, Option, confirming, form_of, option_of, question_with_asker
 from qcode.tui.panels.preview import ApprovalDetail, Rows
 from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, wrap
-from qcode.tui.widgets import SteadyInput
+from qcode.tui.widgets import SteadyInput, set_screen_class
 
 if TYPE_CHECKING:
     from qcode.tui.prompt.prompt import Prompt
@@ -244,7 +244,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.display = approval is not None
         if self.is_attached:
             self.screen.query_one("#prompt-row").display = approval is None
-            self.screen.set_class(approval is not None, "-asking")
+            set_screen_class(self.screen, "-asking", approval is not None, "#todos, #queued, #aside")
         self._edited_texts = {call_id: text for call_id, text in self._edited_texts.items() if call_id in self.open_ids}
         if approval is None:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,7 @@ def test_end_of_the_input_denies_and_finishes_the_turn(tmp_path: Path) -> None:
         {"subtype": "success", "response": "yes"},
         {"subtype": "success", "response": {"behavior": "allow", "updatedInput": {"command": 7}}},
         {"subtype": "success", "response": {"behavior": "allow", "updatedInput": {}}},
+        {"subtype": "success", "response": {"behavior": "allow", "updatedInput": "touch b.txt"}},
         {"subtype": "other"},
     ],
 )
@@ -241,12 +243,39 @@ def test_request_of_a_turn_that_ends_is_withdrawn(tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(calls=(shell("touch b.txt"),)), Turn(text="never")], *PROMPTED) as host:
         request = ask_for(host)
         host.control("interrupt")
-        host.result()
+        assert host.result()["terminal_reason"] == "aborted_tools"
+        withdrawn = [line["request_id"] for line in host.seen if line["type"] == "control_cancel_request"]
         host.answer(request, behavior="allow")
         host.end()
-    withdrawn = [line["request_id"] for line in host.seen if line["type"] == "control_cancel_request"]
     assert withdrawn == [request["request_id"]]
     assert not (tmp_path / "work" / "b.txt").exists()
+
+
+def test_mode_after_an_approved_plan_is_reported(tmp_path: Path) -> None:
+    script = [Turn(calls=(Call("exit_plan_mode", '{"plan": "1. Do it."}'),)), Turn(text="Done.")]
+    with hosting(tmp_path, script, "--permission-mode", "plan", *PROMPTED) as host:
+        request = ask_for(host)
+        accept = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+        host.answer(request, behavior="allow", updatedInput=request["request"]["input"], updatedPermissions=[accept])
+        host.result()
+        host.end()
+    modes = [line["permissionMode"] for line in host.seen if line.get("subtype") == "status"]
+    assert modes == ["acceptEdits"]
+
+
+def test_command_that_is_interrupted_is_no_interrupted_reply(tmp_path: Path) -> None:
+    command = "touch began; sleep 30"
+    script = [Turn(calls=(shell(command),)), Turn(text="never")]
+    with hosting(tmp_path, script, "--allow-dangerously-skip-permissions") as host:
+        host.greet()
+        host.control("set_permission_mode", mode="bypassPermissions")
+        host.ask()
+        end = time.monotonic() + 20
+        while not (tmp_path / "work" / "began").exists():
+            assert time.monotonic() < end, host.seen[-3:]
+            time.sleep(0.01)
+        host.control("interrupt")
+        assert host.result()["terminal_reason"] == "aborted_tools"
 
 
 def test_calls_are_named_as_in_claude_code_in_both_directions(tmp_path: Path) -> None:
@@ -510,6 +539,7 @@ def test_hook_of_the_host_that_denies_or_fails_keeps_a_call_from_running(ending:
         if ending != "closed":
             host.result()
     assert host.seen[-1]["result"] == "Then not."
+    assert ("The PreToolUse hook `hook_0` failed" in json.dumps(host.seen)) == (ending != "deny")
     assert not (tmp_path / "work" / "b.txt").exists()
 
 

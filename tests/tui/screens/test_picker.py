@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import ClassVar
 
 import pytest
 from textual.app import App
@@ -12,6 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from qcode.tui.app import QcodeApp
+from qcode.tui.layout import PANEL_STYLES
 from qcode.tui.screens.palette import PalettePicker
 from qcode.tui.screens.picker import Column, Finder, Picker, PickerList, PickerRow, foot
 from qcode.tui.widgets import SteadyInput
@@ -32,7 +34,7 @@ class Recording(Picker):
 
 
 class PickerApp(App[None]):
-    CSS_PATH = QcodeApp.CSS_PATH
+    CSS_PATH: ClassVar = [QcodeApp.CSS_PATH, PANEL_STYLES]
 
     def __init__(self, picker: Picker) -> None:
         super().__init__()
