@@ -466,9 +466,9 @@ def _folder(cwd: PathText | None) -> Path:
     try:
         is_folder = stat.S_ISDIR(folder.stat().st_mode)
     except OSError as error:
-        raise InputError(f"cannot use {cwd}: {error.strerror}") from None
+        raise InputError(f"cannot use the folder {cwd}: {error.strerror}") from None
     if not is_folder:
-        raise InputError(f"cannot use {cwd}: {os.strerror(errno.ENOTDIR)}")
+        raise InputError(f"cannot use the folder {cwd}: {os.strerror(errno.ENOTDIR)}")
     return folder
 
 
