@@ -345,9 +345,9 @@ def _abilities(env: Mapping[str, str], name: str) -> Iterator[Finding]:
         yield Finding("clipboard", "yes (OSC 52)", "ok")
     else:
         yield Finding("clipboard", f"OSC 52 {'through tmux, see below' if through else 'unknown; copies go to a file'}")
-    links = ("yes (OSC 8)", "ok") if name in _LINKS else ("OSC 8 support unknown; addresses are always shown in full", "")
+    links = ("yes (OSC 8)", "ok") if name in _LINKS else ("OSC 8 unknown; addresses are shown in full", "")
     yield Finding("links", links[0], cast(Mark, links[1]))
-    notices = ("yes (OSC 9)", "ok") if name in _NOTICES else ("OSC 9 support unknown; ui.bell works everywhere", "")
+    notices = ("yes (OSC 9)", "ok") if name in _NOTICES else ("OSC 9 unknown; ui.bell works everywhere", "")
     yield Finding("notices", notices[0], cast(Mark, notices[1]))
 
 

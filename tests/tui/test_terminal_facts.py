@@ -52,7 +52,7 @@ def test_unknown_terminal_features_are_shown_as_unknown() -> None:
     text = told(TERM="xterm-256color", size=(40, 20), LANG="C.UTF-8")
     assert "colors: 256" in text
     assert "Kitty keyboard protocol unknown for this terminal" in text
-    assert "links: OSC 8 support unknown" in text
+    assert "links: OSC 8 unknown" in text
     assert "40 x 20: small" in text
     assert "Kitty" not in told(TERM="dumb")
 
