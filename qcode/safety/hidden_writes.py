@@ -37,7 +37,9 @@ _WRITES_SETTINGS = re.compile(
     rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote{_OPTIONS}(?:add|remove|rename|rm|set-\w+)\b)"
     rf"|\bgit{_OPTIONS}(?:credential|lfs\s+install|maintenance\s+(?:start|register)|scalar)\b"
     rf"|\bgit{_OPTIONS}(?:sparse-checkout\s+(?!list\b|check)|submodule{_OPTIONS}(?!status\b|summary\b))"
-    rf"|\bgit\b[^;&|\n]{{0,200}}?\s(?:-c\s*|--config-env[= ])alias\."
+    rf"|\bgit\b[^;&|\n]{{0,200}}?\s(?:-c\s*|--config-env[= ])(?:alias\.|(?i:init\.templatedir))|\bGIT_TEMPLATE_DIR="
+    rf"|\bgit{_OPTIONS}(?:init|clone|apply)\b[^;&|\n]{{0,200}}?\s--(?:template|separate-git-dir|unsafe-paths|config)\b"
+    rf"|\bgit{_OPTIONS}clone\b[^;&|\n]{{0,200}}?\s-c"
     rf"|\bgit{_OPTIONS}branch\b[^;&|\n]{{0,200}}?\s(?:-u|--set-up|--unset-up|--edit-d)"
     rf"|\bgit{_OPTIONS}(?:branch|checkout|switch)\b[^;&|\n]{{0,200}}?\s(?:-t\b|--track)"
     rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:onfig)?{_OPTIONS}(?:set|edit|unset|delete)|set)\b"
@@ -97,6 +99,7 @@ _PLACES = (*CREDENTIALS, *STARTUP, ".ssh", ".config/qcode", ".local/state/qcode"
 """Protected places in the home."""
 _SEGMENT = re.compile(r"[;&|\n(){}`]+")
 _UNKNOWN = re.compile(r"[$*?\[]")
+_ELSEWHERE = re.compile(r"/|~|\$HOME\b|\.\.(?:/|$)")
 _IN_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?=/|$)")
 _CHANGES_FOLDER = frozenset({"cd", "pushd"})
 _UNPACKERS = {
@@ -123,6 +126,8 @@ _COPIERS = frozenset({"cp", "mv", "rsync", "install", "ln", "scp", "rclone"})
 _CHANGERS = frozenset({"rm", "chmod", "chown", "chgrp", "shred"})
 _REPEATERS = frozenset({"xargs", "parallel"})
 _PROGRAMS = _COPIERS | _CHANGERS | _REPEATERS | _UNPACKERS.keys() | {"find", "git"}
+_GIT_CREATES = frozenset({"init", "clone", "worktree", "checkout-index", "apply", "am", "read-tree"})
+"""Commands of git that make a repository or files in a folder of their own arguments."""
 _FIND_CHANGES = ("-delete", "-exec", "-ok", "-fprint", "-fls")
 _MAX_PROGRAMS = 20
 _MAX_JUDGED = 500
@@ -206,6 +211,8 @@ class _FolderWrites:
             return self._unpacks(name, words)
         if name == "git":
             folders = list(_values(words, "-C", "--work-tree", "--git-dir")) or [self.folder or "."]
+            if not _GIT_CREATES.isdisjoint(words):
+                folders += [word for word in words if _ELSEWHERE.match(word)] + list(_values(words, "--prefix"))
             return any(self._holds(self._path(folder)) for folder in folders)
         if name in _REPEATERS:  # `ls ~ | xargs -I% cp x ~/%`
             return self._any_holds(

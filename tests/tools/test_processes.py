@@ -13,7 +13,8 @@ import pytest
 
 from qcode.protocol.tools import Launch
 from qcode.safety.sandbox import kernel
-from qcode.tools.processes import run_program
+from qcode.tools.processes import find_program, run_program
+from qcode.tools.workspace import Workspace
 
 
 async def output_of(launch: Launch, cwd: Path) -> tuple[int, str]:
@@ -175,3 +176,10 @@ def test_no_garbage_is_collected_with_the_restrictions_of_a_program(tmp_path: Pa
     assert during == [False]
     assert not threads_after_their_end()
     assert gc.isenabled()
+
+
+def test_program_is_found_behind_a_folder_of_the_path_that_cannot_be_searched(tmp_path: Path) -> None:
+    # As root every folder can be searched; a name that is too long fails like a folder without permission.
+    found = find_program("bash", {"PATH": f"/{'x' * 300}:/usr/bin:/bin"}, Workspace(tmp_path))
+    assert found is not None
+    assert os.access(found, os.X_OK)

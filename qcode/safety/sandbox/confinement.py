@@ -56,6 +56,7 @@ SYSTEM_FOLDERS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
 )  # fmt: skip
 """Folders of the system that every command sees, if they exist."""
+_PROGRAMS = (*SYSTEM_FOLDERS, "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/local/bin")
 _PARTS_OF_PREFIX = ("lib", "lib64", "libexec", "share")
 _SHARED_PREFIXES = (".local",)
 """Prefixes in the home whose `share` contains data of all programs, including keyrings."""
@@ -76,7 +77,9 @@ def program_folders(search_path: str, home: str) -> tuple[str, ...]:
 
 
 def _needed_for(folder: str, home: str) -> Iterator[str]:
-    if any(is_within(folder, system) for system in SYSTEM_FOLDERS) or not os.path.isdir(folder):  # noqa: PTH112  # text
+    is_in_home = bool(home) and is_within(folder, home)  # which may be in a system folder itself
+    is_system = not is_in_home and any(is_within(folder, system) for system in SYSTEM_FOLDERS)
+    if is_system or not os.path.isdir(folder):  # noqa: PTH112  # text
         return
     prefix, name = os.path.split(folder)
     if name == "shims" and _is_offered(prefix, home):
@@ -142,7 +145,8 @@ class MachineView:
 
 def machine_view(scope: SandboxScope) -> MachineView:
     """Return the current view for `scope` on this machine."""
-    system = tuple(path for path in SYSTEM_FOLDERS if os.path.lexists(path))
+    home = _home_to_hide(scope)
+    system = tuple(entry for path in SYSTEM_FOLDERS for entry in _beside(path, home))
     folders = _folders(scope)
     programs = program_folders(scope.search_path, scope.home_path)
     found = [path for path in system if not os.path.islink(path)]  # noqa: PTH114  # text
@@ -150,6 +154,22 @@ def machine_view(scope: SandboxScope) -> MachineView:
     readable = tuple(path for path in found if not is_within_any(path, set(found) - {path}))
     paths = [*system, str(scope.root), *map(str, scope.added_folders), *_parts(scope.search_path)]
     return MachineView(readable, links_to(paths, (*readable, *folders)), tuple(_system_secrets()))
+
+
+def _home_to_hide(scope: SandboxScope) -> str:
+    """Return the home folder, empty if there is none or it contains programs of the system: `/usr/sbin` of a daemon."""
+    home = scope.home_path
+    return "" if not home or any(is_within(folder, home) for folder in _PROGRAMS) else home
+
+
+def _beside(folder: str, home: str) -> Iterator[str]:
+    """Yield a folder if it exists, or its entries without the home if that is below it: `/opt/jenkins`."""
+    if not is_within(home or "/", folder):
+        if os.path.lexists(folder):
+            yield folder
+    elif folder != home:
+        for name in _names_in(folder):
+            yield from _beside(f"{folder}/{name}", home)
 
 
 def confinement_for(

@@ -419,7 +419,7 @@ def program_of(name: str, row: Mapping[str, Any]) -> ProgramSpec:
         _operands(row),
         tuple(ConditionalOperands(_groups(case["options"]), _operands(case)) for case in row.get("when", ())),
         core=row.get("core", False),
-        core_options=frozenset(row["core_options"].split() if "core_options" in row else options),
+        core_options=frozenset(row["core_options"].split() if "core_options" in row else (*options, NUMBER)),
         number=row.get("number", False),
         plus=row.get("plus", False),
         stops=row.get("stops", False),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from qcode.protocol.approvals import ApprovalMode
-from qcode.safety.sandbox.detection import Kind, Sandbox, find_sandbox
 from tests.safety.hostile.attempts import MODES, Attempt
 from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
+from tests.safety.hostile.sandboxes import KINDS, connections_to, sandbox_of
 from tests.safety.hostile.talk import Played, play
 
 _CONNECT = "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('{base}/s'); s.send(b'x')\""
@@ -44,37 +42,8 @@ def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
 @pytest.fixture
 def connections(canaries: CanaryFolders) -> Iterator[list[int]]:
     """The connections to a Unix socket beside the workspace."""
-    accepted: list[int] = []
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(canaries.base / "s"))
-        server.listen()
-        server.settimeout(0.05)
-        is_over = threading.Event()
-
-        def serve() -> None:
-            while not is_over.is_set():
-                try:
-                    connection, _ = server.accept()
-                except TimeoutError:
-                    continue
-                accepted.append(1)
-                connection.close()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
+    with connections_to(canaries.base / "s") as accepted:
         yield accepted
-        is_over.set()
-        thread.join()
-
-
-def sandbox_of(kind: str) -> Sandbox | None:
-    if kind == "none":
-        return None
-    expected: Kind = "bubblewrap" if kind == "bubblewrap" else "landlock"
-    found = find_sandbox(allows=(expected,))
-    if found is None:
-        pytest.skip(f"{kind} does not work here")
-    return found
 
 
 def attack(canaries: CanaryFolders, kind: str, mode: ApprovalMode, *, is_trusted: bool) -> Played:
@@ -86,7 +55,7 @@ def attack(canaries: CanaryFolders, kind: str, mode: ApprovalMode, *, is_trusted
 CASES = [(mode, is_trusted) for mode in MODES if mode != "bypass" for is_trusted in (True, False)]
 
 
-@pytest.mark.parametrize("kind", ["bubblewrap", "landlock", "none"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("mode", "is_trusted"),
     [
@@ -107,7 +76,7 @@ def test_shell_commands_change_leak_and_contact_nothing(
     assert f"{MARK}-" not in played.sent
 
 
-@pytest.mark.parametrize("kind", ["bubblewrap", "landlock", "none"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_bypass_mode_keeps_protected_files(kind: str, canaries: CanaryFolders) -> None:
     before = canaries.photograph()
     attack(canaries, kind, "bypass", is_trusted=True)

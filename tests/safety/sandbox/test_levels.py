@@ -9,6 +9,7 @@ import pytest
 
 from qcode.agent.sandbox import SessionSandbox
 from qcode.safety.paths import SandboxScope
+from qcode.safety.sandbox import confinement
 from qcode.safety.verdict import Level
 from tests.safety.sandbox.running import WORKING, Box, run_launch
 
@@ -81,6 +82,25 @@ def test_home_of_a_read_only_command_exists_and_is_empty(every_bubble: Box) -> N
     done = run_launch(launch, every_bubble.outside, every_bubble.environment)
     assert (done.code, done.text) == (0, "")
     assert every_bubble.run("read-only", "ls -A ~").text == "work\n"
+
+
+def test_home_in_a_system_folder_is_not_readable_at_the_read_only_level(
+    box: Box, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (box.home / "bin").mkdir()
+    (box.home / "bin/mine").write_text("#!/bin/sh\necho started\n")
+    (box.home / "bin/mine").chmod(0o755)
+    (base / "beside").write_text("system\n")
+    (base / "linked").symlink_to("beside")
+    monkeypatch.setattr(confinement, "SYSTEM_FOLDERS", (*confinement.SYSTEM_FOLDERS, str(base)))
+    box.search_path = f"{box.home}/bin:{box.search_path}"
+    session = SessionSandbox("auto", box.scope, lambda: box.session.sandbox)
+    command = f"cat ~/notes.txt ~/.bashrc; mine; cat {base}/linked file.txt"
+    launch = session.launch("read-only", ["/bin/bash", "--noprofile", "--norc", "-c", command])
+    done = run_launch(launch, box.work, {**box.environment, "PATH": box.search_path})
+    assert "CANARY" not in done.text
+    assert "# mine" not in done.text
+    assert done.text.endswith("started\nsystem\nseen\n"), done.text
 
 
 def test_temporary_files_are_private_to_a_command(every_bubble: Box) -> None:

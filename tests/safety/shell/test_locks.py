@@ -19,6 +19,7 @@ CORE = [
     "ls", "ls -la src", "cat app.py", "cat app.py | head -n 5", "wc -l app.py", "grep -n x app.py", "pwd; ls",
     "echo hi",
     "cat app.py 2>/dev/null || true", "cd src && ls", "[ -f app.py ] && cat app.py", "sort app.py | uniq -c",
+    "head -5 app.py", "tail -5 app.py",
 ]  # fmt: skip
 BEYOND_CORE = [
     "grep -rn x .", "find . -name '*.py'", "rg x", "git log", "git status", "ls *.py",
