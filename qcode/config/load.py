@@ -336,20 +336,25 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
 
 
 def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
-    """Return the converted `value` of a key. Raise `ConfigError` with the key's message, without the value."""
+    """Return the converted `value` of a key. Raise `ConfigError` without a text in the value."""
     try:
         return key.kind.accept(value)
     except ValueError:
         pass
-    hint = f", not {type_words(value)}"
+    kind = type_words(value)
+    hint = f", not {value}" if kind == "a number" else f", not {kind}"
     if key.kind.choices and isinstance(value, str):
         from qcode.text.match import suggestion
 
         hint = suggestion(value, key.kind.choices, label='"{}"')
         hint = hint and f"; {hint}"
-    elif key.kind.words.startswith(type_words(value)):
-        hint = ""
+    elif kind.removeprefix("a ") in key.kind.words.replace("number", "") or (kind == "text" and _accepts_text(key)):
+        hint = ""  # the type is right, its content is not
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")
+
+
+def _accepts_text(key: Key) -> bool:
+    return key.kind.schema.get("type") == "string"
 
 
 class _LayerReader:
