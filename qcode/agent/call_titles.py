@@ -66,6 +66,8 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
     if plan:
         return shown_line(plan.partition("\n")[0].lstrip("# "), limit)
     arguments = parse_object(call.arguments) or {}
+    if call.name == "todo":
+        return shown_line(_current_task(arguments), limit)
     if call.name in ("grep", "glob"):
         return shown_line(_search_text(arguments), limit)
     for key in _MAIN_ARGUMENTS:
@@ -87,6 +89,15 @@ def _search_text(arguments: JsonObject) -> str:
     """Return what a search looks for and where: `TODO in src (*.py)`."""
     pattern, path, glob = (_argument_text(arguments.get(name)) for name in _SEARCH_ARGUMENTS)
     return f"{pattern}{f' in {path}' if path and path != '.' else ''}{f' ({glob})' if glob else ''}"
+
+
+def _current_task(arguments: JsonObject) -> str:
+    """Return the task in progress of a to-do list, empty if there is none."""
+    items = arguments.get("items")
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get("state") == "in_progress":
+            return _argument_text(item.get("task"))
+    return ""
 
 
 def _argument_text(value: Json) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
+from dataclasses import replace
 
 from qcode.agent.context.instructions import load_instructions
 from qcode.agent.context.project import read_head
@@ -14,6 +16,7 @@ from qcode.agent.models.selection import Selection, begin_with
 from qcode.agent.options import Options, RunContext
 from qcode.cli.context import run_context, with_chosen_session
 from qcode.cli.terminal import InputEnded, short, working_folder
+from qcode.cli.trust import TrustAnswer, TrustQuestion, ask_in_lines
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.welcome import Welcome
 
@@ -28,18 +31,58 @@ LEFT = 130
 def run_app(arguments: Options) -> int:
     """Ask the questions that must come before the app, open it, and return its exit code."""
     folder = working_folder(arguments.cwd)
+    drafts: list[str] = []
+
+    def ask_trust(question: TrustQuestion) -> TrustAnswer:
+        return _ask_trust(replace(arguments, cwd=folder), question, drafts.append)
+
     try:
-        context = with_chosen_session(run_context(arguments, folder, is_attended=True))
+        context = run_context(arguments, folder, is_attended=True, ask_trust=ask_trust)
+        context = with_chosen_session(context)
         selection = begin_with(context, has_demo=True)
     except InputEnded:
         return LEFT
     welcome = _welcome(context, selection)
-    if context.settings.ui.linear or os.environ.get("TERM") == "dumb":
+    if _is_linear(context):
         from qcode.tui.linear import run_linear
 
         return run_linear(context, selection, welcome)
-    options = AppOptions(history_file=context.paths.state_dir / "history.jsonl", on_first_paint=_freeze)
+    options = AppOptions(
+        history_file=context.paths.state_dir / "history.jsonl", on_first_paint=_freeze, draft="".join(drafts)
+    )
     return QcodeApp(context, selection, welcome, options).run(mouse=context.settings.ui.mouse)
+
+
+def _is_linear(context: RunContext) -> bool:
+    return context.settings.ui.linear or os.environ.get("TERM") == "dumb"
+
+
+def _ask_trust(arguments: Options, question: TrustQuestion, keep_draft: Callable[[str], None]) -> TrustAnswer:
+    """Ask in a panel of the app, or in lines, before the folder's settings are read.
+
+    Raise `InputEnded` if the user quits.
+    """
+    context = RunContext.read(arguments, dict(os.environ), is_attended=True, judge_trust=lambda *_: False)
+    if _is_linear(context):
+        return ask_in_lines(question)
+    from qcode.protocol.approvals import Allow
+    from qcode.tui.panels.choices import FolderTrust
+    from qcode.tui.screens.trust import TrustApp
+
+    app = TrustApp(context, FolderTrust(question.question, question.facts))
+    code = app.ask(mouse=context.settings.ui.mouse)
+    if code:
+        raise SystemExit(code)
+    keep_draft(app.draft)
+    match app.answer:
+        case None:
+            raise InputEnded
+        case Allow(scope="folder"):
+            return "always"
+        case Allow():
+            return "once"
+        case _:
+            return "restricted"
 
 
 def _welcome(context: RunContext, selection: Selection) -> Welcome:

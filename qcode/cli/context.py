@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.terminal import ask, working_folder, write_stderr
-from qcode.cli.trust import is_trusted, note_for_pipes
+from qcode.cli.trust import TrustAnswer, TrustQuestion, is_trusted, note_for_pipes
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, UsageError
 from qcode.text.clean import single_spaced
@@ -18,14 +18,20 @@ from qcode.text.clean import single_spaced
 _SESSIONS_OFFERED = 9
 
 
-def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunContext:
+def run_context(
+    options: Options,
+    folder: Path,
+    *,
+    is_attended: bool,
+    ask_trust: Callable[[TrustQuestion], TrustAnswer] | None = None,
+) -> RunContext:
     """Check the trust of the folder, then read the settings of this run; raise `QcodeError` or `InputEnded`."""
 
     if options.theme is not None:
         check_theme(options.theme)
 
     def judge_trust(folder: Path, root: Path, state_dir: Path) -> bool:
-        return is_trusted(folder, root, state_dir, by_flag=options.trust, is_attended=is_attended)
+        return is_trusted(folder, root, state_dir, by_flag=options.trust, ask=ask_trust)
 
     return RunContext.read(
         replace(options, cwd=folder),

@@ -1,4 +1,4 @@
-"""Trust in a folder on the terminal: the question before the app opens, and `qcode trust`.
+"""Trust in a folder: the question before the app opens, as lines for the linear mode, and `qcode trust`.
 
 The question is asked only if the folder has files that a trusted run would use; otherwise the folder stays restricted
 until `/trust`. No file of the folder is obeyed or run for it. The question lists the files by name, or the changes
@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, remember, why_restricted
@@ -22,6 +23,7 @@ from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
+from qcode.values import dataclass
 
 _USE = "use: qcode trust [show] [--json], trust accept, trust forget [DIR], or trust list [--json]; with -C DIR"
 _STATES = {
@@ -31,39 +33,28 @@ _STATES = {
     "unpinned": "trusted by a version of qcode that did not record its files: restricted until you accept it",
     "unpinnable": "has more files than can be recorded: restricted unless you use --trust",
 }
-_ANSWERS = ("1", "2", "3", "q")
+TrustAnswer: TypeAlias = Literal["always", "once", "restricted"]
+_ANSWERS: dict[str, TrustAnswer] = {"1": "always", "2": "once", "3": "restricted", "q": "restricted"}
 _MAX_COMMAND = 400
 _UNKNOWN = "First time in this folder:"
 _UNPINNED = "You trusted this folder with a version of qcode that did not record its files:"
-_QUESTION = """\
-
+_FACTS = """\
 {heading}
 
   {folder}
 
 It contains:
 
-{listing}
-
-Do you trust this folder?
-
-  1  trust        from now on: its files are used, your rules and modes apply
-  2  once         the same, for this run only
-  3  restricted   its files are ignored; all but reading here needs approval
-  q  quit
-
-"""
-_CHANGE = """\
-
+{listing}"""
+_CHANGES = """\
 Files in this folder have changed since you trusted it:
 
   {folder}
 
-{changes}
-
-Do you trust it as it is now?
-
-  1  trust        from now on, as shown
+{changes}"""
+_QUESTION, _AGAIN = "Do you trust this folder?", "Do you trust it as it is now?"
+_OPTIONS = """\
+  1  trust        from now on: its files are used, your rules and modes apply
   2  once         the same, for this run only
   3  restricted   its files are ignored; all but reading here needs approval
   q  quit
@@ -162,22 +153,45 @@ def _forget(store: TrustStore, folder: Path) -> int:
     return 0
 
 
-def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_attended: bool) -> bool:
-    """Return whether the project at `root` is trusted; ask if `is_attended`. Raise `InputEnded` if the user quits."""
+@dataclass(frozen=True, slots=True)
+class TrustQuestion:
+    """The question about a folder: `facts` are the folder and its files, or their changes."""
+
+    facts: str
+    question: str
+
+
+def ask_in_lines(asked: TrustQuestion) -> TrustAnswer:
+    """Ask on the terminal; raise `InputEnded` if the user quits."""
+    answer = ask(f"\n{asked.facts}\n\n{asked.question}\n\n{_OPTIONS}\n{_CHOICE}") or "3"
+    while answer not in _ANSWERS:
+        answer = ask(_CHOICE) or "3"
+    if answer == "q":
+        raise InputEnded
+    return _ANSWERS[answer]
+
+
+def is_trusted(
+    folder: Path, root: Path, state_dir: Path, *, by_flag: bool, ask: Callable[[TrustQuestion], TrustAnswer] | None
+) -> bool:
+    """Return whether the project at `root` is trusted; `ask` the user, if there is one.
+
+    Raise `InputEnded` if the user quits.
+    """
     if by_flag:
         return True
     status = TrustStore(state_dir, folder).look(root)
-    if status.is_trusted or not is_attended:
+    if status.is_trusted or ask is None:
         return status.is_trusted
-    text = _text(folder, root, status)
-    if not text:
+    question = _question(folder, root, status)
+    if question is None:
         return False
-    answer = _answer(text)
-    if answer == "1":
+    answer = ask(question)
+    if answer == "always":
         complaint = remember(root, state_dir, status.files, folder) if not status.problem else status.problem
         if complaint:
             write_stderr(complaint)
-    return answer in ("1", "2")
+    return answer != "restricted"
 
 
 def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequence[str]) -> str:
@@ -190,27 +204,18 @@ def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequenc
     return f"{why}. Run qcode trust to see it. To trust it for one run: {again}"
 
 
-def _text(folder: Path, root: Path, status: TrustStatus) -> str:
-    """Return the question; empty if there is nothing to ask."""
+def _question(folder: Path, root: Path, status: TrustStatus) -> TrustQuestion | None:
+    """Return the question, None if there is nothing to ask."""
     label = visible(str(root))
     if status.kind == "changed":
-        return _CHANGE.format(folder=label, changes=indented(status.differences()))
+        return TrustQuestion(_CHANGES.format(folder=label, changes=indented(status.differences())), _AGAIN)
     found = list(files_in_use(folder, root, status))
     if not found:
-        return ""
+        return None
     width = max(20, *(len(name) for name, _ in found))
-    listing = "\n".join(f"  {name:<{width}} {description}" for name, description in found)
+    listing = "\n".join(f"  {name:<{width}}  {description}" for name, description in found)
     heading = _UNPINNED if status.kind == "unpinned" else _UNKNOWN
-    return _QUESTION.format(heading=heading, folder=label, listing=listing)
-
-
-def _answer(text: str) -> str:
-    answer = ask(text + _CHOICE) or "3"
-    while answer not in _ANSWERS:
-        answer = ask(_CHOICE) or "3"
-    if answer == "q":
-        raise InputEnded
-    return answer
+    return TrustQuestion(_FACTS.format(heading=heading, folder=label, listing=listing), _QUESTION)
 
 
 def indented(text: str) -> str:

@@ -127,7 +127,7 @@ _CHANGERS = frozenset({"rm", "chmod", "chown", "chgrp", "shred"})
 _REPEATERS = frozenset({"xargs", "parallel"})
 _PROGRAMS = _COPIERS | _CHANGERS | _REPEATERS | _UNPACKERS.keys() | {"find", "git"}
 _GIT_CREATES = frozenset({"init", "clone", "worktree", "checkout-index", "apply", "am", "read-tree"})
-"""Commands of git that make a repository or files in a folder that an argument names."""
+"""Commands of git that make a repository or files in a folder that their arguments name."""
 _FIND_CHANGES = ("-delete", "-exec", "-ok", "-fprint", "-fls")
 _MAX_PROGRAMS = 20
 _MAX_JUDGED = 500

@@ -66,12 +66,13 @@ class AppOptions:
     """Options of the app beside the context of the run.
 
     `history_file` keeps prompts across sessions, None for this run only. `on_first_paint` is called after the first
-    paint. `clock` returns seconds from any starting point.
+    paint. `clock` returns seconds from any starting point. `draft` is text that is in the prompt at first.
     """
 
     history_file: Path | None = None
     on_first_paint: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic
+    draft: str = ""
 
 
 class QcodeApp(ThemedApp, inherit_bindings=False):
@@ -261,6 +262,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
+        self.parts.prompt.replace_text(self.options.draft)
         self.call_after_refresh(self._after_first_paint)
 
     async def on_event(self, event: events.Event) -> None:
@@ -326,7 +328,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def on_key(self, event: events.Key) -> None:
         """Send keys to the widget that should have the focus if none has it, as after a click on the transcript."""
-        if self.focused is not None or len(self.screen_stack) > 1:
+        # The prompt may have got the focus while the key was on its way here from the screen, which had none.
+        if self.focused not in (None, self.parts.prompt) or len(self.screen_stack) > 1:
             return
         if self.is_ready and self.parts.approval.request is not None:
             self.parts.approval.focus()

@@ -71,7 +71,7 @@ from qcode.text.clean import one_line
 from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tools.dialog import plan_of
 from qcode.tui.status import Activity, closing_text
-from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
+from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, is_reading
 from qcode.tui.transcript.diff import DiffCount
 from qcode.values import dataclass
 
@@ -88,7 +88,7 @@ class Interaction(Protocol):
     """The user's part in a turn: answers to questions, and prompts sent meanwhile."""
 
     def ask(self, approval: TurnApproval, position: str) -> None:
-        """Put a question; `position` is its place among the calls of the same tool in the reply, such as `1 of 2`."""
+        """Put a question; `position` is its place among the questions of the reply, such as `1 of 2`."""
         ...
 
     def withdraw(self, approval_id: str) -> bool:
@@ -123,6 +123,7 @@ class Presenter:
         self._questions: dict[str, list[Question]] = {}
         self._open_cards: dict[str, None] = {}
         self._calls: Sequence[ToolCall] = ()
+        self._asked: dict[str, int] = {}
         self._writing_cards: dict[str, None] = {}
         self._streamed_call_ids: set[str] = set()
         self._has_shown = False
@@ -228,10 +229,23 @@ class Presenter:
         if isinstance(approval, Question) and approval.server:
             self._questions.setdefault(approval.call.call_id, []).append(approval)
         self._set_activity("waiting for your answer", is_moving=False)
-        same = [call.call_id for call in self._calls if call.name == approval.call.name]
-        is_one_of_several = len(same) > 1 and approval.call.call_id in same
-        position = f"{same.index(approval.call.call_id) + 1} of {len(same)}" if is_one_of_several else ""
-        self._interaction.ask(approval, position)
+        self._interaction.ask(approval, self._position(approval.call))
+
+    def _position(self, call: ToolCall) -> str:
+        """Return the place of a question among those of the reply; empty for a single one.
+
+        A later call counts if it has not ended and its tool is not one that only reads, which seldom asks.
+        """
+        if call.call_id not in (one.call_id for one in self._calls):
+            return ""
+        self._asked.setdefault(call.call_id, len(self._asked) + 1)
+        waiting = [
+            one
+            for one in self._calls
+            if one.call_id in self._open_cards and one.call_id not in self._asked and not is_reading(one.name)
+        ]
+        count = len(self._asked) + len(waiting)
+        return f"{self._asked[call.call_id]} of {count}" if count > 1 else ""
 
     def _withdraw(self, call_id: str) -> None:
         """Close what is still asked about a call that has begun or ended, and the questions of its server."""
@@ -307,7 +321,7 @@ class Presenter:
             self._transcript.add_notice("info", searched_text(search))
         self._searches.clear()
         calls: Sequence[ToolCall] = event.message.calls if event.message is not None else ()
-        self._calls = calls
+        self._calls, self._asked = calls, {}
         call_ids = {call.call_id for call in calls}
         self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in call_ids))
         self._writing_cards.clear()
@@ -362,6 +376,8 @@ class Presenter:
         if event.state == "denied":
             reason = content.partition(": ")[2]
             content = content if reason else ""
+        elif event.state == "cancelled":
+            content = ""  # the state says it; what the command wrote until then is on the card
         summary = one_line(outcome.summary if has_run else reason)
         if reason and not has_run and not outcome.diff:
             # Told once: in the title if it is one line, otherwise below it.
@@ -369,6 +385,7 @@ class Presenter:
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
+        summary = _told_once(call, summary)
         notes = ["parsed from text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
@@ -385,7 +402,7 @@ class Presenter:
             self._changes.add(outcome.diff)
         self._open_cards.pop(call.call_id, None)
         self._streamed_call_ids.discard(call.call_id)
-        self._set_activity("waiting for the model")
+        self._set_activity("starting the next call" if self._open_cards else "waiting for the model")
 
     def _end_turn(self, event: TurnEnded) -> None:
         self._transcript.settle()
@@ -433,6 +450,12 @@ _Silent: TypeAlias = (
     | ContinuationTerminated
     | ToolPayloadRepair
 )
+
+
+def _told_once(call: ToolCall, summary: str) -> str:
+    """Return a summary without what the argument on the card says, or the panel of the to-do list."""
+    argument = main_argument(call)
+    return "" if call.name == "todo" and argument else summary.removeprefix(f"{argument} ")
 
 
 def _compacted(event: Compacted) -> str:

@@ -76,16 +76,17 @@ class Turns:
             if submission.is_steering:
                 self._conversation.steer(submission.text, submission.images)
             return
+        typed = submission.typed_text if submission.typed_text != submission.text else ""
+        options = replace(submission.options, shown_prompt=typed)
+        events = self._conversation.submit(submission.text, submission.images, options)
         self._widgets.status.change(hint="")
         self._widgets.transcript.add_user(submission.typed_text)
         self._widgets.transcript.scroll_end(animate=False)
+        # From here on nothing may fail: without its worker the turn would never end.
         self._idle = asyncio.Event()
         self._is_cancelling = False
         self._sent_text = submission.typed_text
         self._announce("working")
-        typed = submission.typed_text if submission.typed_text != submission.text else ""
-        options = replace(submission.options, shown_prompt=typed)
-        events = self._conversation.submit(submission.text, submission.images, options)
         self._spawn(self._run(events))
 
     def take_back(self) -> str:

@@ -20,8 +20,10 @@ from tests.e2e.running import CliRunner
 from tests.e2e.warm import warm
 
 PATIENCE_S = 20.0
-TRUST_QUESTION = "1, 2, 3 or q [3]:"
+TRUST_QUESTION = "No, keep it restricted"
 _LOOK_AGAIN_S = 0.2
+_GUARD_S = 0.6
+"""Time after which keys count as answers to a question that is shown, with room for a slow machine."""
 _TIME_TO_LEAVE_S = 2.0
 """Time for a program to end after its terminal is gone, before it is killed."""
 
@@ -30,7 +32,7 @@ class Terminal:
     """qcode on a screen of `columns` by `rows`. Only reads wait; nothing sleeps.
 
     If the runner is warm, qcode is a fork of an interpreter that has loaded the app. An empty value in `env` removes
-    the variable. `about_folder` is the answer to the trust question; None if the question is not expected.
+    the variable. `about_folder` is the key that answers the trust question; None if the question is not expected.
     """
 
     def __init__(
@@ -51,8 +53,7 @@ class Terminal:
         start = _Fork if cli.can_fork(env) else _Process
         self._child: _Child = start(cli, arguments, environment, (rows, columns))
         if about_folder is not None and "--trust" not in arguments:
-            self.wait_for(TRUST_QUESTION)
-            self.press(f"{about_folder}\r")
+            self.answer_trust(about_folder)
 
     @property
     def text(self) -> str:
@@ -106,6 +107,14 @@ class Terminal:
         data = keys.encode()
         while data:
             data = data[os.write(self._child.fd, data) :]
+
+    def answer_trust(self, key: str) -> str:
+        """Wait for the question about the folder, and until keys count as answers; press `key`, return the question."""
+        asked = self.wait_for(TRUST_QUESTION)
+        since = time.monotonic()
+        self.wait_for(lambda _: time.monotonic() - since > _GUARD_S)
+        self.press(key)
+        return asked
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)

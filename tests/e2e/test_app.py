@@ -166,14 +166,16 @@ def test_keys_pressed_while_the_app_starts_are_not_lost(cli: CliRunner) -> None:
 def test_unknown_folder_asks_for_trust_once(cli: CliRunner) -> None:
     (cli.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
-        asked = terminal.wait_for(TRUST_QUESTION)
+        terminal.wait_for(TRUST_QUESTION)
+        terminal.press("hi")  # typed before the question is read, so it belongs to the prompt
+        asked = terminal.answer_trust("1")
         assert "AGENTS.md" in asked
         assert "moo" not in asked
-        terminal.press("1\r")
         shown = terminal.wait_for("Reads ")
         assert "AGENTS.md" in shown
         assert "restricted" not in shown
-        terminal.press("\x04")
+        assert "› hi" in shown
+        terminal.press("\x15\x04")
         assert terminal.wait_for_end() == 0
     with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
         terminal.wait_for("Reads ")
@@ -192,13 +194,13 @@ def test_folder_without_project_files_is_trusted_by_a_command(cli: CliRunner) ->
 
 def test_enter_keeps_a_folder_restricted_and_ctrl_d_exits(cli: CliRunner) -> None:
     (cli.work / "AGENTS.md").write_text("Say moo.")
-    with Terminal(cli, "-m", "demo/demo", about_folder="") as terminal:
+    with Terminal(cli, "-m", "demo/demo", about_folder="\r") as terminal:
         shown = terminal.wait_for("Restricted folder")
         assert "Reads " not in shown
     with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
-        terminal.wait_for(TRUST_QUESTION)
-        terminal.press("\x04")
+        terminal.answer_trust("\x04")
         assert terminal.wait_for_end() == 130
+        assert is_restored(terminal)
         assert "Traceback" not in terminal.text
 
 

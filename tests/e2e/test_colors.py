@@ -59,6 +59,19 @@ def test_terminal_of_16_colors_gets_its_own_palette(cli: CliRunner) -> None:
         assert it.colors_of("qcode 0")[1] == "default"
 
 
+@pytest.mark.parametrize("theme", ["terminal", "light"])
+def test_message_of_the_user_has_a_band_in_16_colors(cli: CliRunner, theme: str) -> None:
+    env = {"TERM": "xterm", "NO_COLOR": "", "COLORTERM": "", "COLORFGBG": "", "QCODE_HOME": str(cli.home / "q")}
+    (cli.home / "q").mkdir()
+    (cli.home / "q/config.toml").write_text(f'[ui]\ntheme = "{theme}"\n')
+    with Terminal(cli, "-m", "demo/demo", "--trust", env=env) as terminal:
+        terminal.wait_for("Ask ·")
+        terminal.press("hello\r")
+        terminal.wait_for("> hello")
+        assert terminal.colors_of("> hello") == ("brightwhite", "brightblack")
+        assert terminal.colors_of("qcode 0")[1] != "brightblack"
+
+
 @pytest.mark.parametrize("term", ["xterm-256color", "xterm"])
 def test_the_mark_of_a_chosen_card_is_seen_in_few_colors(cli: CliRunner, term: str) -> None:
     (cli.work / "cart.py").write_text("old = 1\n")

@@ -114,6 +114,25 @@ def test_input_before_the_agent_is_open_is_handled_in_order() -> None:
     drive(gate, test)
 
 
+def test_text_typed_before_the_prompt_has_the_focus_stays_in_front_of_its_enter() -> None:
+    gate = Gate()
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        app.set_focus(None)
+        for key in "fail":
+            app.post_message(events.Key(key, key))
+        app.post_message(events.Key("enter", "\r"))
+        await pilot.pause()
+        gate.let.set()
+        await at_work(app, pilot)
+        while not gate.conversation.prompts:
+            await pilot.pause()
+        assert gate.conversation.prompts == ["fail"]
+        assert app.parts.prompt.text == ""
+
+    drive(gate, test)
+
+
 def test_command_typed_before_the_conversation_opens_runs() -> None:
     gate = Gate()
 

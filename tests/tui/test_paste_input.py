@@ -57,6 +57,8 @@ def test_keys_without_a_paste_are_unchanged() -> None:
         (["\x1bf\x1bb"], ["ctrl+right", "ctrl+left"]),
         (["\x1b", "dd"], ["escape", "d", "d"]),
         (["\x1b", "\x1b", "x"], ["escape", "escape", "x"]),
+        (["\x1b", "\x12"], ["escape", "ctrl+r"]),
+        (["\x1b\x12x"], ["escape", "ctrl+r", "x"]),
         (["\x1b", "[A"], ["up"]),
         (["\x1b[1;", "5D"], ["ctrl+left"]),
         (["\x1bO", "P"], ["f1"]),

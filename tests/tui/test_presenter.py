@@ -32,6 +32,7 @@ from qcode.protocol.events import (
     UsageUpdated,
     Waiting,
 )
+from qcode.protocol.messages import ToolCall
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
@@ -365,6 +366,45 @@ def test_search_shows_its_pattern_and_folder() -> None:
     found = main_argument(call("grep", '{"path": "src", "pattern": "TODO|FIXME", "glob": "*.py"}'))
     assert found == "TODO|FIXME in src (*.py)"
     assert main_argument(call("glob", '{"path": ".", "pattern": "**/*.py"}')) == "**/*.py"
+
+
+def test_main_argument_of_a_todo_list_is_the_task_in_progress() -> None:
+    rows = '{"task": "read it", "state": "done"}, {"task": "change\\nit", "state": "in_progress"}'
+    assert main_argument(call("todo", f'{{"items": [{rows}]}}')) == "change⏎it"
+    assert main_argument(call("todo", '{"items": [{"task": "read it", "state": "done"}]}')) == ""
+    assert main_argument(call("todo", '{"items": "x"}')) == ""
+
+
+def test_summary_leaves_out_what_the_argument_or_the_todo_panel_says() -> None:
+    def summary_of(made: ToolCall, summary: str, state: CallState) -> list[str]:
+        shown = present(ToolFinished(made, ToolOutcome("text", summary=summary), state))
+        return [changes["summary"] for _, _, changes in shown.of("update") if "summary" in changes]
+
+    assert summary_of(call("read", '{"path": "a.py"}'), "a.py does not exist", "failed") == ["does not exist"]
+    assert summary_of(call("read", '{"path": "a.py"}'), "3 lines", "done") == ["3 lines"]
+    items = '{"items": [{"task": "read it", "state": "%s"}]}'
+    assert summary_of(call("todo", items % "in_progress"), "0 of 1 done", "done") == []
+    assert summary_of(call("todo", items % "done"), "1 of 1 done", "done") == ["1 of 1 done"]
+
+
+def test_cancelled_call_is_told_once_and_the_next_call_is_announced() -> None:
+    calls = [call("edit", "{}", "c1"), call("shell", "{}", "c2")]
+    cancelled = ToolFinished(
+        calls[0], ToolOutcome("Cancelled by the user; it was not run.", is_error=True), "cancelled"
+    )
+    shown = present(reply("", *calls, stop=StopReason.TOOL_USE), cancelled)
+    assert not any("output" in changes or "summary" in changes for _, _, changes in shown.of("update"))
+    assert shown.activity is not None
+    assert shown.activity.text == "starting the next call"
+
+
+def test_question_counts_the_other_questions_of_the_reply() -> None:
+    calls = [call("edit", "{}", "c1"), call("read", "{}", "c2"), call("shell", "{}", "c3"), call("write", "{}", "c4")]
+    asked = [ApprovalRequested(ToolApproval(one, "Run it?", "", "", False)) for one in calls]
+    ran = ToolFinished(calls[2], ToolOutcome("fine"), "done")
+    shown = present(reply("", *calls, stop=StopReason.TOOL_USE), asked[0], asked[0], ran, asked[3])
+    assert shown.of("ask") == [("ask", "c1", "1 of 3"), ("ask", "c1", "1 of 3"), ("ask", "c4", "2 of 2")]
+    assert present(reply("", *calls[:2], stop=StopReason.TOOL_USE), asked[0]).of("ask") == [("ask", "c1")]
 
 
 DIFF = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n-old\n--- dashes\n+new\n same\n"

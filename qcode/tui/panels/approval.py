@@ -18,7 +18,6 @@ from textual.widgets import Input, Static
 
 from qcode.protocol.approvals import (
     AcceptPlan,
-    Approval,
     ApprovalMode,
     Decision,
     Deny,
@@ -31,7 +30,7 @@ from qcode.protocol.approvals import (
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
-from qcode.tui.panels.choices import BACK, Form, Option, confirming, form_of, option_of, question_with_asker
+from qcode.tui.panels.choices import BACK, Asked, Form, Option, confirming, form_of, option_of, question_with_asker
 from qcode.tui.panels.preview import ApprovalDetail, Rows
 from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, wrap
 from qcode.tui.widgets import SteadyInput, set_screen_class
@@ -61,7 +60,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         super().__init__(id=id)
         self._clock = clock
         self._prompt = prompt
-        self._open_requests: list[tuple[Approval, str]] = []
+        self._open_requests: list[tuple[Asked, str]] = []
         self._form = Form(())
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
@@ -82,7 +81,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         yield SteadyInput(placeholder=self._form.hint, id="approval-reason", compact=True)
 
     @property
-    def request(self) -> Approval | None:
+    def request(self) -> Asked | None:
         """The approval that is shown."""
         return self._open_requests[0][0] if self._open_requests else None
 
@@ -136,7 +135,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def chosen(self) -> Option:
         return self.options[self._index]
 
-    def ask(self, approval: Approval, position: str = "") -> None:
+    def ask(self, approval: Asked, position: str = "") -> None:
         """Show `approval`, or keep it until those before it are decided. `position` is such as `1 of 2`.
 
         A call that was revised keeps its turn.
@@ -251,7 +250,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._prompt.close_menu()
         self._form = form_of(approval)
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
-        self._index = 0
+        self._index = self._form.first
         self._quiet_until = self._clock() + GUARD_SECONDS
         self._reason.placeholder = self._form.hint
         self._scroll.scroll_home(animate=False)
@@ -322,7 +321,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             part.display = bool(lines)
             part.update(Rows(lines, part))
 
-    def _title_lines(self, approval: Approval, position: str, width: int) -> list[Line]:
+    def _title_lines(self, approval: Asked, position: str, width: int) -> list[Line]:
         """Return the question, for an edit with the number of its lines and its place among those of the reply.
 
         The key that edits the call is named if there is room for it on the same row.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from qcode.protocol.approvals import (
     AcceptPlan,
@@ -35,6 +35,22 @@ AGAIN = "the same call gave the same result several times; change the approach"
 
 
 @dataclass(frozen=True, slots=True)
+class FolderTrust:
+    """Is the folder of the run trusted? Decided by `Allow`, with the scope `folder` for from now on, or `Deny`.
+
+    It is asked before there is a conversation. `detail` names the folder and its files, or their changes.
+    """
+
+    question: str
+    detail: str
+    id: str = "folder-trust"
+
+
+Asked: TypeAlias = Approval | FolderTrust
+"""Everything that the panel asks."""
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
     """One choice. `decision` None: what the user then writes decides. `key` is a key of the app that does the same.
 
@@ -54,7 +70,8 @@ class Form:
     """The form of an approval: the options, and the decision that a typed text makes.
 
     `format` is the format of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or
-    `markdown` of the model. `why` is one line with the reason for asking.
+    `markdown` of the model. `why` is one line with the reason for asking. `first` is the index of the option that is
+    chosen at first.
     """
 
     options: tuple[Option, ...]
@@ -62,6 +79,7 @@ class Form:
     text_decision: type[Deny | Answer] = Deny
     hint: str = "Why not, or what to do instead? Enter send · Esc back"
     why: str = ""
+    first: int = 0
 
 
 BACK = Option("Back", "n")
@@ -96,9 +114,15 @@ _LOGIN_OPTIONS = (
     Option("Yes, open the browser", "y", Allow()),
     Option("No, not in this session", "n", Deny()),
 )
+_RESTRICT = Option("No, keep it restricted", "n", Deny(), "its files are ignored; all but reading asks")
+_TRUST_OPTIONS = (
+    Option("Yes, from now on", "y", Allow("folder"), "its files are used, your rules and modes apply"),
+    Option("Yes, for this run only", "a", Allow()),
+    _RESTRICT,
+)
 
 
-def form_of(approval: Approval) -> Form:
+def form_of(approval: Asked) -> Form:
     """Return the form of an approval, for the app and the linear mode."""
     match approval:
         case ToolApproval(kind=kind, why=why):
@@ -117,9 +141,11 @@ def form_of(approval: Approval) -> Form:
             return Form(_LIMIT_OPTIONS, "text")
         case ServerApproval(is_login=is_login):
             return Form(_LOGIN_OPTIONS if is_login else _SERVER_OPTIONS)
+        case FolderTrust():
+            return Form(_TRUST_OPTIONS, "text", first=_TRUST_OPTIONS.index(_RESTRICT))
 
 
-def question_with_asker(approval: Approval) -> str:
+def question_with_asker(approval: Asked) -> str:
     """Return the question on one line, with who asks it if that is not the conversation itself."""
     match approval:
         case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
@@ -130,7 +156,7 @@ def question_with_asker(approval: Approval) -> str:
             return question_line(approval)
 
 
-def question_line(approval: Approval) -> str:
+def question_line(approval: Asked) -> str:
     """Return the question on one line, short enough to leave room for the choices; the preview has it all."""
     return cut(" ".join(ensure_visible(approval.question).split("\n")), _MAX_QUESTION)
 

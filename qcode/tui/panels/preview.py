@@ -90,7 +90,7 @@ class ApprovalDetail:
                 stream.finish()
                 return stream.lines
             case _:
-                return _call_lines(self.detail, width, is_command=self.format == "command")
+                return _call_lines(self.detail, width, self.format)
 
     def fitting(self, width: int, height: int) -> list[Line]:
         """Return all rows, or those with fewer unchanged lines around a change if only they fit into `height`.
@@ -114,11 +114,12 @@ class ApprovalDetail:
         return kinds.count("add"), kinds.count("remove")
 
 
-def _call_lines(detail: str, width: int, *, is_command: bool) -> list[Line]:
+def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
     """Return a command in the colors of the shell, or plain text, with the marks of line breaks muted.
 
     A line that was wrapped by the screen has no such mark.
     """
+    is_command = format == "command"
     texts = detail.split("\n")
     bare = [text.removesuffix(LINE_BREAK) for text in texts]
     spans: list[list[Span]] = [[(text, ink())] if text else [] for text in bare]
@@ -131,6 +132,6 @@ def _call_lines(detail: str, width: int, *, is_command: bool) -> list[Line]:
         for begin, end in risky:
             line = repainted(line, begin - start, end - start, "risk")
         mark = [(LINE_BREAK, ink("dim"))] if len(plain) < len(text) else []
-        lines += wrap([*line, *mark], max(1, width), is_code=True)
+        lines += wrap([*line, *mark], max(1, width), is_code=format != "text")
         start += len(text) + 1
     return lines

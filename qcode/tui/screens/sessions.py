@@ -88,7 +88,8 @@ class SessionPicker(Picker):
         found = self._passages.get(session_id, "")
         if found:
             lines = Content.assemble((shorten(f"found: {found}", width), "$text-accent"), "\n", lines)
-        preview.update(lines)
+        # Here the id is never cut, so it can be typed or copied.
+        preview.update(Content.assemble((f"qcode --resume {session_id}", "$muted"), "\n", lines))
 
     @on(Finder.Filtered)
     def _search_content(self) -> None:
@@ -176,11 +177,11 @@ class SessionPicker(Picker):
 
 
 def session_row(info: SessionInfo, now: float, found: str = "") -> PickerRow:
-    """Return a row: title, age, branch and size. `found` is a text that the filter matches, too."""
+    """Return a row: title, age, branch and size. The filter also matches the id and the text `found`."""
     label = one_line(info.title, 80) or info.session_id
     parts = (f"{age_text(now - info.updated)} ago", one_line(info.branch, 24), count_text(info.messages, "message"))
-    detail = " · ".join(filter(None, (*parts, info.session_id)))
-    return PickerRow(info.session_id, label, detail, info.is_open, also=found)
+    detail = " · ".join(filter(None, parts))
+    return PickerRow(info.session_id, label, detail, info.is_open, also=f"{info.session_id} {found}".rstrip())
 
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:

@@ -114,7 +114,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     _is_lent = False
     _is_handling = False
     _held = 0
-    _held_keys: tuple[events.Event, ...] = ()
+    _held_keys: tuple[events.Key | events.Paste, ...] = ()
 
     @property
     def has_few_colors(self) -> bool:
@@ -154,14 +154,18 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         elif self._is_handling:
             self._held_keys += (event,)
         else:
-            target = self.focused or self.screen
-            is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
-            await super().on_event(event)
-            if not is_consumed:
-                self._is_handling = True
-                self._held += 1
-                asyncio.get_running_loop().call_later(MAX_HOLD_S, self._release, self._held)
-                self._follow_up(tuple(target.ancestors_with_self))
+            await self._handle_input(event)
+
+    async def _handle_input(self, event: events.Key | events.Paste) -> None:
+        """Handle a key or a paste; what follows a key that the focused widget does not consume is held back."""
+        target = self.focused or self.screen
+        is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
+        await super().on_event(event)
+        if not is_consumed:
+            self._is_handling = True
+            self._held += 1
+            asyncio.get_running_loop().call_later(MAX_HOLD_S, self._release, self._held)
+            self._follow_up(tuple(target.ancestors_with_self))
 
     def _follow_up(self, nodes: tuple[DOMNode, ...]) -> None:
         """Pass through the queues of `nodes`, behind the key, and then handle the input that was held back."""
@@ -185,7 +189,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         self._is_handling = False
         following, self._held_keys = self._held_keys, ()
         for index, event in enumerate(following, 1):
-            await self.on_event(event)
+            # Not `on_event`: a subclass would handle the event twice, and hold it back behind newer ones at the start.
+            await self._handle_input(event)
             if self._is_handling:
                 self._held_keys += following[index:]
                 return

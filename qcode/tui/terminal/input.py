@@ -22,8 +22,10 @@ from qcode.tui.terminal.textual_internals import KeyParser, has_writer
 PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
-# `ESC` with the first character of no longer sequence. The others begin CSI, SS3, OSC, DCS, SOS, PM and APC.
-_ALT = lazy_pattern(r"\x1b([^\x00-\x1f\x7f\[\]OPX^_])")
+# `ESC` with the first character of no longer sequence: the others begin CSI, SS3, OSC, DCS, SOS, PM and APC. Or an
+# Escape before a control key such as Ctrl+R: Alt has no meaning with these, and Textual would drop the Escape. Not
+# before Tab and Enter: a slow connection may split `ESC CR`, which is Alt+Enter.
+_ALT = lazy_pattern(r"\x1b(?:([^\x00-\x1f\x7f\[\]OPX^_])|(?=[\x01-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]))")
 
 
 class AltParser(KeyParser):
@@ -43,8 +45,10 @@ class AltParser(KeyParser):
         done = 0
         for pair in _ALT.finditer(data):
             yield from self._plain(data[done : pair.start()])
-            is_alt = not self.is_waiting and not self.is_known(pair[0])
+            is_alt = bool(pair[1]) and not self.is_waiting and not self.is_known(pair[0])
             yield from self.alt_keys(pair[1]) if is_alt else super().feed(pair[0])
+            if not pair[1]:
+                yield from self.give_up()
             done = pair.end()
         if not data or done < len(data):
             yield from super().feed(data[done:])

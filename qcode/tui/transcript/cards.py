@@ -47,6 +47,7 @@ _WORDS = {
 _VERB_CELLS = max(map(len, VERBS.values()))
 
 
+_FAILED = frozenset({"failed", "denied", "rejected"})
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _HEAD, _TAIL = 3, 5
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
@@ -84,6 +85,11 @@ class CardUpdate:
     plan: str | None = None
 
 
+def is_reading(tool: str) -> bool:
+    """Whether a tool only reads, so that its card is one row and its calls seldom ask."""
+    return tool in _READ_TOOLS
+
+
 class TranscriptView(Protocol):
     """A view of the conversation: the transcript widget, or the linear view."""
 
@@ -108,7 +114,7 @@ class Card(Foldable):
         super().__init__()
         self.state: CardState = "waiting"
         self._name = f"{verb(name):<{_VERB_CELLS}}" if name in VERBS else verb(name)
-        self.is_reading = name in _READ_TOOLS
+        self.is_reading = is_reading(name)
         """Whether the folded card is one row, because its output is read by the model only."""
         self._argument = tidy(argument)
         self._clock = clock
@@ -174,9 +180,11 @@ class Card(Foldable):
     def lay_out(self, width: int) -> list[Line]:
         if self._is_hidden:
             return []
-        if self.is_reading and not self.is_unfolded:
+        if self.is_reading and not self.is_unfolded and self._fits_row(width):
             return [self._row(width)]
         lines = self._title(width)
+        if self.is_reading and not self.is_unfolded:
+            return lines
         room = max(1, width - len(_INDENT[0]))
         if self._plan:
             return lines + self._plan_rows(room)
@@ -203,6 +211,8 @@ class Card(Foldable):
             self._started_at = self._clock()
         elif self.state == "running" and self._started_at is not None:
             self._seconds = self._clock() - self._started_at
+        if (state in _FAILED) != (self.state in _FAILED):
+            self._unfolded_rows.clear()
         self.state = state
 
     def _take(self, text: str) -> None:
@@ -230,6 +240,11 @@ class Card(Foldable):
         if self._seconds is not None and self._seconds >= _NOTABLE:
             parts.append(duration_text(self._seconds))
         return " · ".join(parts)
+
+    def _fits_row(self, width: int) -> bool:
+        """Whether one row is enough. The reason of a failure is never cut."""
+        used = 5 + cell_len(self._name) + cell_len(self._argument) + cell_len(self._status())
+        return self._slot() != "card-failed" or used <= width
 
     def _row(self, width: int) -> Line:
         """Return the whole card in one row: the status stays, the argument is cut."""
@@ -315,7 +330,8 @@ class Card(Foldable):
             spans = [(keep_tabs(visible)[:limit], ink("output"))]
         else:
             spans = painted(visible, ink("output"), pen_after(before, pen), limit)
-        rows = wrap(spread(spans), width, is_code=True)
+        # The output of a call that failed is mostly sentences.
+        rows = wrap(spread(spans), width, is_code=self.state not in _FAILED)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
         first_rows = rows[:_ROWS_PER_LINE]

@@ -19,7 +19,7 @@ from qcode.tui.transcript.line import Ink
 
 
 class SlotStyle(NamedTuple):
-    """The style of one slot. Colors are names from the theme, or `#rrggbb`.
+    """The style of one slot. Colors are names from the theme, `#rrggbb`, or such as `ansi_red` of the terminal's 16.
 
     The share of a named color is its opacity in per cent over the background. An empty color leaves the color below
     unchanged.
@@ -108,6 +108,14 @@ _CUBE_LOOKS: dict[bool, dict[str, SlotStyle]] = {
     },
 }
 
+# A band of 16 colors: gray between the background and the text of a dark and of a light terminal, so it sets the color
+# of its text.
+_FEW_BAND: dict[str, SlotStyle] = {
+    "user-band": SlotStyle("ansi_bright_white", background="ansi_bright_black"),
+    "user": SlotStyle("ansi_bright_white", attributes="bold"),
+    "user-mark": SlotStyle("ansi_bright_white", attributes="bold"),
+}
+
 # For a theme of blended colors on a terminal with 16 colors, where both grounds would be the nearest one.
 _FEW_LOOKS: dict[str, SlotStyle] = {
     "diff-add": SlotStyle("#008000"),
@@ -116,11 +124,12 @@ _FEW_LOOKS: dict[str, SlotStyle] = {
     "diff-add-word": SlotStyle(attributes="reverse"),
     "diff-remove-word": SlotStyle(attributes="reverse"),
     "chosen": SlotStyle(attributes="reverse"),
+    **_FEW_BAND,
 }
 
 # For the theme that uses the terminal's 16 colors, which cannot be blended.
 _TERMINAL_LOOKS: dict[str, SlotStyle] = {
-    "user-band": SlotStyle(),
+    **_FEW_BAND,
     "welcome": SlotStyle("text-muted", attributes="dim"),
     "thinking-title": SlotStyle("text-muted", attributes="dim"),
     "mark": SlotStyle("text-muted", attributes="dim"),
@@ -211,7 +220,7 @@ class Palette:
     def _color(self, name: str, share: int, colors: dict[str, str], *, is_terminal: bool) -> RichColor | None:
         if not name:
             return None
-        if name.startswith("#"):
+        if name.startswith(("#", "ansi_")):
             return Color.parse(name).rich_color
         # A theme variable may have an opacity ("$foreground 60%"), or be "auto".
         named, _, own_share = colors[name].partition(" ")

@@ -151,6 +151,33 @@ def test_read_call_is_one_row_and_expands_to_its_output() -> None:
     assert rows(failed) == ["✗ Read   x.py  failed · x.py does not exist"]
 
 
+def test_failed_read_call_wraps_if_its_reason_does_not_fit_one_row() -> None:
+    card = Card("read", "src/a.py", Clock())
+    card.change(CardUpdate(state="failed", summary="not found"))
+    assert rows(card) == ["✗ Read   src/a.py  failed · not found"]
+    card.change(CardUpdate(summary="this file does not exist, and the nearest one is src/b.py"))
+    assert rows(card) == [
+        "✗ Read   src/a.py",
+        "  failed · this file does not exist, and the nearest one is",
+        "  src/b.py",
+    ]
+
+
+def test_output_of_a_failed_call_wraps_between_words() -> None:
+    card = running(Clock())
+    text = "There is no tool of this name. The tools are: agent, diagnostics, edit, fetch"
+    card.change(CardUpdate(output=text))
+    assert rows(card)[1:] == [f"  │ {text[:56]}", f"  │ {text[56:]}"]
+    for is_unfolded in (False, True):
+        card.is_unfolded = is_unfolded
+        card.change(CardUpdate(state="failed"))
+        assert rows(card)[1:] == [
+            "  │ There is no tool of this name. The tools are: agent,",
+            "  │ diagnostics, edit, fetch",
+        ]
+        assert extract(card.rows(60)[1:]) == text
+
+
 def test_output_colors_continue_across_rows_and_other_sequences_are_removed() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[1;31mFAILED\x1b[0m a\x1b]0;title\x07\x1b[2J\n\x1b[38;5;208mstill\n"))

@@ -1,0 +1,116 @@
+"""The question about trust in a folder, before the app opens: an app with the panel of every other question.
+
+It runs before the settings of the folder may be read, so it knows those of the user alone. Text that is typed meanwhile
+is the draft of the app that follows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Static
+
+from qcode.agent.choices import Choices
+from qcode.agent.crash import report_crash
+from qcode.tui.failures import crash_text, unwrapped
+from qcode.tui.layout import Widgets
+from qcode.tui.messages import ApprovalDecided
+from qcode.tui.panels.choices import FolderTrust
+from qcode.tui.prompt.history import PromptHistory
+from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.screens.picker import foot
+from qcode.tui.status import Status
+from qcode.tui.terminal import driver
+from qcode.tui.terminal.themed_app import ThemedApp
+from qcode.tui.theme import AUTO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qcode.agent.options import RunContext
+    from qcode.protocol.approvals import Decision
+
+_KEYS = (("Enter", "select"), ("Esc", "quit"))
+
+
+class TrustApp(ThemedApp, inherit_bindings=False):
+    """Asks `question`. `answer` is None if the user quit, `draft` what they typed meanwhile."""
+
+    CSS_PATH = Path(__file__).parents[1] / "app.tcss"
+    TITLE = "qcode"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c,ctrl+d", "quit_unanswered", "Quit", priority=True, show=False),
+        Binding("ctrl+o", "show_all", "Show all", priority=True, show=False),
+    ]
+
+    def __init__(self, context: RunContext, question: FolderTrust, clock: Callable[[], float] = time.monotonic) -> None:
+        ui, state_dir = context.settings.ui, context.paths.state_dir
+        super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
+        self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
+        driver.enable_alt_keys()
+        driver.read_pastes_whole()
+        self.answer: Decision | None = None
+        self.draft = ""
+        self._question = question
+        self._clock = clock
+        self._env = context.env
+        self._crash: str | None = None
+        self.parts = Widgets(Status(model="", mode="default"), PromptHistory(), ui.show_thinking, clock)
+
+    def compose(self) -> ComposeResult:
+        parts = self.parts
+        panels = parts.add_panels(self._clock)
+        yield parts.transcript
+        yield from panels
+        with Horizontal(id="prompt-row") as row:
+            row.display = False  # until the question is open, and then too
+            yield parts.prompt
+        yield Static(foot(_KEYS, self.size.width or 80), id="trust-foot", markup=False)
+
+    def on_mount(self) -> None:
+        driver.on_signals(lambda number: self.exit(128 + number))
+        self.parts.transcript.add_welcome(("qcode", ""))
+        self.call_after_refresh(self._ask)
+
+    def _ask(self) -> None:
+        self.parts.approval.ask(self._question)
+        self.parts.approval.focus()
+
+    @on(ApprovalDecided)
+    def _decide(self, event: ApprovalDecided) -> None:
+        self.answer = event.decision
+        self.draft = self.parts.prompt.lasting_text
+        self.exit(0)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the keys of the pager to it."""
+        return super().check_action(action, parameters) and len(self.screen_stack) == 1
+
+    def action_quit_unanswered(self) -> None:
+        self.exit(0)
+
+    def action_show_all(self) -> None:
+        panel = self.parts.approval
+        if panel.has_more:
+            self.push_screen(PagerScreen(panel.heading, panel.preview.lines))
+
+    def report_crash(self, error: Exception) -> None:
+        if self._crash is None:
+            self._crash = report_crash(unwrapped(error), self._env)
+
+    def ask(self, *, mouse: bool) -> int:
+        """Run until the question is answered; return the exit code: 0, 1 after a crash, or that of a signal."""
+        code = self.run(mouse=mouse)
+        if self._crash is not None:
+            sys.stderr.write(crash_text(self._crash, ""))
+            return 1
+        return code or 0
