@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from qcode.protocol.errors import ProviderError
-from qcode.providers.sdk import Connection, tls_context
+from qcode.providers.connection import Connection
+from qcode.providers.sdk import tls_context
 
 
 @pytest.mark.parametrize(
