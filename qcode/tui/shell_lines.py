@@ -31,7 +31,7 @@ def without_code(output: str) -> str:
 
 
 class ShellLines:
-    """Runs shell lines beside the turns; several may run at once. `spawn` starts a coroutine as a worker."""
+    """Runs shell lines independently of turns; several may run at once. `spawn` starts a coroutine as a worker."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class ShellLines:
         card = f"!{self._count}"
         self._transcript.add_card(card, "!", one_line(line))
         self._transcript.update_card(card, CardUpdate(state="running"))
-        seen = [""]
+        output = [""]
 
         def show(text: str) -> None:
-            seen[0] = (seen[0] + text)[-_MAX_KEPT:]
+            output[0] = (output[0] + text)[-_MAX_KEPT:]
             self._transcript.update_card(card, CardUpdate(append=text))
 
         task = asyncio.ensure_future(self._agent.toolbox.run_line(line, show))
         self._tasks.append(task)
-        self._spawn(self._follow(card, line, task, seen))
+        self._spawn(self._follow(card, line, task, output))
 
     def stop(self) -> bool:
         """Stop the latest running line; return whether there was one."""

@@ -49,9 +49,9 @@ def test_image_is_returned_unchanged_under_any_name(runner: ToolRunner, form: st
 )
 def test_large_image_is_scaled_down(runner: ToolRunner, data: bytes, media_type: str, size: tuple[int, int]) -> None:
     runner.add("a.png", data)
-    (shown,) = runner.run("read", path="a.png").images
-    sent = base64.b64decode(shown.data)
-    assert shown.media_type == media_type
+    (output,) = runner.run("read", path="a.png").images
+    sent = base64.b64decode(output.data)
+    assert output.media_type == media_type
     assert len(sent) <= pictures.MAX_BYTES
     width, height = Pillow.open(io.BytesIO(sent)).size
     assert abs(width - size[0]) <= 1
