@@ -174,12 +174,12 @@ def _skill_of(row: JsonObject) -> Skill | None:
     values: dict[str, Any] = {}
     for name, kind in _field_types():
         value: Any = row.get(name)
-        if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        if type(value).__name__ == kind:
+            values[name] = value
+        elif kind == "tuple[str, ...]" and isinstance(value, list) and set(map(type, value)) <= {str}:
             values[name] = tuple(value)
         elif kind == "Path" and isinstance(value, str):
             values[name] = Path(value)
-        elif type(value).__name__ == kind:
-            values[name] = value
         else:
             return None
     return Skill(**values)
