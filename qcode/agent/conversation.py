@@ -529,7 +529,7 @@ class Conversation:
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         """Use the next fallback model for the rest of the turn; the next turn begins with the first one again."""
         assert self._fallback is not None
-        client, skipped = self._fallback.after(self.client, effect)
+        client, skipped = await self._fallback.after(self.client, effect)
         if client is None:
             return NoModelLeft(skipped, self._fallback.limit), None
         self._client_after_turn = self._client_after_turn or self.client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -44,12 +45,16 @@ class _Parser(argparse.ArgumentParser):
         self._usage = usage
         for flag in flags:
             if flag.kind != "shown":
-                self.add_argument(*flag.names, dest=flag.key, **_ACTIONS[flag.kind], **_choices(flag))
+                # A second prompt must not replace the first one unnoticed.
+                repeats: dict[str, Any] = {"action": "append"} if "-p" in flag.names else {}
+                self.add_argument(*flag.names, dest=flag.key, **_ACTIONS[flag.kind], **_choices(flag), **repeats)
 
     def error(self, message: str) -> NoReturn:
         raise CommandLineError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))
 
     def _with_nearest(self, message: str) -> str:
+        if ": ignored explicit argument" in message:
+            return f"{message.partition(': ignored')[0]} takes no value"
         prefix = "unrecognized arguments: "
         if not message.startswith(prefix):
             return message
@@ -71,11 +76,12 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> Options:
     """Return the options in `argv` (without the name of the program); raise `CommandLineError`."""
     before, after = _split_at_dashes(argv)
+    _refuse_separate_time(before)
     before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in _with_texts(before)]
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
     values = _normal(vars(parser.parse_intermixed_args(before)))
-    texts = [text for text in (values.get("print"), values.get("prompt"), *map(_as_text, after)) if text]
+    texts = [text for text in (*values.get("print", ()), values.get("prompt"), *map(_as_text, after)) if text]
     if len(texts) > 1:
         raise CommandLineError("more than one prompt was given: put the prompt in quotes")
     _refuse_contradictions(values)
@@ -88,6 +94,13 @@ def parse(argv: Sequence[str]) -> Options:
     )
     _refuse_unfit_formats(options)
     return options
+
+
+def _refuse_separate_time(words: Sequence[str]) -> None:
+    """Raise `CommandLineError` for `--wait-for-limit 5m`: the next word would be the prompt."""
+    for name, value in itertools.pairwise(words):
+        if name in _CONSTANTS and value[:1].isdigit() and seconds_of(value) is not None:
+            raise CommandLineError(f"the time of {name} follows an equals sign: {name}={value}")
 
 
 _NEARLY = 0.75
@@ -110,7 +123,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
             if word in SUBCOMMANDS:
                 return word, [*argv[:index], *argv[index + 1 :]]
             if not any(later.partition("=")[0] in _PRINTING for later in argv[index:]):
-                _refuse_near_subcommand(word)
+                _refuse_near_subcommand(word, is_first=index == 0)
             return None
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
         flag = next((flag for flag in known if name in flag.names), None)
@@ -122,12 +135,25 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
-def _refuse_near_subcommand(word: str) -> None:
+_OF_OTHER_PROGRAMS: Mapping[str, str] = {
+    "completion": "qcode --completion bash|zsh|fish",
+    "continue": "qcode -c",
+    "exec": "qcode -p TEXT",
+    "resume": "qcode -c, or qcode -r ID",
+    "run": "qcode -p TEXT",
+}
+"""Commands of similar programs, and what does the same here."""
+
+
+def _refuse_near_subcommand(word: str, *, is_first: bool) -> None:
     from qcode.text.match import suggestion
 
     # `/help` is a command of the app, not a misspelled `help`.
     if not (word.isascii() and word[:1].isalpha()):
         return
+    # After flags it is a prompt: `qcode -c continue`.
+    if is_first and (meant := _OF_OTHER_PROGRAMS.get(word)):
+        raise CommandLineError(f'unknown command "{word}"; use {meant}. As a prompt: qcode -p {word}')
     if hint := suggestion(word, SUBCOMMANDS, label="qcode {}", min_alike=_NEARLY):
         raise CommandLineError(f'unknown command "{word}"; {hint} As a prompt: qcode -p {word}')
 
@@ -292,7 +318,7 @@ def _money(text: str) -> Decimal:
         amount = Decimal(text)
     except InvalidOperation:
         amount = Decimal(-1)
-    if not amount.is_finite() or amount <= 0:
+    if not 0 < float(amount) < float("inf"):
         raise argparse.ArgumentTypeError(f'"{text}" is not an amount in USD greater than 0')
     return amount
 

@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from qcode.agent.agent import Agent
 from qcode.agent.context.memory import may_have_skills
-from qcode.agent.options import Options, RunContext
+from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.context import pipe_context, run_context, with_chosen_session
 from qcode.cli.terminal import reporting, working_folder, write_stderr
 from qcode.headless.lines import result_without_turn
 from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
-from qcode.protocol.errors import ExitCode, UsageError
+from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Block
 from qcode.values import dataclass
 
@@ -59,8 +60,37 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with reporting(partial(result_without_turn, options=options, format=options.output_format)):
         release()
-        opened = begin(options)
+        with _time_limit(options):
+            opened = begin(options)
+            if options.timeout is not None:
+                left = signal.getitimer(signal.ITIMER_REAL)[0]
+                opened = replace(opened, turn=replace(opened.turn, timeout_s=left))
     return serve(opened)
+
+
+class _TimeIsOver(KeyboardInterrupt):
+    """The time of `--timeout` is over before the turn has begun; whatever the program waits for is interrupted."""
+
+
+@contextmanager
+def _time_limit(options: Options) -> Iterator[None]:
+    """End the block, which blocks the thread, with `QcodeError` at the limit of `--timeout`."""
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise _TimeIsOver
+
+    if options.timeout is None:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, options.timeout)
+    try:
+        yield
+    except _TimeIsOver:
+        raise QcodeError("the turn could not begin within the limit of --timeout", ExitCode.LIMIT_REACHED) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def serve(opened: OpenedRun) -> int:
@@ -89,33 +119,77 @@ def begin_in(
         if command.model and not options.model:
             named = replace(options, model=command.model)
             context = run_context(named, working_folder(options.cwd), is_attended=False)
+            selection = replace(selection or _checked(context), note=f"named by /{command.name}")
     elif typed.startswith("/") and may_have_skills(context):
         return _begin_skill(context, typed, report)
     selection = selection or _checked(context)
-    began = time.monotonic()
     prompt, attached = _read_prompt(context, typed, turn.foreign)
-    turn = _with_rest_of_time(options, turn, began)
     agent = _open_agent(context, attached, report, selection, hooks)
+    _report_missing(agent, typed, turn.foreign)
     return OpenedRun(agent, prompt, replace(turn, typed_text=typed))
 
 
-def _with_rest_of_time(options: Options, turn: TurnOptions, began: float) -> TurnOptions:
-    """Return the options of a turn with the rest of `--timeout`: reading standard input is a part of the run."""
-    if options.timeout is None or options.input_format != "text":
-        return turn
-    return replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
-
-
 def _checked(context: RunContext) -> Selection:
-    """Return the model; raise `QcodeError` for an invalid rule or model name, before standard input is waited for.
+    """Return the model; raise `QcodeError` for what cannot be used, before standard input is waited for.
 
     The agent is opened after that: in `qcode -p A | qcode -c -p B` the session is complete only then.
     """
-    from qcode.agent.models.selection import begin_with
+    from qcode.agent.models.client import check_connection
+    from qcode.agent.models.selection import begin_with, provider_failures
     from qcode.agent.permissions import configured_rules
 
+    options = context.options
     configured_rules(context.settings)
-    return begin_with(context)
+    selection = begin_with(context)
+    if _reads_input(options):
+        with provider_failures(context.keys):
+            check_connection(context, selection)
+        _check_files(context)
+    return selection
+
+
+def _check_files(context: RunContext) -> None:
+    """Raise `QcodeError` if a file or the session of a flag cannot be used."""
+    options = context.options
+    if options.file:
+        from qcode.agent.context.attachments import check_attachable
+
+        check_attachable(map(str, options.file), context.folder)
+    if options.mcp_config:
+        from qcode.agent.mcp.spec import check_config_files
+
+        check_config_files(options.mcp_config)
+    with_chosen_session(context)
+    if options.resume not in (None, LATEST):
+        from qcode.agent.sessions.store import SessionStore
+
+        SessionStore(context.paths.state_dir, context.root).find(options.resume)
+    for flag, path in (("--record", options.record), ("--debug-log", options.debug_log)):
+        if path is not None:
+            _check_writable(flag, Path(path))
+
+
+def _check_writable(flag: str, path: Path) -> None:
+    try:
+        path.touch(mode=0o600, exist_ok=True)
+        if path.is_file():  # opening a pipe would be seen by its reader
+            path.open("ab").close()
+    except OSError as error:
+        raise InputError(f"cannot write {flag} {path}: {error.strerror}") from None
+
+
+def _reads_input(options: Options) -> bool:
+    """Return whether the prompt may be on standard input."""
+    return options.input_format == "text" and not options.no_stdin
+
+
+def _report_missing(agent: Agent, typed: str, foreign: Spans) -> None:
+    """Report each `@path` of the user that is neither a file nor a resource of a tool server."""
+    if "@" in typed:
+        from qcode.agent.context.attachments import missing_mentions
+
+        for line in missing_mentions(typed, agent.context.folder, foreign, agent.toolbox.names_resource):
+            write_stderr(line)
 
 
 def _open_agent(
@@ -143,7 +217,7 @@ def _is_skill(context: RunContext, name: str) -> bool:
 
 def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None]) -> OpenedRun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
-    agent, turn, began = _open_agent(context, report=report), NO_OPTIONS, time.monotonic()
+    agent, turn = _open_agent(context, report=report), NO_OPTIONS
     name, _, arguments = typed[1:].partition(" ")
     skill = next(
         (
@@ -163,7 +237,7 @@ def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None])
         agent.release()
         raise
     agent.conversation.attach(attached)
-    turn = _with_rest_of_time(context.options, turn, began)
+    _report_missing(agent, typed, turn.foreign)
     return OpenedRun(agent, prompt, replace(turn, typed_text=typed))
 
 
@@ -184,11 +258,11 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
     """Return the prompt and its attachments; with `--input-format stream-json` only the attached files."""
     options = context.options
     has_lines = options.input_format == "stream-json"
-    piped = (
-        ""
-        if has_lines or options.no_stdin
-        else read_standard_input(standard_input(), note=write_stderr, timeout_s=options.timeout)
-    )
+    try:
+        piped = read_standard_input(standard_input(), note=write_stderr) if _reads_input(options) else ""
+    except _TimeIsOver:
+        text = "standard input did not end within the limit of --timeout"
+        raise QcodeError(text, ExitCode.LIMIT_REACHED) from None
     attached: tuple[Block, ...] = ()
     if options.file or "@" in typed:
         from qcode.agent.context.attachments import attachments

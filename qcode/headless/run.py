@@ -50,7 +50,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
     TurnOptions,
 )
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, QcodeError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
@@ -237,10 +237,11 @@ class Run:
         """End the turn without waiting for it."""
         self._is_forced.set()
 
-    def _force_at_timeout(self) -> None:
-        """End a turn that did not end by itself at the limit of `--timeout`, such as one with a thread that hangs."""
+    def _time_is_over(self) -> None:
+        """Cancel the turn at the limit of `--timeout`; end it by force if it has not begun, or hangs."""
         self._is_out_of_time = True
-        self._is_forced.set()
+        self._conversation.cancel(Limit.TIME)
+        asyncio.get_running_loop().call_later(0.0 if self._introduces else TIMEOUT_GRACE_S, self._is_forced.set)
 
     async def run_turn(self, prompt: str, interrupts: Interrupts) -> int:
         """Run the turn to its end, write its output, and return its exit code."""
@@ -249,7 +250,7 @@ class Run:
         ticking = asyncio.ensure_future(self._tick())
         timeout_s = self._output.agent.context.timeout_s(self._output.turn)
         loop = asyncio.get_running_loop()
-        timer = None if timeout_s is None else loop.call_later(timeout_s + TIMEOUT_GRACE_S, self._force_at_timeout)
+        timer = None if timeout_s is None else loop.call_later(timeout_s, self._time_is_over)
         try:
             await asyncio.wait({work, force}, return_when=asyncio.FIRST_COMPLETED)
             ended = work.result() if work.done() else await self._interrupt(work)
@@ -293,6 +294,7 @@ class Run:
     async def _follow_events(self, prompt: str) -> TurnEnded:
         if self._introduces:
             await self._output.introduce()
+            self._introduces = False
         events = self.events(prompt)
         try:
             async for event in events:
@@ -545,21 +547,18 @@ MAX_INPUT_BYTES = 32 * 1024 * 1024
 """More than the largest context window holds; without a limit an endless input would exhaust memory."""
 
 
-def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None], timeout_s: float | None = None) -> str:
+def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -> str:
     """Return the piped input, empty if there is none; raise `InputError` if it cannot be used.
 
-    A pipe is read to its end, however long its writer takes; if it is silent for `SILENCE_S`, `note` gets a line. If
-    it has not ended after `timeout_s`, `QcodeError` is raised.
+    A pipe is read to its end, however long its writer takes; if it is silent for `SILENCE_S`, `note` gets a line.
     """
-    deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
     if stream is None or stream.closed or stream.isatty():
         return ""
     try:
         descriptor = stream.fileno()
-        silence_s = max(0.0, min(SILENCE_S, deadline - time.monotonic()))
-        if not select.select([descriptor], [], [], silence_s)[0] and time.monotonic() < deadline:
+        if not select.select([descriptor], [], [], SILENCE_S)[0]:
             note(f"waiting for standard input, silent for {SILENCE_S:.0f} s; --no-stdin continues without it")
-        data = _read(descriptor, deadline)
+        data = _read(descriptor)
     except OSError as error:
         raise InputError(f"cannot read standard input: {error.strerror}") from None
     if not data:
@@ -569,14 +568,10 @@ def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None], t
     return decoded(data, "standard input")
 
 
-def _read(descriptor: int, deadline: float) -> bytes:
+def _read(descriptor: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while True:
-        if deadline != float("inf"):
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([descriptor], [], [], left)[0]:
-                raise QcodeError("standard input did not end within the limit of --timeout", ExitCode.LIMIT_REACHED)
         piece = os.read(descriptor, 65_536)
         if not piece:
             break

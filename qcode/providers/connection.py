@@ -22,7 +22,8 @@ class ConnectionOrigin:
 
     `key_source` and `address_source` are the variables, settings or commands that supplied the key and the address,
     empty if none did. `sign_in` says how to sign in if credentials are not a key. `proxy` is the variable that names
-    the proxy. The key is included only so that it can be removed from messages; it is never shown.
+    the proxy. `wants_version`: a complete address usually ends in a version such as `/v1`. The key is included only so
+    that it can be removed from messages; it is never shown.
     """
 
     provider: str
@@ -31,6 +32,7 @@ class ConnectionOrigin:
     key_source: str = ""
     proxy: str = ""
     sign_in: str = ""
+    wants_version: bool = False
     key: str = field(default="", repr=False)
 
 
@@ -55,7 +57,7 @@ class Connection:
     """Everything that a client needs: the provider's name, an address, a key, and the sources of both.
 
     `sign_in` says how to sign in if credentials are not a key. `ca_file` names certificates to trust in addition to
-    those of the environment.
+    those of the environment. `wants_version` as in `ConnectionOrigin`.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Connection:
     timeouts: Timeouts = Timeouts()
     sign_in: str = ""
     ca_file: str = ""
+    wants_version: bool = False
 
     @property
     def origin(self) -> ConnectionOrigin:
@@ -77,6 +80,7 @@ class Connection:
             key_source=self.key_source,
             proxy=proxy_variable(self.base_url),
             sign_in=self.sign_in,
+            wants_version=self.wants_version,
             key=self.api_key,
         )
 

@@ -261,11 +261,25 @@ def _compose(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: in
             return f"{origin.provider} refused {key_words(origin.key_source)}: {text.rstrip('.')}; {verb} a valid one"
         case ErrorKind.BAD_REQUEST | ErrorKind.CONTEXT_OVERFLOW | ErrorKind.UNKNOWN_MODEL:
             # Without the status, because limits are learned from the numbers in this line.
-            return f"{origin.provider} refused the request: {text}"
+            hint = _address_hint(origin) if status == 404 and kind is ErrorKind.BAD_REQUEST else ""
+            return f"{origin.provider} refused the request: {text}{hint}"
         case _ if status is not None and status >= 400:
             return f"{origin.provider}: {text} ({status})"
         case _:
             return f"{origin.provider}: {text}"
+
+
+def _address_hint(origin: ConnectionOrigin) -> str:
+    """Return what may be wrong with the address of a server that does not know the path of the request."""
+    address = re.sub(r"/(chat/completions|responses|messages|models)?/?$", "", origin.address)
+    if not origin.address_source or not address:
+        return ""
+    has_version = re.search(r"/v\d+[a-z]*\d*$", address) is not None
+    if address != origin.address.rstrip("/"):
+        return f"; the address from {origin.address_source} names an operation: try {address}"
+    if origin.wants_version and not has_version:
+        return f"; the address from {origin.address_source} may lack a version: try {address}/v1"
+    return f"; check the address {address} from {origin.address_source}"
 
 
 def is_error_object(sent: Mapping[str, Json]) -> bool:

@@ -41,7 +41,7 @@ _BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
 class Reset:
     """The end of a limit: in `after` seconds, at the time `at` (seconds since 1970); None if the response does not say.
 
-    `at` is also None for a time that is not believed. `period` is empty if unknown.
+    `at` is also None for a time that is over or not believed. `period` is empty if unknown.
     """
 
     after: float | None
@@ -74,7 +74,7 @@ def read_retry_after(headers: Mapping[str, str], error: JsonObject, *, now: date
 
 
 def _unix_time(now: datetime, after: float | None) -> int | None:
-    if after is None or after > MAX_RESET.total_seconds():
+    if not after or after > MAX_RESET.total_seconds():
         return None
     return math.ceil(now.timestamp() + after)
 

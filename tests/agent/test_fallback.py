@@ -64,7 +64,7 @@ def test_model_is_not_asked_before_its_limit_ends(now: int, uses_other: bool, tm
             own = clients.named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
             assert models.for_turn(own) == (own, ())
-            other, skipped = models.after(own, SwitchModel(LIMIT))
+            other, skipped = await models.after(own, SwitchModel(LIMIT))
             assert other is not None
             assert (other.name, skipped) == ("anthropic/n", ())
             used, events = models.for_turn(own)
@@ -81,9 +81,9 @@ def test_model_whose_own_limit_has_not_ended_is_skipped_with_a_line(tmp_path: Pa
             own = clients.named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: END - 1)
             models.for_turn(own)
-            other, _ = models.after(own, SwitchModel(LIMIT))
+            other, _ = await models.after(own, SwitchModel(LIMIT))
             assert other is not None
-            models.after(other, SwitchModel(LIMIT))
+            await models.after(other, SwitchModel(LIMIT))
             used, events = models.for_turn(own)
             assert used is own
             texts = [event.text for event in events if isinstance(event, Notice)]
@@ -102,12 +102,12 @@ def test_limit_that_ends_first_is_waited_for_and_its_model_is_next(tmp_path: Pat
             own = clients.named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
             models.for_turn(own)
-            other, _ = models.after(own, SwitchModel(LIMIT))
+            other, _ = await models.after(own, SwitchModel(LIMIT))
             assert other is not None
             later = SwitchModel(replace(LIMIT, resets_at=END + 50))
-            assert models.after(other, later) == (None, ())
+            assert await models.after(other, later) == (None, ())
             assert models.limit == replace(LIMIT, retry_after=600, limited_model="openai/m")
-            returned, _ = models.after(other, SwitchModel(later.error, has_waited=True))
+            returned, _ = await models.after(other, SwitchModel(later.error, has_waited=True))
             assert returned is own
             assert models.limit is None
 

@@ -220,3 +220,29 @@ def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
     assert parse(typed).permission_mode == "default"
     assert parse_subcommand("permissions", typed, "usage")[0].permission_mode == "default"
     assert "ask is another name for default" in " ".join(help_text().split())
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["-p", "one", "-p", "two"], "more than one prompt was given: put the prompt in quotes"),
+        (
+            ["-p", "hi", "--wait-for-limit", "5m"],
+            "the time of --wait-for-limit follows an equals sign: --wait-for-limit=5m",
+        ),
+        (["-p", "hi", "--no-escalation=1"], "argument --no-escalation takes no value"),
+        (["--max-budget-usd", "1e400"], 'argument --max-budget-usd: "1e400" is not an amount in USD greater than 0'),
+    ],
+)
+def test_error_says_what_to_type_instead(argv: list[str], why: str) -> None:
+    with pytest.raises(CommandLineError) as caught:
+        parse(argv)
+    assert str(caught.value) == why
+
+
+@pytest.mark.parametrize(("word", "meant"), [("exec", "qcode -p TEXT"), ("completion", "qcode --completion bash")])
+def test_command_of_a_similar_program_is_not_sent_to_a_model(word: str, meant: str) -> None:
+    with pytest.raises(CommandLineError, match=meant):
+        split_subcommand([word, "fix it"])
+    for argv in (["-p", word], ["-c", word], ["--", word]):
+        assert split_subcommand(argv) is None

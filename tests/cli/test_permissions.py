@@ -155,7 +155,8 @@ def test_stream_is_answered_line_by_line_after_an_invalid_line_too(asked: Asked,
     )  # fmt: skip
     shown = [answer.get("verdict", "error") for answer in answers]
     assert shown == ["allow", "error", "error", "error", "error", "deny", "ask", "error", "deny", "allow"]
-    assert all(set(answer) in ({"error"}, {"verdict", "reason", "rule"}) for answer in answers)
+    assert all(set(answer) in ({"error"}, {"verdict", "reason", "rule"}) for answer in answers[:-1])
+    assert answers[-1]["note"] == "this applies in every mode; default mode still asks before each change"
 
 
 def test_rules_are_listed_with_their_lines_and_those_of_the_folder(asked: Asked, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.e2e.running import KEY, CliRunner, Finished
-from tests.fakes.server import FakeServer
+from tests.e2e.running import KEY, KEY_VARIABLES, CliRunner, Finished
+from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Turn, refused
 
 
@@ -259,3 +259,55 @@ def test_prompt_larger_than_the_window_is_refused_with_the_figures(cli: CliRunne
     done = cli.run("-p", "hi", "-m", "openai/unknown", "-f", "big.txt", env={"OPENAI_API_KEY": KEY})
     assert done.code == 42
     assert "200,000" in one_line(done)
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "why"),
+    [
+        (("-m", "openai/gpt-5"), 41, "openai needs a key"),
+        (("--mcp-config", "none.json"), 52, "--mcp-config: none.json: there is no such file"),
+        (("--record", "none/r"), 42, "cannot write --record none/r: No such file or directory"),
+        (("--debug-log", "none/d"), 42, "cannot write --debug-log none/d: No such file or directory"),
+        (("-r", "none"), 42, 'no session "none"'),
+        (("-r",), 2, "-r needs a session id"),
+        (("-f", "none.txt"), 42, "none.txt does not exist"),
+        (("-m", "openai/x", "--base-url", "http://127.0.0.1:1", "--max-budget-usd", "1"), 2, "needs a price"),
+    ],
+)
+def test_error_is_reported_before_standard_input_ends(
+    flags: tuple[str, ...], code: int, why: str, cli: CliRunner
+) -> None:
+    argv = cli.command("-m", "demo/demo", "-p", "hi", *flags)
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cli.work, env=cli.environment()
+    ) as process:
+        assert process.stderr is not None
+        err = process.stderr.read().decode()  # to its end, while standard input is open
+    assert process.returncode == code
+    assert why in err
+
+
+def test_mentioned_file_that_does_not_exist_is_reported(cli: CliRunner) -> None:
+    with FakeServer("openai", [Turn(text="ok")]) as server:
+        done = cli.ask(server, "-p", "compare @nope.txt with @main, please")
+    assert (done.code, done.out, done.err) == (0, "ok\n", "qcode: nope.txt not found, left as text\n")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "path", "hint"),
+    [
+        ("openai", "", "; the address from --base-url may lack a version: try {}/v1"),
+        ("openai", "/v2", "; check the address {}/v2 from --base-url"),
+        ("openai", "/v1/chat/completions", "; the address from --base-url names an operation: try {}/v1"),
+        ("anthropic", "/other", "; check the address {}/other from --base-url"),
+    ],
+)
+def test_address_that_the_server_does_not_serve_gets_a_hint(
+    protocol: ProtocolName, path: str, hint: str, cli: CliRunner
+) -> None:
+    with FakeServer(protocol, []) as server:
+        root = server.base_url.removesuffix("/v1")
+        env = {KEY_VARIABLES[protocol]: KEY}
+        done = cli.run("-m", f"{protocol}/m", "--base-url", root + path, "-p", "hi", env=env)
+    assert done.code == 1
+    assert hint.format(root) in one_line(done)

@@ -324,3 +324,12 @@ def test_debug_log_ends_with_the_result_of_recovery(cli: CliRunner) -> None:
     last = json.loads((cli.work / "debug.jsonl").read_text().splitlines()[-1])
     assert sum(last["metrics"]["continuations"].values()) == 1
     assert last["metrics"]["continuation_attempts"] == {"1": 1}
+
+
+def test_verbose_line_names_the_command_that_chose_the_model(cli: CliRunner) -> None:
+    folder = cli.home / "commands"
+    folder.mkdir()
+    (folder / "go.toml").write_text('prompt = "hi"\nmodel = "demo/demo"\n')
+    done = cli.run("-v", "-p", "/go", env={"QCODE_HOME": str(cli.home)})
+    assert done.code == 0
+    assert "qcode: model demo/demo (named by /go), permission mode default\n" in done.err

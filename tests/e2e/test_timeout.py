@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 
 import pytest
 
-from tests.e2e.running import CliRunner
+from qcode.config.paths import CONFIG_NAME
+from tests.e2e.running import KEY, CliRunner
 from tests.fakes.replies import call, calls
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Faults, Turn
+from tests.fakes.turns import Faults, Turn, refused
 
 SAID = "stopped after 1 model reply: the limit of --timeout was reached"
 
@@ -21,7 +23,7 @@ def stalled() -> Turn:
 
 def test_text_so_far_is_printed_at_the_time_limit(cli: CliRunner) -> None:
     with FakeServer("openai", [stalled()]) as server:
-        done = cli.ask(server, "-p", "hi", "--timeout", "0.5s")
+        done = cli.ask(server, "-p", "hi", "--timeout", "2s")
     assert done.code == 53
     assert done.out.startswith("so")
     assert SAID in done.err
@@ -29,7 +31,7 @@ def test_text_so_far_is_printed_at_the_time_limit(cli: CliRunner) -> None:
 
 def test_result_names_the_limit(cli: CliRunner) -> None:
     with FakeServer("openai", [stalled()]) as server:
-        result = cli.ask(server, "-p", "hi", "--timeout", "0.5s", "-o", "json").result
+        result = cli.ask(server, "-p", "hi", "--timeout", "2s", "-o", "json").result
     assert (result["subtype"], result["stop_reason"]) == ("error_timeout", "max_turn_requests")
     assert result["result"].startswith("so")
     assert result["error"]["kind"] == "budget"
@@ -95,3 +97,36 @@ def test_each_prompt_of_a_stream_has_the_whole_time(cli: CliRunner) -> None:
         done = cli.ask(server, *flags, stdin=line * 2)
     results = [item for item in done.lines if item["type"] == "result"]
     assert [result["subtype"] for result in results] == ["error_timeout", "success"]
+
+
+def test_command_for_the_key_counts(cli: CliRunner) -> None:
+    (cli.home / CONFIG_NAME).write_text(
+        '[providers.lab]\ntype = "openai"\nbase_url = "http://127.0.0.1:1"\napi_key_command = ["sleep", "9"]\n'
+    )
+    started = time.monotonic()
+    done = cli.run("-m", "lab/m", "-p", "hi", "--timeout", "1s", "-o", "json", env={"QCODE_HOME": str(cli.home)})
+    assert time.monotonic() - started < 9
+    assert done.code == 53
+    assert done.result["error"]["kind"] == "budget"
+    assert done.err == "qcode: the turn could not begin within the limit of --timeout\n"
+
+
+def test_tool_server_that_does_not_start_counts_from_the_beginning(cli: CliRunner) -> None:
+    server = {"mcpServers": {"slow": {"command": "sleep", "args": ["60"]}}}
+    flags = ("--trust", "--mcp-config", json.dumps(server), "--timeout", "1s", "-o", "json")
+    done = cli.run("-m", "demo/demo", "-p", "hi", *flags)
+    assert (done.code, done.result["subtype"]) == (53, "error_timeout")
+    assert done.result["duration_ms"] < 2_000
+
+
+def test_key_of_a_fallback_model_counts(cli: CliRunner) -> None:
+    with FakeServer("openai", [refused(529, "Overloaded")]) as server:
+        (cli.home / CONFIG_NAME).write_text(
+            'fallback = ["lab/m"]\nnetwork.max_retries = 0\n[providers.lab]\ntype = "openai"\n'
+            'base_url = "http://127.0.0.1:1"\napi_key_command = ["sleep", "9"]\n'
+        )
+        env = {"QCODE_HOME": str(cli.home), "OPENAI_API_KEY": KEY}
+        flags = ("--base-url", server.base_url, "--timeout", "2s", "-o", "json")
+        done = cli.run("-m", "openai/m", "-p", "hi", *flags, env=env)
+    assert (done.code, done.result["subtype"]) == (53, "error_timeout")
+    assert done.result["duration_ms"] < 4_000

@@ -245,12 +245,16 @@ class Rewinder:
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
     def _prepare(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[PreparedStep]:
-        ready = []
+        ready: list[PreparedStep] = []
         for step in planned.steps:
             if step.refusal or (step.doubt and self._label(step.path) not in overwrite) or _is_done(step):
                 continue
             try:
-                ready.append(self._restorer.prepare(step))
+                # A link that replaced a folder goes before the files of the folder come back.
+                removed = (other.step.path for other in ready if other.step.target is None)
+                ready.append(
+                    self._restorer.prepare(step, is_below=any(step.path.startswith(f"{at}/") for at in removed))
+                )
             except Refused as refused:
                 problems.append(str(refused))
         return ready
@@ -476,14 +480,17 @@ class Restorer:
         self._folders = tuple(folders)
         self._blobs = blobs
 
-    def prepare(self, step: FileStep) -> PreparedStep:
-        """Store the current content, so that the step can be undone. Raise `Refused` if that fails."""
+    def prepare(self, step: FileStep, *, is_below: bool = False) -> PreparedStep:
+        """Store the current content, so that the step can be undone. Raise `Refused` if that fails.
+
+        `is_below`: a step before this one removes what is now in the place of the folder.
+        """
         content = None
         if step.target is not None and not _is_same(step.current, step.target):
             content = self._blobs.get(step.target.content_digest)
             if content is None:
                 raise Refused(f"{step.path}: its old content is missing from the session's folder")
-        loaded = self._load(step.path)
+        loaded = None if is_below else self._load(step.path)
         data = loaded.data if isinstance(loaded, Loaded) else loaded
         prefix = LINK_PREFIX if isinstance(loaded, bytes) else ""
         found = None if data is None else prefix + digest_of(data)

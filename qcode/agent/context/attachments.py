@@ -79,11 +79,19 @@ def mentions(
     """
     found, missing = _find_mentions(typed, folder, foreign)
     blocks, complaints = _read_mentions(found, why_not_read)
-    missing = [name for name in missing if not is_other(name)]
-    complaints += tuple(f"{visible(name)} not found, left as text" for name in missing[:_MAX_MISSING])
-    if len(missing) > _MAX_MISSING:
-        complaints += (f"{len(missing) - _MAX_MISSING} more files not found, left as text",)
-    return blocks, complaints
+    return blocks, (*complaints, *_missing_lines(missing, is_other))
+
+
+def missing_mentions(typed: str, folder: Path, foreign: Spans, is_other: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the lines of `mentions` about the user's mentions of files that do not exist."""
+    return _missing_lines(_find_mentions(typed, folder, foreign)[1], is_other)
+
+
+def _missing_lines(names: Iterable[str], is_other: Callable[[str], bool]) -> tuple[str, ...]:
+    missing = [name for name in names if not is_other(name)]
+    lines = tuple(f"{visible(name)} not found, left as text" for name in missing[:_MAX_MISSING])
+    more = len(missing) - _MAX_MISSING
+    return (*lines, f"{more} more files not found, left as text") if more > 0 else lines
 
 
 def foreign_mentions(
@@ -281,6 +289,12 @@ def _path_at(name: str, folder: Path) -> Path | None:
         return None
 
 
+def check_attachable(files: Iterable[str], folder: Path) -> None:
+    """Raise `InputError` if a file that a flag names cannot be attached; its content is not read yet."""
+    for name in files:
+        _check_type(folder / name, name, takes_pipes=True)
+
+
 def _mention_block(mention: _Mention) -> Block:
     if mention.name.endswith("/"):
         return _folder_block(mention.path, mention.name)
@@ -338,20 +352,27 @@ def read_image(path: Path, label: str) -> bytes:
 
 
 def _read(path: Path, label: str, limit: int, takes_pipes: bool) -> bytes:
+    _check_type(path, label, takes_pipes)
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode) and not (takes_pipes and stat.S_ISFIFO(mode)):
-            raise InputError(f"{label} is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
         with path.open("rb") as file:
             data = file.read(limit + 1)
             size = os.fstat(file.fileno()).st_size
-    except FileNotFoundError:
-        raise InputError(f"{label} does not exist") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {label}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > limit:
         raise InputError(f"{label} is too large to attach ({max(size, len(data)):,} bytes; at most {limit:,})")
     return data
+
+
+def _check_type(path: Path, label: str, takes_pipes: bool) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise InputError(f"{label} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {label}: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(mode) and not (takes_pipes and stat.S_ISFIFO(mode)):
+        raise InputError(f"{label} is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
 
 
 def decoded(data: bytes, kind: str) -> str:

@@ -189,11 +189,7 @@ def named_servers(
     complaints: list[str] = []
     found = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
-        try:
-            servers, problems = _servers_of_flag(file)
-        except ConfigError as error:
-            flag = "" if _is_text(file) else f"{OF_TEXT}: "  # the problem of a text begins with the flag
-            raise QcodeError(f"{flag}{error}", ExitCode.BAD_CONFIG) from None
+        servers, problems = _read_flag(file)
         complaints += problems
         scope, origin = (OF_TEXT, OF_TEXT) if _is_text(file) else (f"file {Path(file).resolve()}", str(file))
         found |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
@@ -213,6 +209,12 @@ def named_servers(
         else:
             found[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
     return ConfiguredServers(tuple(found.values()), tuple(complaints))
+
+
+def check_config_files(files: Sequence[str | Path]) -> None:
+    """Raise `QcodeError` if a file of `--mcp-config` cannot be read."""
+    for file in files:
+        _read_flag(file)
 
 
 def specs_of_program(rows: Mapping[str, Json], origin: str) -> tuple[tuple[ServerSpec, ...], dict[str, str]]:
@@ -271,11 +273,15 @@ def _is_text(value: str | Path) -> bool:
     return str(value).startswith("{")
 
 
-def _servers_of_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+def _read_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
     """Return the servers of a file, or of a JSON text, and a line for each entry that cannot be used."""
-    if _is_text(value):
-        return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(value))
-    return read_mcp_file(Path(value), is_project=False)
+    try:
+        if _is_text(value):
+            return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(value))
+        return read_mcp_file(Path(value), is_project=False)
+    except ConfigError as error:
+        flag = "" if _is_text(value) else f"{OF_TEXT}: "  # the problem of a text begins with the flag
+        raise QcodeError(f"{flag}{error}", ExitCode.BAD_CONFIG) from None
 
 
 def _servers_of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:

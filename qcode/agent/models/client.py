@@ -208,24 +208,11 @@ class Clients:
         """Return a client for the selection; nothing is sent. Raise `ProviderError` if a key is missing."""
         if selection.provider is not None:  # its owner closes it: other agents may use it
             return self._client(selection.provider, selection)
-        context = self._context
-        settings, spec = context.settings, selection.spec
-        network = settings.network_for(spec.name)
-        address, source = address_of(spec, settings, context.env)
+        spec = selection.spec
         self._first_provider = self._first_provider or spec.name
-        if context.options.base_url and spec.name == self._first_provider:
-            address, source = _at_base_url(spec, address, context.options.base_url), "--base-url"
-        key, key_source = context.keys.key_of(spec)
-        if failure := context.keys.failure_of(spec):
-            raise ProviderError(ErrorKind.NO_CREDENTIAL, failure)
+        provider, key = _connect(self._context, spec, is_chosen=spec.name == self._first_provider)
         if key:
             self._secrets.add(key)
-        timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
-        if settings.origin("network.idle_timeout_s").kind != "default":
-            timeouts = replace(timeouts, idle_local=network.idle_timeout_s)
-        provider = registry.connect(
-            spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
-        )
         client = self._client(provider, selection)
         self._open.append(client)
         is_known = spec.protocol in ("demo", "bedrock") or client.model.window is not None
@@ -293,10 +280,8 @@ class Clients:
 
     def check_budget(self, client: ModelClient) -> None:
         """Raise `QcodeError` if the run has a budget and the price of the model is not known."""
-        if self._context.options.max_budget_usd is not None and client.price is None:
-            table = f'[models."{client.name}"]'
-            text = f"--max-budget-usd needs a price, and the price of {client.name} is unknown: set price in {table}"
-            raise UsageError(text)
+        if client.price is None:
+            _check_priced(self._context, client.name)
 
     def output_of(self, client: ModelClient, explicit: Mapping[str, object]) -> OutputSettings:
         """Return the output settings of a model with those of a command on top; a flag overrides both."""
@@ -345,6 +330,40 @@ def refused_turn(prompt: str, why: Exception) -> tuple[TurnEvent, ...]:
     error = ErrorInfo(ErrorKind.BAD_REQUEST if isinstance(why, InputError) else ErrorKind.UNKNOWN_MODEL, str(why))
     ended = TurnEnded(Outcome.ERROR, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
     return TurnStarted(prompt), ended
+
+
+def check_connection(context: RunContext, selection: Selection) -> None:
+    """Raise `ProviderError` or `QcodeError` if the model of a run cannot be connected. Nothing is sent."""
+    if selection.provider is None:
+        provider, _ = _connect(context, selection.spec, is_chosen=True)
+        if price_of(f"{provider.name}/{selection.model}", context.settings.models) is None:
+            _check_priced(context, f"{provider.name}/{selection.model}")
+
+
+def _check_priced(context: RunContext, name: str) -> None:
+    """Raise `UsageError` if the run has a budget: the price of model `name` is not known."""
+    if context.options.max_budget_usd is not None:
+        text = f"--max-budget-usd needs a price, and the price of {name} is unknown: set price in"
+        raise UsageError(f'{text} [models."{name}"]')
+
+
+def _connect(context: RunContext, spec: registry.ProviderSpec, *, is_chosen: bool) -> tuple[Provider, str]:
+    """Return a client for a provider, and its key. `is_chosen`: it is the one that `--base-url` is for."""
+    settings = context.settings
+    network = settings.network_for(spec.name)
+    address, source = address_of(spec, settings, context.env)
+    if context.options.base_url and is_chosen:
+        address, source = _at_base_url(spec, address, context.options.base_url), "--base-url"
+    key, key_source = context.keys.key_of(spec)
+    if failure := context.keys.failure_of(spec):
+        raise ProviderError(ErrorKind.NO_CREDENTIAL, failure)
+    timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
+    if settings.origin("network.idle_timeout_s").kind != "default":
+        timeouts = replace(timeouts, idle_local=network.idle_timeout_s)
+    provider = registry.connect(
+        spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
+    )
+    return provider, key
 
 
 class ContextSizing:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.client import Clients, ModelClient
@@ -18,6 +19,7 @@ from qcode.config.settings import Settings
 from qcode.engine.effects import Fallback, SwitchModel
 from qcode.protocol.errors import ErrorInfo, ErrorKind, QcodeError
 from qcode.protocol.events import ModelFellBack, Notice, TurnEvent
+from qcode.providers.sdk import run_in_thread
 
 
 class FallbackModels:
@@ -54,8 +56,12 @@ class FallbackModels:
             return client, notices
         return other, (*notices, ModelFellBack(client.name, other.name, None))
 
-    def after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
+    async def after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
         """Return the next model after `client` failed, None if there is none, and a line for each skipped one."""
+        # A command may supply the key of the next model, so it is connected in a thread.
+        return await run_in_thread(partial(self._after, client, switch))
+
+    def _after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
         error = switch.error
         if switch.has_waited and (first := self._first_limited()) is not None:
             del self._limits[first]

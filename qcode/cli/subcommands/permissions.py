@@ -74,8 +74,8 @@ def _check(options: Options, words: Sequence[str]) -> int:
     judge = judge_of(_context(options))
     verdict = judge(kind, _as_text(words[1]))
     write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
-    if kind == "write" and verdict.is_allowed and not judge.has_mode:
-        write_stdout("this applies in every mode; default mode still asks before each change\n")
+    if note := judge.note(kind, verdict):
+        write_stdout(f"{note}\n")
     if verdict.verdict == "ask" and verdict.proposed_rule:
         write_stdout(f"a rule that would allow it: {visible(verdict.proposed_rule)}\n")
     return 0
@@ -187,6 +187,12 @@ class PermissionCheck:
             self.policy.with_mode("accept-edits") if is_path and not self.has_mode else self.policy, kind, value
         )
 
+    def note(self, kind: TriedKind, verdict: Verdict) -> str:
+        """Return what a verdict leaves open because no mode was chosen; empty if nothing."""
+        if kind == "write" and verdict.is_allowed and not self.has_mode:
+            return "this applies in every mode; default mode still asks before each change"
+        return ""
+
 
 def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
     try:
@@ -201,7 +207,9 @@ def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
     if not isinstance(value, str):
         return {"error": "value must be a string"}
     verdict = judge(kind, value)
-    return {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
+    note = judge.note(kind, verdict)
+    said: JsonObject = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
+    return {**said, "note": note} if note else said
 
 
 def _as_text(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -351,3 +352,20 @@ def asked_diffs(runner: CheckpointRunner) -> tuple[SessionFileDiff, ...]:
 
 def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777
+
+
+def test_undo_restores_the_files_of_a_folder_that_became_a_link(tmp_path: Path) -> None:
+    runner = CheckpointRunner(tmp_path)
+    runner.path("d/sub").mkdir(parents=True)
+    runner.path("d/x.txt").write_bytes(b"x")
+    runner.path("d/sub/y.txt").write_bytes(b"y")
+    runner.path("other").mkdir()
+
+    def replace_folder() -> None:
+        shutil.rmtree(runner.path("d"))
+        runner.path("d").symlink_to("other")
+
+    runner.command("replace", replace_folder)
+    report = runner.undo(["d", "d/x.txt", "d/sub/y.txt"])
+    assert report.problems == ()
+    assert runner.files == {"d/x.txt": b"x", "d/sub/y.txt": b"y"}
