@@ -36,7 +36,7 @@ def _edit(old: str, new: str, number: int) -> Call:
 
 
 class Host:
-    """A model that does what the first word of the prompt says. Each turn has ids of its own."""
+    """A model that does what the first word of the prompt says. Ids differ from turn to turn."""
 
     def __init__(self) -> None:
         self._turn = self._step = 0
