@@ -114,7 +114,7 @@ class TailCalls:
         is_object = _is_object(found)
         is_fence = found[0] == "`"
         is_code = self._code.is_in_fence or not self._code.is_at_line_start if is_fence else self._code.is_inside()
-        if is_code or _is_thinking(before) or (is_object and not self._habits.takes_unmarked):
+        if is_code or _is_thinking(before) or _is_in_block(before) or (is_object and not self._habits.takes_unmarked):
             return self._pass_mark(found, visible)
         self._objects = _Objects() if is_object else None
         self._scanner, self._is_special = None, False
@@ -197,6 +197,15 @@ class TailCalls:
         pieces = (_SPACE.sub("", piece) for piece in _SEPARATORS.split(pending))
         whole = _SPACE.sub("", pending)
         return whole in sources or any(len(piece) >= _MIN_QUOTE and piece in sources for piece in pieces)
+
+
+def _is_in_block(before: str) -> bool:
+    """Return whether text after `before` is quoted (`> `), escaped, or code by its indent below other text."""
+    above, _, line = before.rpartition("\n")
+    if line.lstrip().startswith(">") or line.endswith("\\"):
+        return True
+    is_indented = not line.strip() and line.expandtabs(4).startswith("    ")
+    return is_indented and bool(above.strip()) and not above.rpartition("\n")[2].strip()
 
 
 class TailEvents(CallEvents):
