@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ def pytest_collection(session: pytest.Session) -> None:
     In a fresh clone each file is rewritten and compiled once. If all workers started with the same file, each would
     compile them all.
     """
+    gc.disable()  # until all items are collected: they stay
     worker = getattr(session.config, "workerinput", None)
     if worker is None or session.config.args != session.config.getini("testpaths"):
         return
@@ -71,6 +73,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(200_000, 10, 10)
 
 
@@ -99,6 +102,21 @@ def tmp_path(
     folder_numbers[name] += 1
     path.mkdir(mode=0o700)
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signal_handlers_as_they_are() -> Iterator[None]:
+    """Convert only numbers of signal handlers to names.
+
+    Python 3.11 tries it with functions too, and formats them for the error. `asyncio.run` reads its handler at the end,
+    and the text of that one contains the result of the whole test.
+    """
+    convert = vars(signal)["_int_to_enum"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            signal, "_int_to_enum", lambda value, enum: convert(value, enum) if isinstance(value, int) else value
+        )
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

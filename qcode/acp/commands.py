@@ -101,14 +101,14 @@ class SessionCommands:
                 }
                 yield {**row, **({"input": {"hint": prompt.hint}} if prompt.hint else {})}
 
-    def typed(self, text: str) -> tuple[str, str] | None:
+    def match_command(self, text: str) -> tuple[str, str] | None:
         """Return the command at the start of a prompt and its argument; None if there is no such command."""
         if not text.startswith("/"):
             return None
         name, _, argument = text[1:].partition(" ")
         if name.strip() in BUILT_IN:
             return name.strip(), argument.strip()
-        found = self._agent.custom_commands(tuple(BUILT_IN)).typed(text)
+        found = self._agent.custom_commands(tuple(BUILT_IN)).match_command(text)
         is_known = found is not None or self._skill(name) is not None
         return (name, argument) if is_known else None
 
@@ -196,11 +196,11 @@ class SessionCommands:
         memory = self._agent.memory
         if not argument:
             return memory_text(memory)
-        place, line = split_memory_line(argument, memory.places())
-        if len(place) != 1:
+        file, line = split_memory_line(argument, memory.places())
+        if len(file) != 1:
             return "Choose the file: /memory project: TEXT or /memory yours: TEXT."
         try:
-            return memory.append(place[0].path, line)
+            return memory.append(file[0].path, line)
         except ValueError as refusal:
             return str(refusal)
 
@@ -210,7 +210,7 @@ class SessionCommands:
         return trust.accept_shown(folder) if argument == "accept" else trust.show(folder)
 
     def _custom(self, name: str, argument: str) -> Outcome:
-        found = self._agent.custom_commands(tuple(BUILT_IN)).typed(f"/{name} {argument}".rstrip())
+        found = self._agent.custom_commands(tuple(BUILT_IN)).match_command(f"/{name} {argument}".rstrip())
         if found is None:
             return Submit(f"/{name} {argument}".rstrip())
         custom, arguments = found

@@ -173,17 +173,17 @@ class Server:
 
     async def _new(self, params: JsonObject) -> MethodResult:
         session = await self._open(params, None)
-        result = {"sessionId": session.session_id, **session.opened()}
+        result = {"sessionId": session.session_id, **session.opening_state()}
         return MethodResult(result, session.announce)
 
     async def _load(self, params: JsonObject) -> MethodResult:
         session = await self._reopen(params)
         session.replay()
-        return MethodResult(session.opened(), session.announce)
+        return MethodResult(session.opening_state(), session.announce)
 
     async def _resume(self, params: JsonObject) -> MethodResult:
         session = await self._reopen(params)
-        return MethodResult(session.opened(), session.announce)
+        return MethodResult(session.opening_state(), session.announce)
 
     async def _reopen(self, params: JsonObject) -> EditorSession:
         session_id = _text(params, "sessionId")

@@ -1,4 +1,4 @@
-"""One session of the client: its prompts in order, the turn that runs, its approvals, and cancellation.
+"""One session of an editor: its queued prompts, the running turn, approvals, and cancellation.
 
 A prompt is answered once, after all updates of its turn. A cancelled one is answered within a second, even if a tool
 does not end.
@@ -115,7 +115,7 @@ class EditorSession:
 
     # Opening
 
-    def opened(self) -> JsonObject:
+    def opening_state(self) -> JsonObject:
         """Return the modes and the options, for the response."""
         return {"modes": self.settings.modes(), "configOptions": self.settings.options()}
 
@@ -264,7 +264,7 @@ class EditorSession:
         if prompt.answer.done() or prompt.is_cancelled:
             prompt.finish(self._without_turn(Outcome.CANCELLED))
             return
-        command = self.commands.typed(prompt.blocks.first_text)
+        command = self.commands.match_command(prompt.blocks.first_text)
         if command is not None:
             outcome = await self.commands.run(*command)
             if isinstance(outcome, commands.CommandOutput):
@@ -319,7 +319,7 @@ class EditorSession:
                     self._sync()
                     prompt.finish(self._answer(event, note, warned))
                     is_refused = event.outcome is Outcome.REFUSAL and not has_run
-                await self._client.wire.room()
+                await self._client.wire.wait_until_writable()
         finally:
             await events.aclose()
             self._view = None

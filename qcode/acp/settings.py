@@ -105,8 +105,8 @@ class SessionSettings:
         current = self._agent.conversation.model
         provider, _, name = current.partition("/")
         groups = {owner: list(models) for owner, models in self._providers}
-        own = groups.pop(provider, [])
-        groups = {provider: [name, *(model for model in own if model != name)], **groups}
+        current_group = groups.pop(provider, [])
+        groups = {provider: [name, *(model for model in current_group if model != name)], **groups}
         rows: list[Json] = []
         left = MAX_MODELS
         for owner, models in groups.items():

@@ -116,7 +116,7 @@ class EditorWire:
         finally:
             self._open_requests.pop(asked_id, None)
 
-    async def room(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait while the client is behind with reading."""
         await self._output_drained.wait()
 

@@ -315,7 +315,7 @@ class Agent:
     ) -> tuple[str, TurnOptions]:
         """Return the prompt of a skill that the user typed, and the options of its turn; raise `QcodeError`.
 
-        `ask` as in `run_marked`.
+        See `run_marked` for `ask`.
         """
         assert self.skills is not None
         from qcode.protocol.errors import InputError
@@ -401,7 +401,7 @@ class Agent:
 
     def connect_model(self, name: str) -> ModelClient:
         """Return a client for `Conversation.set_model`; it blocks if the key is in the keyring. Raise `ValueError`."""
-        return self._clients.named(name)
+        return self._clients.client_named(name)
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""

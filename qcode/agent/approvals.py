@@ -107,8 +107,8 @@ def is_planning(policy: Policy) -> bool:
 class PendingCalls:
     """The judged calls until they run, and the open approvals, both by id. Records the outcome of each call.
 
-    `watched` detects the files that a run changes; `approved` wraps a run that the user approved for some files.
-    `hooks` see each call before it is judged, and after it ran; None if there are none.
+    `watch_changes` detects the files that a run changes; `accept_changes` wraps a run that the user approved for some
+    files. `hooks` see each call before it is judged, and after it ran; None if there are none.
     """
 
     hooks: CallHooks | None = None
@@ -116,13 +116,13 @@ class PendingCalls:
     def __init__(
         self,
         toolbox: Toolbox,
-        watched: Callable[[Coroutine[Any, Any, ToolOutcome]], Awaitable[ToolOutcome]],
-        approved: Callable[[frozenset[str]], AbstractContextManager[None]],
+        watch_changes: Callable[[Coroutine[Any, Any, ToolOutcome]], Awaitable[ToolOutcome]],
+        accept_changes: Callable[[frozenset[str]], AbstractContextManager[None]],
         permissions: Permissions,
     ) -> None:
         self._toolbox = toolbox
-        self._watch_changes = watched
-        self._accept_changes = approved
+        self._watch_changes = watch_changes
+        self._accept_changes = accept_changes
         self._permissions = permissions
         self._resolutions: dict[str, ResolvedCall] = {}
         self._open: dict[str, CallApproval] = {}
@@ -426,7 +426,7 @@ class PendingCalls:
     ) -> ToolOutcome:
         """Run a call as it was judged; the diff of its result hides the contents of secret files.
 
-        `background_requested` and `ask` as in `Toolbox.run`.
+        See `Toolbox.run` for `background_requested` and `ask`.
         """
         if resolved.refusal:
             return ToolOutcome(resolved.refusal, is_error=True, summary=resolved.refusal.split("\n", 1)[0])

@@ -131,8 +131,8 @@ class Conversation:
         self._checkpoints = Checkpoints(
             toolbox.workspace, session, moved=self._reload_messages, is_busy=lambda: self.is_busy
         )
-        self._accept_changes = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
-        self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._accept_changes, permissions)
+        self._accept_changes = partial(TrustStore(context.paths.state_dir, context.folder).accept_changes, context.root)
+        self._calls = PendingCalls(toolbox, self._checkpoints.watch_changes, self._accept_changes, permissions)
         toolbox.transcript = lambda: self.transcript.messages
         self._begin(session, tuple(messages))
 
@@ -250,7 +250,7 @@ class Conversation:
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
         settings = self._turn_settings(writer := self._clients.small(), options)
-        turn = Turn(settings, self.client.known(), self.transcript.messages, self._counter, number=self._turns)
+        turn = Turn(settings, self.client.known_model(), self.transcript.messages, self._counter, number=self._turns)
         self._last_turn = self.turn = turn
         hooks, logged = self.hooks, None if writer is None else writer.logged
         confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
@@ -280,7 +280,7 @@ class Conversation:
             if hooks is not None:
                 hooks.leave_turn()
             self._calls.clear()
-            self._attachments.turn_over()
+            self._attachments.end_turn()
             self._use(self._client_after_turn or self.client)
             self._client_after_turn = None
             self.transcript.session.sync()
@@ -383,7 +383,7 @@ class Conversation:
         """Return what the next prompt consists of."""
         client = self.client
         return context_report(
-            client.known(),
+            client.known_model(),
             client.system(self.mode),
             client.prompts.instruction_chars,
             self.tools,
@@ -404,7 +404,7 @@ class Conversation:
         return () if self._last_turn is None else self._last_turn.signals
 
     def count(self, used: TurnUsage) -> None:
-        """Add what was used beside the turns, such as for a title."""
+        """Add usage outside the turns, such as for a title."""
         self._usage.append(used)
 
     @property
@@ -412,7 +412,7 @@ class Conversation:
         return self.transcript.session
 
     @property
-    def stored(self) -> tuple[StoredMessage, ...]:
+    def stored_messages(self) -> tuple[StoredMessage, ...]:
         """All messages that led to the current state with what was shown with them, also those that were compacted."""
         history = self.transcript.session.history
         if history.stored:
@@ -443,7 +443,7 @@ class Conversation:
 
     def set_model(self, model: str | ModelClient) -> None:
         """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that is not possible."""
-        client = self._clients.named(model) if isinstance(model, str) else model
+        client = self._clients.client_named(model) if isinstance(model, str) else model
         if self._client_after_turn is not None:
             self._client_after_turn = client
         else:
@@ -498,7 +498,7 @@ class Conversation:
         can_ask = self._context.is_attended or self._context.servers_can_ask
         show = self._driver.show if self._driver is not None and can_ask else None
         ask = None if show is None else partial(self._calls.ask_for_server, show, call)
-        with self.background.running(call.call_id, resolved.name) as moved:
+        with self.background.track_call(call.call_id, resolved.name) as moved:
             return await self._calls.run(self.policy, resolved, output, self.client.model.name, moved, ask)
 
     def append(self, effect: Append) -> None:
@@ -536,7 +536,7 @@ class Conversation:
         self._use(client)
         await self._sizing.ask(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
-        return ModelSwitched(client.known(), settings, self._counter, skipped), client.logged
+        return ModelSwitched(client.known_model(), settings, self._counter, skipped), client.logged
 
     def _attach_mentions(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions. An unattended prompt may hold piped text and is not searched."""
@@ -566,7 +566,7 @@ class Conversation:
         warning = await sizing.ask(client)
         await sizing.wait_for(self._toolbox.wait_for_servers())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
-        turn.model = model = client.known()
+        turn.model = model = client.known_model()
         cap = caps_for(settings.output, model.output_limit, learned=model.host.first_cap).first
         prompt = (first.message,) if isinstance(first, UserSubmitted) else ()
         request = ModelRequest(model.name, settings.system, (*self.transcript.messages, *prompt), settings.tools, cap)

@@ -1,6 +1,6 @@
 """Opens an agent: policy, prompts, model, session, tools and conversation, in the order in which they need each other.
 
-Apart from `agent`, which a program imports before it opens anything: this loads most of the library.
+Separate from `agent`, which a program imports before it opens anything: this loads most of the library.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class AgentParts:
             undecided=self.undecided,
         )
         scratch, search = Scratch(), search_key(context.settings, context.env)
-        policy, sandbox = self._with_sandbox(self._searching(policy_of(context), search), scratch)
+        policy, sandbox = self._with_sandbox(self._policy_for_search(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
         self.prompts = self._prompts()
         kinds, problems = kinds_of(context)
         self.skills = self._skills(kinds, sandbox)
-        recording = self._recording(selection.name)
+        recording = self._open_recording(selection.name)
         log = self._observer()
         self.clients = clients = Clients(context, self.prompts, self._secrets, log, recording, wrap)
         client = clients.connect(selection)
@@ -103,8 +103,8 @@ class AgentParts:
         self._prune(session.session_id)
         # Removing may take long, and nothing waits for it.
         threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
-        own = self._bind_tools(own_tools) if own_tools else ()
-        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, own, skill)
+        internal_tools = self._bind_tools(own_tools) if own_tools else ()
+        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, internal_tools, skill)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
@@ -192,7 +192,7 @@ class AgentParts:
         sandbox: SessionSandbox,
         search: tuple[SearchService, str] | None,
         kinds: tuple[SubagentKind, ...],
-        own: tuple[Tool, ...],
+        internal_tools: tuple[Tool, ...],
         skill: SkillTool | None,
     ) -> Toolbox:
         """Return the tools. They ask for the policy at each call, so that a change of mode applies at once."""
@@ -213,7 +213,7 @@ class AgentParts:
             search=None if search is None else _web_search(search, gate),
             is_offered=context.options.offers,
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
-            own=own,
+            internal_tools=internal_tools,
             nested=self.memory.nested,
             after_edit=None if context.settings.after_edit.is_off else partial(_after_edit, context, sandbox),
             skill=skill,
@@ -246,7 +246,7 @@ class AgentParts:
         self.prompts.skills = self.skills.make_catalog(window)
         return tool
 
-    def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
+    def _policy_for_search(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
         """Return the policy for searches with this service, and register the key of the service as a secret."""
         if search is None:
             return policy
@@ -373,7 +373,7 @@ class AgentParts:
         except OSError as error:
             raise InputError(f"cannot write --debug-log {path}: {error.strerror}") from None
 
-    def _recording(self, model: str) -> Recording | None:
+    def _open_recording(self, model: str) -> Recording | None:
         path = self.context.options.record
         if path is None:
             return None
@@ -410,7 +410,7 @@ class AgentParts:
     def _redactor(self) -> Redactor:
         from qcode.safety.redaction import Redactor
 
-        return Redactor((*self._secrets, *self.context.keys.known()))
+        return Redactor((*self._secrets, *self.context.keys.known_keys()))
 
 
 def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ...]:

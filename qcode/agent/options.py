@@ -362,8 +362,8 @@ class RunContext:
                 (self.root / folder / name, self.root)
                 for folder in (PROJECT_FOLDER, *((CLAUDE_FOLDER,) if is_foreign else ()))
             ]
-        own = {path.resolve() for path, project in found if project is None}
-        is_own = [project is not None and path.resolve() in own for path, project in found]
+        user_folders = {path.resolve() for path, project in found if project is None}
+        is_own = [project is not None and path.resolve() in user_folders for path, project in found]
         return tuple(item for item, is_same in zip(found, is_own, strict=True) if may_exist(item[0]) and not is_same)
 
     def limits(self, turn: TurnOptions) -> Limits:

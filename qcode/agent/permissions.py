@@ -182,12 +182,12 @@ class Permissions:
         del self._decisions[:-MAX_DECISIONS]
 
     def always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
-        """Add a rule that the user allowed for longer than once; return a warning if it could not be kept."""
-        own = self._add_rule("allow", rule, _call_summary(call))
+        """Allow such calls from now on, with `is_kept` also in later sessions. Return a warning if that failed."""
+        user_rule = self._add_rule("allow", rule, _call_summary(call))
         if not is_kept:
             return ""
         try:
-            self.save_rule(own.number)
+            self.save_rule(user_rule.number)
         except ValueError as problem:
             return f"{rule} applies to this session only: {problem}"
         return ""
@@ -201,10 +201,10 @@ class Permissions:
         rows: list[RuleInForce] = []
         for effect in _EFFECTS:
             rules, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
-            for place, rule in enumerate(rules):
-                origin = origins[place] if place < len(origins) else "settings"
+            for index, rule in enumerate(rules):
+                origin = origins[index] if index < len(origins) else "settings"
                 rows.append(RuleInForce(effect, rule.text, origin))
-            rows += [self._row(own) for own in self._written_rules if own.effect == effect]
+            rows += [self._row(user_rule) for user_rule in self._written_rules if user_rule.effect == effect]
         return tuple(rows)
 
     def decisions(self) -> tuple[CallRecord, ...]:
@@ -223,45 +223,45 @@ class Permissions:
 
     def remove(self, number: int) -> None:
         """Remove a rule that the user added; raise `ValueError` if it cannot be removed."""
-        own = self._rule_of(number)
-        if own.scope == "folder" and self._origins.stored_rules is not None:
+        user_rule = self._rule_of(number)
+        if user_rule.scope == "folder" and self._origins.stored_rules is not None:
             try:
-                self._origins.stored_rules.remove(_kept_rule(own))
+                self._origins.stored_rules.remove(_kept_rule(user_rule))
             except OSError as error:
                 raise ValueError(f"cannot remove it from {self._origins.stored_rules.path}: {error.strerror}") from None
-        self._written_rules.remove(own)
+        self._written_rules.remove(user_rule)
         self._compose()
 
     def save_rule(self, number: int) -> None:
         """Keep a rule of the session for this folder; raise `ValueError` if it cannot be kept."""
-        own, stored = self._rule_of(number), self._origins.stored_rules
-        if own.scope == "folder":
-            raise ValueError(f"{own.text} is already saved for this folder")
-        if own.is_sandboxed:
-            raise ValueError(f"{own.text} in the sandbox applies to this session only")
+        user_rule, stored = self._rule_of(number), self._origins.stored_rules
+        if user_rule.scope == "folder":
+            raise ValueError(f"{user_rule.text} is already saved for this folder")
+        if user_rule.is_sandboxed:
+            raise ValueError(f"{user_rule.text} in the sandbox applies to this session only")
         if stored is None:
             raise ValueError("rules cannot be saved in this run")
         if not self.is_trusted:
             raise ValueError("rules are saved only for trusted folders; type /trust to trust this one")
         try:
-            stored.add(_kept_rule(own))
+            stored.add(_kept_rule(user_rule))
         except OSError as error:
             raise ValueError(f"cannot write {stored.path}: {error.strerror}") from None
-        self._written_rules[self._written_rules.index(own)] = replace(own, scope="folder")
+        self._written_rules[self._written_rules.index(user_rule)] = replace(user_rule, scope="folder")
 
     def check(self, kind: TriedKind, value: str) -> Verdict:
         """Return the verdict on a command, path or address. Runs nothing; may block."""
         return verdict_on(self.policy, kind, value)
 
     def _rule_of(self, number: int) -> _UserRule:
-        own = next((candidate for candidate in self._written_rules if candidate.number == number), None)
-        if own is None:
+        user_rule = next((candidate for candidate in self._written_rules if candidate.number == number), None)
+        if user_rule is None:
             raise ValueError("this rule is in your settings; change it there")
-        return own
+        return user_rule
 
     def _add_rule(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _UserRule:
         key = (effect, text, is_sandboxed)
-        own = next(
+        user_rule = next(
             (
                 candidate
                 for candidate in self._written_rules
@@ -269,11 +269,11 @@ class Permissions:
             ),
             None,
         )
-        if own is None:
-            own = _UserRule(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
-            self._written_rules.append(own)
+        if user_rule is None:
+            user_rule = _UserRule(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
+            self._written_rules.append(user_rule)
             self._compose()
-        return own
+        return user_rule
 
     def _folder_rule(self, rule: KeptRule) -> _UserRule:
         return _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.at, rule.why)
@@ -281,27 +281,30 @@ class Permissions:
     def _compose(self) -> None:
         """Rebuild the policy: the rules of the settings, then those the user added."""
         base = self._base.rules
-        plain = [own for own in self._written_rules if not own.is_sandboxed]
-        more = {effect: tuple(parse_rule(own.text) for own in plain if own.effect == effect) for effect in _EFFECTS}
+        plain = [user_rule for user_rule in self._written_rules if not user_rule.is_sandboxed]
+        more = {
+            effect: tuple(parse_rule(user_rule.text) for user_rule in plain if user_rule.effect == effect)
+            for effect in _EFFECTS
+        }
         rules = Rules(base.allow + more["allow"], base.ask + more["ask"], base.deny + more["deny"])
-        sandboxed = tuple(parse_rule(own.text) for own in self._written_rules if own.is_sandboxed)
+        sandboxed = tuple(parse_rule(user_rule.text) for user_rule in self._written_rules if user_rule.is_sandboxed)
         self.policy = replace(self._base, rules=rules, sandbox_rules=sandboxed)
 
-    def _row(self, own: _UserRule) -> RuleInForce:
-        cause = f"answered to {own.why}" if own.why else "added"
-        if own.scope == "folder":
-            origin = f"saved for this folder, {cause}, {_day(own.at)}"
-            return RuleInForce(own.effect, own.text, origin, "folder", own.number)
-        at = datetime.fromtimestamp(own.at).astimezone()
-        cause = f"in the sandbox, {cause}" if own.is_sandboxed else cause
-        return RuleInForce(own.effect, own.text, f"{cause} at {at:%H:%M}", "session", own.number)
+    def _row(self, user_rule: _UserRule) -> RuleInForce:
+        cause = f"answered to {user_rule.why}" if user_rule.why else "added"
+        if user_rule.scope == "folder":
+            origin = f"saved for this folder, {cause}, {_day(user_rule.at)}"
+            return RuleInForce(user_rule.effect, user_rule.text, origin, "folder", user_rule.number)
+        at = datetime.fromtimestamp(user_rule.at).astimezone()
+        cause = f"in the sandbox, {cause}" if user_rule.is_sandboxed else cause
+        return RuleInForce(user_rule.effect, user_rule.text, f"{cause} at {at:%H:%M}", "session", user_rule.number)
 
     def _now_text(self) -> str:
         return f"{datetime.fromtimestamp(self._clock()).astimezone():%H:%M}"
 
 
-def _kept_rule(own: _UserRule) -> KeptRule:
-    return KeptRule(own.effect, own.text, own.at, own.why)
+def _kept_rule(user_rule: _UserRule) -> KeptRule:
+    return KeptRule(user_rule.effect, user_rule.text, user_rule.at, user_rule.why)
 
 
 def _day(at: float) -> str:
@@ -462,7 +465,7 @@ def policy_of(context: RunContext) -> Policy:
     """Return the policy that a session starts with; raise `ConfigError` for a bad rule."""
     permissions = context.settings.permissions
     rules = configured_rules(context.settings)
-    own = (context.paths.config_dir, context.paths.state_dir)
+    own_folders = (context.paths.config_dir, context.paths.state_dir)
     forbidden = (context.folder, context.root, *context.added_folders)
     search_path = command_environment(context.env)["PATH"]
     return Policy(
@@ -471,7 +474,7 @@ def policy_of(context: RunContext) -> Policy:
         is_trusted=context.is_trusted,
         root=context.folder,
         added_folders=context.added_folders,
-        own_folders=own,
+        own_folders=own_folders,
         search_path=search_path,
         probes=_probes(context, search_path, forbidden),
         never_asks=context.options.never_asks,

@@ -165,24 +165,24 @@ class ModelSpending:
     def handle(self, event: TurnEvent) -> None:
         match event:
             case UsageUpdated():
-                self._spent(self._model).window = event.context_window
+                self._row(self._model).window = event.context_window
                 self._set(event.by_model, event.cost)
             case TurnEnded():
                 self._set(event.by_model, event.cost)
             case WebSearched(queries=queries):
-                self._spent(self._model).searches += max(1, len(queries))
+                self._row(self._model).searches += max(1, len(queries))
             case ModelFellBack(to_model=model):
                 self._model = model
             case _:
                 pass
 
-    def _spent(self, model: str) -> _SpendingRow:
+    def _row(self, model: str) -> _SpendingRow:
         return self._rows.setdefault(model, _SpendingRow())
 
     def _set(self, by_model: tuple[ModelUsage, ...], cost: Decimal | None) -> None:
         for used in by_model:
             if used.usage != Usage() or used.model in self._rows:
-                spent = self._spent(used.model)
+                spent = self._row(used.model)
                 # Refused requests cost nothing, but without a price that is not a cost of 0.
                 spent.usage, spent.cost = used.usage, used.cost if used.usage != Usage() else cost
         if self._model in self._rows:
@@ -225,13 +225,13 @@ class EarlierTurns:
         self._history = history
         self._messages = sorted(history.stored.items())
         # Requests of later turns may be added to the last message, but to no other.
-        self._last = self._messages[-1][1].paid if self._messages else None
+        self._last = self._messages[-1][1].entry_with_requests if self._messages else None
 
     def usage(self, price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
         """Return the usage of each turn, as far as it was recorded, at current prices."""
         if self._last is None:
             return []
-        paid = [*(stored.paid for _, stored in self._messages[:-1]), self._last]
+        paid = [*(stored.entry_with_requests for _, stored in self._messages[:-1]), self._last]
         models = [self._history.model_of(number) for number, _ in self._messages]
         return _usage_of(zip(paid, models, strict=True), price_of)
 

@@ -31,7 +31,7 @@ _VIEW_S = 10.0
 class SessionSandbox:
     """The sandbox of the commands of one session. Thread-safe.
 
-    `wanted` is the setting `tools.sandbox`. Detection runs a few short processes, once. `find` detects a sandbox; None
+    `setting` is the setting `tools.sandbox`. Detection runs a few short processes, once. `find` detects a sandbox; None
     tries the kinds of `safety.sandbox.detection`.
     """
 
@@ -112,7 +112,7 @@ class SessionSandbox:
 
         It may run for the whole session: it can change no file, so nothing has to be watched or restored.
         """
-        from qcode.safety.sandbox.confinement import program_folders, reader_confinement
+        from qcode.safety.sandbox.confinement import program_folders, reader_confinement, toolchain_folders
 
         sandbox = self.sandbox
         if sandbox is None:
@@ -121,7 +121,7 @@ class SessionSandbox:
             return self.launch("read-only", argv)
         real = os.path.realpath(argv[0])
         folders = dict.fromkeys(str(Path(path).parent) for path in (argv[0], real))
-        programs = program_folders(":".join(folders), self._scope.home_path)
+        programs = (*program_folders(":".join(folders), self._scope.home_path), *toolchain_folders(self._scope))
         packages, mark, _ = real.partition("/node_modules/")  # a program of npm needs the packages beside its own
         programs += (f"{packages}{mark.rstrip('/')}",) if mark else ()
         confinement = reader_confinement(self._scope, self.index.look(), programs, str(cache))
@@ -194,7 +194,7 @@ class SessionSandbox:
                 self._lines += lines
 
     @contextmanager
-    def approved(self, paths: Collection[str]) -> Iterator[None]:
+    def accept_changes(self, paths: Collection[str]) -> Iterator[None]:
         """Accept changes of these files, which the user approved, while commands run: they are not restored."""
         with self._lock:
             guards = tuple(self._guards)

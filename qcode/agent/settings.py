@@ -75,10 +75,10 @@ class SettingsService:
     def settings(self) -> tuple[Setting, ...]:
         """Return all settings; raise `ValueError` with one line if a file cannot be read."""
         try:
-            settings, own = self._read()
+            settings, user_values = self._read()
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        return tuple(self._setting(row, settings, own) for row in show(settings))
+        return tuple(self._setting(row, settings, user_values) for row in show(settings))
 
     def change(self, name: str, typed: str | None) -> Setting:
         """Set the typed value in the user's file, or remove it if None; return the new setting.
@@ -110,17 +110,17 @@ class SettingsService:
             user_config=arguments.user_config,
             reads_project=arguments.reads_project,
         )
-        own = file_layer(self._file, "user")
-        return settings, {path: found.value for path, found in own.values.items()}
+        user_layer = file_layer(self._file, "user")
+        return settings, {path: found.value for path, found in user_layer.values.items()}
 
-    def _setting(self, row: SettingRow, settings: Settings, own: Mapping[tuple[str, ...], object]) -> Setting:
+    def _setting(self, row: SettingRow, settings: Settings, user_values: Mapping[tuple[str, ...], object]) -> Setting:
         from qcode.config.edit import is_changeable
 
         path = parse_key(row.key)
         key = find_key(path)
         assert key is not None
         is_open = is_changeable(key)
-        value = own.get(path)
+        value = user_values.get(path)
         return Setting(
             row.key,
             row.value,

@@ -176,7 +176,9 @@ class AgentRun:
         self._kind = kind
         self._client = client
         self._toolbox = parent.toolbox.for_subagent(lambda path, access: self._policy.judge_file(path, access))
-        self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.accept_changes, parent.permissions)
+        self._calls = PendingCalls(
+            self._toolbox, parent.checkpoints.watch_changes, parent.accept_changes, parent.permissions
+        )
         self._open: dict[str, str] = {}
         self._hooks: HookScope | None = None
         specs = kind.offered(client.tools(self._toolbox, self._policy))
@@ -192,7 +194,7 @@ class AgentRun:
             fallback=None,
             check=None,
         )
-        model = parent.turn.model if client is parent.client else client.known()
+        model = parent.turn.model if client is parent.client else client.known_model()
         tally = parent.turn.tally.for_subagent(settings, model.facts.price, call.call_id)
         self._turn = Turn(settings, model, (), client.counter(), tally=tally)
         self._toolbox.transcript = lambda: self._turn.messages

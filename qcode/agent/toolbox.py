@@ -72,9 +72,9 @@ class Toolbox:
     `one_way` are tools that are offered and never run, `servers` the tool servers of the session. `shell_settings` add
     variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
-    service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
-    the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the tools.
-    `nested` returns the instructions of folders that the calls touch. Without `has_patches` every model replaces
+    service. `is_offered` returns whether a model may be offered a tool. `internal_tools` are those of the program that
+    opened the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the
+    tools. `nested` returns the instructions of folders that the calls touch. Without `has_patches` every model replaces
     passages. `after_edit` makes what follows edits.
     """
 
@@ -95,7 +95,7 @@ class Toolbox:
         agent: SubagentTool | None = None,
         search: WebSearch | None = None,
         is_offered: Callable[[ToolSpec], bool] = lambda _: True,
-        own: tuple[Tool, ...] = (),
+        internal_tools: tuple[Tool, ...] = (),
         skill: SkillTool | None = None,
         nested: Callable[[], NestedInstructions] | None = None,
         has_patches: bool = True,
@@ -114,9 +114,9 @@ class Toolbox:
             *(() if agent is None else (agent,)),
             *(() if skill is None else (skill,)),
         )
-        self._skill_tool, self._internal_tools = skill, own
+        self._skill_tool, self._internal_tools = skill, internal_tools
         self.transcript: Callable[[], Sequence[Message]] = tuple
-        self._tools |= {tool.spec.name: tool for tool in (*self._further, *own)}
+        self._tools |= {tool.spec.name: tool for tool in (*self._further, *internal_tools)}
         self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
@@ -349,14 +349,14 @@ class Toolbox:
     ) -> ToolOutcome:
         """Run a call, sandboxed at `level`. After the timeout of the tool it is stopped, and the result says so.
 
-        `granted` as in `Workspace.granting`. When `background_requested` is set, a command continues in the background
-        and the call ends. `ask` asks the user on behalf of a tool server.
+        See `Workspace.allow_targets` for `granted`. When `background_requested` is set, a command continues in the
+        background and the call ends. `ask` asks the user on behalf of a tool server.
         """
-        most = self.max_output_chars
+        max_chars = self.max_output_chars
         context = ToolRunContext(
             output,
             self._settings.shell_timeout_s,
-            most,
+            max_chars,
             self._env,
             jobs=self.jobs,
             background_requested=background_requested,
@@ -369,8 +369,8 @@ class Toolbox:
         limit = self._settings.tool_timeout_s
         try:
             async with asyncio.timeout(limit):
-                with self.workspace.granting(granted), self._approved(granted or frozenset()):
-                    return await self._run(name, arguments, most, context, ask)
+                with self.workspace.allow_targets(granted), self._approved(granted or frozenset()):
+                    return await self._run(name, arguments, max_chars, context, ask)
         except TimeoutError:
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
             return ToolOutcome(text, is_error=True, summary="timed out")
@@ -385,7 +385,7 @@ class Toolbox:
     def _approved(self, targets: frozenset[str]) -> AbstractContextManager[None]:
         if self._sandbox is None or not targets:
             return nullcontext()
-        return self._sandbox.approved(targets)
+        return self._sandbox.accept_changes(targets)
 
     def _launch(self, level: Level | None, argv: Sequence[str]) -> Launch:
         if level is None:
@@ -398,10 +398,12 @@ class Toolbox:
         raise Refused("shell: the command was not run: there is no sandbox")
 
     async def _run(
-        self, name: str, arguments: JsonObject, most: int, context: ToolRunContext, ask: Ask | None
+        self, name: str, arguments: JsonObject, max_chars: int, context: ToolRunContext, ask: Ask | None
     ) -> ToolOutcome:
         if self.servers is not None and self.servers.has(name):
-            return await self.servers.run(name, arguments, context.output, most, lambda: self.workspace.scratch, ask)
+            return await self.servers.run(
+                name, arguments, context.output, max_chars, lambda: self.workspace.scratch, ask
+            )
         return await self._tools[name].run(arguments, self.workspace, context)
 
     async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
@@ -539,7 +541,7 @@ class Background:
         asked.set()
 
     @contextmanager
-    def running(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
+    def track_call(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
         """Yield the event that moves this call to the background, None if its tool does not support that."""
         if not self._toolbox.is_backgroundable(name):
             yield None

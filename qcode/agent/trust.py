@@ -160,7 +160,7 @@ class TrustStore:
         return [Path(str(row["path"])) for row in self._folders()]
 
     @contextmanager
-    def accepting(self, root: Path, targets: frozenset[str]) -> Iterator[None]:
+    def accept_changes(self, root: Path, targets: frozenset[str]) -> Iterator[None]:
         """Pin the new contents of these files after the block: the user saw and approved the whole change.
 
         Only for a folder whose files are pinned, and only for files that matched their pins before.
@@ -280,18 +280,18 @@ def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
     return (*names, *(f"{name}/{skills}" for name in inner for skills in SKILL_FOLDERS))
 
 
-def files_to_pin(root: Path, own: Path, folder: Path | None = None) -> dict[str, TrustedFile]:
+def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dict[str, TrustedFile]:
     """Return the files to pin of the project at `root` by their path in it; raise `TooLargeToPin`.
 
-    A `.qcode` that contains `own`, the state folder of qcode, belongs to the user and has none.
+    A `.qcode` that contains `state_dir`, the state folder of qcode, belongs to the user and has none.
     """
     found: dict[str, TrustedFile] = {}
     text_room, room = _ALL_TEXTS, MAX_PINNED_BYTES
     for name in pinned_folders(root, folder):
-        place = root / name
-        if name == PROJECT_FOLDER and _resolved(own).is_relative_to(_resolved(place)):
+        full_path = root / name
+        if name == PROJECT_FOLDER and _resolved(state_dir).is_relative_to(_resolved(full_path)):
             continue
-        for path in [place] if place.is_file() else _files(place, _resolved(root)):
+        for path in [full_path] if full_path.is_file() else _files(full_path, _resolved(root)):
             file_name = path.relative_to(root).as_posix()
             if len(found) == MAX_PINNED_FILES:
                 raise TooLargeToPin(f"{name} and the like contain more than {MAX_PINNED_FILES:,} files")
@@ -326,7 +326,7 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
     """Yield the files in and below `folder`, sorted; links to folders are followed inside the project."""
     if folder.name != PROJECT_FOLDER and not _resolved(folder).is_relative_to(root):
         return  # qcode reads no skills of a project that are elsewhere
-    pending, seen = [(folder, 0)], {_resolved(folder)}
+    pending, visited = [(folder, 0)], {_resolved(folder)}
     while pending:
         current, depth = pending.pop()
         for entry in _entries(current):
@@ -337,10 +337,10 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
                 yield path
                 continue
             real = _resolved(path)
-            if real.is_relative_to(root) and real not in seen:
+            if real.is_relative_to(root) and real not in visited:
                 if depth == _MAX_DEPTH:
                     raise TooLargeToPin(f"{folder.relative_to(folder.parent)} is more than {_MAX_DEPTH} folders deep")
-                seen.add(real)
+                visited.add(real)
                 pending.append((path, depth + 1))
 
 
@@ -437,12 +437,12 @@ _OTHERS = (
 def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tuple[str, str]]:
     """Yield the name and the kind of each file that a trusted run would use, from the root down to the folder."""
     real = folder.resolve()
-    places = [place for place in (real, *real.parents) if place == root or root in place.parents]
-    for place in reversed(places):
+    places = [candidate for candidate in (real, *real.parents) if candidate == root or root in candidate.parents]
+    for candidate in reversed(places):
         for name, description in _OTHERS:
-            is_used_here = name in (*NAMES, LOCAL_NAME) or place == root
-            if is_used_here and os.path.lexists(place / name):
-                yield visible(str((place / name).relative_to(root))), description
+            is_used_here = name in (*NAMES, LOCAL_NAME) or candidate == root
+            if is_used_here and os.path.lexists(candidate / name):
+                yield visible(str((candidate / name).relative_to(root))), description
     if any(name in status.files for name in (SETTINGS, *CLAUDE_SETTINGS)):
         from qcode.agent.hooks.events import project_hook_rows
         from qcode.config.show import project_command_rows
@@ -480,7 +480,7 @@ def remember(
 ) -> str:
     """Trust the project at `root` from now on; return a line for the user if that cannot be stored.
 
-    `folder` as in `TrustStore`.
+    See `TrustStore` for `folder`.
     """
     store = TrustStore(state_dir, folder)
     try:

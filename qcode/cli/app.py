@@ -1,6 +1,6 @@
 """Opens the app, or its linear mode. The data of the first paint is read here; the app opens the agent later.
 
-Kept apart from `main`, which is imported at every start, because this imports the app.
+Separate from `main`, which is imported at every start, because this imports the app.
 """
 
 from __future__ import annotations

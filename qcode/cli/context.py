@@ -43,7 +43,7 @@ def run_context(
 
 
 def pipe_context(options: Options, report: Callable[[str], None]) -> RunContext:
-    """Return the context of a run without a user; `report` gets lines for the one who reads its output."""
+    """Return the context of a run without a user; `report` gets warnings as lines for stderr."""
     context = run_context(options, working_folder(options.cwd), is_attended=False)
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])

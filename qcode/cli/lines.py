@@ -1,6 +1,6 @@
 """Starts a run with `--input-format stream-json`: reads the first line, and answers a host before it opens the agent.
 
-Apart from `pipe`, which loads the library: a host waits for this answer, and may send its first message much later.
+Separate from `pipe`, which loads the library: a host waits for this answer, and may send its first message much later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qcode.cli.context import pipe_context, with_chosen_session
-from qcode.cli.terminal import reporting, write_stdout
+from qcode.cli.terminal import result_on_failure, write_stdout
 from qcode.headless.input_lines import handshake_of
 from qcode.headless.lines import encode, result_without_turn
 from qcode.protocol.errors import ExitCode
@@ -31,7 +31,7 @@ _PIECE = 65_536
 
 def run_lines(options: Options, release: Callable[[], None]) -> int:
     """Run the prompts on standard input; `release` unblocks the signals that were blocked until now."""
-    with reporting(partial(result_without_turn, options=options, format=options.output_format)):
+    with result_on_failure(partial(result_without_turn, options=options, format=options.output_format)):
         release()
         begun = _begin(options)
     if begun is None:

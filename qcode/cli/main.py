@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run qcode on `argv` (`sys.argv` without the program's name) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        with stopping():
+        with terminated_by_signals():
             return _run_guarded(arguments)
     except Terminated:
         return ExitCode.TERMINATED
@@ -144,11 +144,11 @@ def _run(options: Options, *, is_pipe: bool) -> int:
         hold()
         try:
             if options.input_format == "stream-json":
-                with _loading():
+                with _without_gc():
                     from qcode.cli.lines import run_lines
 
                 return run_lines(options, release)
-            with _loading():
+            with _without_gc():
                 from qcode.cli.pipe import run_pipe
 
             return run_pipe(options, release)
@@ -165,7 +165,7 @@ def _run(options: Options, *, is_pipe: bool) -> int:
 
 
 @contextmanager
-def _loading() -> Iterator[None]:
+def _without_gc() -> Iterator[None]:
     """Disable garbage collection in the block; objects created in it are never collected, as they live until exit."""
     gc.disable()
     try:
@@ -200,7 +200,7 @@ def release() -> None:
 
 
 @contextmanager
-def stopping() -> Iterator[None]:
+def terminated_by_signals() -> Iterator[None]:
     """Raise `Terminated` on SIGTERM and SIGHUP in the block, unless the signal is ignored or already handled."""
     if threading.current_thread() is not threading.main_thread():
         yield

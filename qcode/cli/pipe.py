@@ -22,7 +22,7 @@ from qcode.agent.context.memory import may_have_skills
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.context import pipe_context, run_context, with_chosen_session
-from qcode.cli.terminal import reporting, working_folder, write_stderr
+from qcode.cli.terminal import result_on_failure, working_folder, write_stderr
 from qcode.headless.lines import result_without_turn
 from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
@@ -58,7 +58,7 @@ class OpenedRun:
 
 def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
-    with reporting(partial(result_without_turn, options=options, format=options.output_format)):
+    with result_on_failure(partial(result_without_turn, options=options, format=options.output_format)):
         release()
         with _time_limit(options):
             opened = begin(options)
@@ -200,7 +200,7 @@ def _open_agent(
     hooks: Hooks | None = None,
 ) -> Agent:
     agent = Agent.begin(with_chosen_session(context), selection, hooks=hooks)
-    for notice in (*context.keys.complaints, *agent.notices):
+    for notice in (*context.keys.complaints, *agent.notices, *agent.prompts.instructions.notices):
         report(notice)
     agent.conversation.attach(attached)
     return agent
@@ -251,7 +251,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
     found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
     for problem in found.problems:
         write_stderr(problem)
-    return found.typed(typed)
+    return found.match_command(typed)
 
 
 def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[Block, ...]]:

@@ -38,7 +38,7 @@ def write_stdout(data: str | bytes) -> None:
 
 
 @contextmanager
-def reporting(result: Callable[[ErrorInfo | None], bytes]) -> Iterator[None]:
+def result_on_failure(result: Callable[[ErrorInfo | None], bytes]) -> Iterator[None]:
     """Write a result if the body fails, and raise the failure again for the line on stderr.
 
     `result` returns the bytes for an error, None if the body was interrupted.

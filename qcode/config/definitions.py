@@ -86,7 +86,7 @@ class CustomCommands:
     commands: tuple[CustomCommand, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def typed(self, text: str) -> tuple[CustomCommand, str] | None:
+    def match_command(self, text: str) -> tuple[CustomCommand, str] | None:
         """Return the command that `text` invokes and its arguments, None if it invokes none."""
         match = _TYPED.fullmatch(text.strip())
         if match is None:

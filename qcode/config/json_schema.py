@@ -1,6 +1,6 @@
 """The JSON Schema of `config.toml`, with which an editor completes and checks the file.
 
-It is made from the table of keys: it accepts all that the program accepts, and refuses unknown keys. Apart from
+It is made from the table of keys: it accepts all that the program accepts, and refuses unknown keys. Separate from
 `schema`, because only `qcode config schema` and the reference pages need it.
 """
 

@@ -69,8 +69,8 @@ def load(
     """
     caps, of_caps = cap_layer(env)
     warnings += of_caps
-    own = file_layer(paths.config_file, "user")
-    layers = [caps, own if user_config else own.only(_OF_THE_MACHINE)]
+    user_layer = file_layer(paths.config_file, "user")
+    layers = [caps, user_layer if user_config else user_layer.only(_OF_THE_MACHINE)]
     project = project_file(project_root)
     if (
         reads_project
@@ -177,21 +177,21 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
 def _provider(
     name: str, values: Mapping[KeyPath, object], base: Settings, tables: Mapping[KeyPath, Origin]
 ) -> ProviderSettings:
-    own = leaves(values, "providers", name)
-    network = {member.name: own.pop(member.name) for member in fields(Network) if member.name in own}
-    if "type" not in own:
+    own_values = leaves(values, "providers", name)
+    network = {member.name: own_values.pop(member.name) for member in fields(Network) if member.name in own_values}
+    if "type" not in own_values:
         if name not in PROVIDER_TYPES:
             kinds = ", ".join(f'"{kind}"' for kind in PROVIDER_TYPES)
-            place = dotted(("providers", name))
-            raise ConfigError(f"{tables['providers', name]}: {place} needs a type: one of {kinds}")
-        own["type"] = name
-    vertex = next((key for key in ("project", "location") if key in own), None)
-    if vertex is not None and own["type"] not in ("gemini", "anthropic"):
-        place = dotted(("providers", name))
+            prefix = dotted(("providers", name))
+            raise ConfigError(f"{tables['providers', name]}: {prefix} needs a type: one of {kinds}")
+        own_values["type"] = name
+    vertex = next((key for key in ("project", "location") if key in own_values), None)
+    if vertex is not None and own_values["type"] not in ("gemini", "anthropic"):
+        prefix = dotted(("providers", name))
         kinds = 'its type must be "gemini" or "anthropic"'
-        raise ConfigError(f"{tables['providers', name]}: {place} has {vertex}: {kinds}")
+        raise ConfigError(f"{tables['providers', name]}: {prefix} has {vertex}: {kinds}")
     headers = _texts(values, "providers", name, "headers")
-    return ProviderSettings(**own, **headers, network=replace(base.network, **network))
+    return ProviderSettings(**own_values, **headers, network=replace(base.network, **network))
 
 
 def _model(name: str, values: Mapping[KeyPath, object], base: Settings) -> ModelSettings:
@@ -201,10 +201,10 @@ def _model(name: str, values: Mapping[KeyPath, object], base: Settings) -> Model
 
 def _model_output(name: str, values: Mapping[KeyPath, object], base: Settings) -> Output:
     """Return the output settings of one model; a flag overrides the setting of a model in a file."""
-    own = leaves(values, "models", name, "output")
+    own_values = leaves(values, "models", name, "output")
     return replace(
         base.output,
-        **{key: value for key, value in own.items() if base.origin(f"output.{key}").kind != "flag"},
+        **{key: value for key, value in own_values.items() if base.origin(f"output.{key}").kind != "flag"},
     )
 
 
@@ -228,17 +228,17 @@ def servers_of(layer: Layer) -> dict[str, McpServer]:
 
 
 def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[KeyPath, Origin]) -> McpServer:
-    own = leaves(values, "mcp_servers", name)
-    origin, place = tables["mcp_servers", name], dotted(("mcp_servers", name))
-    if ("command" in own) == ("url" in own):
-        raise ConfigError(f"{origin}: {place} needs either a command or a url")
+    own_values = leaves(values, "mcp_servers", name)
+    origin, prefix = tables["mcp_servers", name], dotted(("mcp_servers", name))
+    if ("command" in own_values) == ("url" in own_values):
+        raise ConfigError(f"{origin}: {prefix} needs either a command or a url")
     env, headers = (_texts(values, "mcp_servers", name, key) for key in ("env", "headers"))
-    for key, found in (("headers", headers["headers"]), ("transport", own.get("transport"))):
-        if found and "url" not in own:
-            raise ConfigError(f"{origin}: {place} has {key}, which require{'s' if key == 'transport' else ''} a url")
-    if (env["env"] or own.get("args")) and "command" not in own:
-        raise ConfigError(f"{origin}: {place} has args or env, which require a command")
-    return McpServer(**own, **env, **headers, is_from_project=origin.is_project)
+    for key, found in (("headers", headers["headers"]), ("transport", own_values.get("transport"))):
+        if found and "url" not in own_values:
+            raise ConfigError(f"{origin}: {prefix} has {key}, which require{'s' if key == 'transport' else ''} a url")
+    if (env["env"] or own_values.get("args")) and "command" not in own_values:
+        raise ConfigError(f"{origin}: {prefix} has args or env, which require a command")
+    return McpServer(**own_values, **env, **headers, is_from_project=origin.is_project)
 
 
 def _texts(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:
@@ -336,7 +336,7 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
 
 
 def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
-    """Return the converted `value` of a key. Raise `ConfigError` with the key's message, without the value."""
+    """Return the converted `value` of a key. Raise `ConfigError` with the key's message; it names numbers only."""
     try:
         return key.kind.accept(value)
     except ValueError:
@@ -347,6 +347,8 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
 
         hint = suggestion(value, key.kind.choices, label='"{}"')
         hint = hint and f"; {hint}"
+    elif "number" in key.kind.words and type_words(value) == "a number":
+        hint = f", not {value}"
     elif key.kind.words.startswith(type_words(value)):
         hint = ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")
@@ -365,10 +367,10 @@ class _LayerReader:
     def layer(self) -> Layer:
         layer = Layer()
         for path, value in self._walk(self._content, (), layer):
-            place = canonical(path)
-            if place in layer.values:
-                self._fail(path, f"{dotted(place)} is set twice, directly and in a network table; keep one")
-            layer.values[place] = Value(value, self._origin(path), self._items(path, value))
+            key_path = canonical(path)
+            if key_path in layer.values:
+                self._fail(path, f"{dotted(key_path)} is set twice, directly and in a network table; keep one")
+            layer.values[key_path] = Value(value, self._origin(path), self._items(path, value))
         return layer
 
     def _walk(self, table: Mapping[str, object], prefix: KeyPath, layer: Layer) -> Iterator[tuple[KeyPath, object]]:
@@ -491,9 +493,9 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
 
 def _syntax(message: str, text: str) -> tuple[str, int]:
     """Split the parser's message into the error and its line."""
-    problem, _, place = message.rpartition(" (at ")
-    if place.startswith("line "):
-        return problem, int(place[5:].split(",", 1)[0])
+    problem, _, location = message.rpartition(" (at ")
+    if location.startswith("line "):
+        return problem, int(location[5:].split(",", 1)[0])
     return problem or message, len(text.rstrip().split("\n"))
 
 

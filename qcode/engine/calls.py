@@ -145,7 +145,7 @@ class CallLimits:
         self.note = f"The model's `{_short_name(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
 
     def ran(self, *, wrote: bool) -> None:
-        """Reset the counts of calls that did not run, after a call ran; of rejected writes if it wrote a file."""
+        """Reset the counts of calls that did not run, because a call ran. With `wrote`, also reset rejected writes."""
         self.repairs = self.impossible = 0
         self.denial_counts.clear()
         if wrote:
@@ -242,7 +242,7 @@ class CallRound:
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
         return [*settled, *self.advance(elapsed)]
 
-    def ended(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
+    def store_outcome(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
         """Store the outcome of a running call."""
         index = self._index_of(call_id, ("running",))
         if index is None:

@@ -167,7 +167,7 @@ class Compactor:
         return self._from_reply(self._reply.begin())
 
     @property
-    def recorded(self) -> list[Effect]:
+    def record_effects(self) -> list[Effect]:
         """The effect that stores its requests."""
         asked = tuple(replace(attempt, kind="summary") for attempt in self.attempts)
         return [RecordRequests(asked)] if asked else []

@@ -48,9 +48,9 @@ class Ledger:
         return tuple(self._by_model.values())
 
     @property
-    def whole(self) -> Ledger:
+    def outermost(self) -> Ledger:
         """The ledger of the outermost turn, which covers the whole prompt."""
-        return self if self._within is None else self._within.whole
+        return self if self._within is None else self._within.outermost
 
     def count(self, cause: RequestCause, requests: int = 1) -> None:
         self._counts[cause] = self._counts.get(cause, 0) + requests

@@ -83,7 +83,7 @@ class KnownModel:
         """Whether images may be sent. If it is unknown, they are sent, and the host's answer decides."""
         return self.facts.images is not False and not self.host.refuses_images
 
-    def learning(self, learn: Learn) -> KnownModel:
+    def with_learner(self, learn: Learn) -> KnownModel:
         return replace(self, host=self.host.with_fact(learn))
 
 

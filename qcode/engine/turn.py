@@ -453,7 +453,7 @@ class Turn:
     def _account_for(self, compactor: Compactor, result: CompactionResult) -> list[Effect]:
         self.tally.ledger.add_compaction(compactor.ledger)
         self._compaction.end(result)
-        return compactor.recorded
+        return compactor.record_effects
 
     def _plain_request(self) -> ModelRequest:
         settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS
@@ -471,7 +471,7 @@ class Turn:
         current = phase.round
         if isinstance(incoming, ApprovalAnswered):
             return self._after_round(phase, current.apply_answer(incoming, self._elapsed))
-        return self._after_round(phase, current.ended(incoming.call_id, incoming.outcome, self._elapsed))
+        return self._after_round(phase, current.store_outcome(incoming.call_id, incoming.outcome, self._elapsed))
 
     def _after_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
         """Pass on a round's effects, and continue the turn if every call has its result."""

@@ -83,7 +83,7 @@ class Exchange:
 
     async def _serve(self, descriptor: int, first_bytes: bytes) -> int:
         code: int | None = None
-        with self._interrupts.watching():
+        with self._interrupts.end_at_signals():
             await self._unless_stopped(self._begin())
             self._reader = StdinReader(descriptor, line=self._take, end=self._input_ended, first_bytes=first_bytes)
             while (incoming := await self._next()) is not None:

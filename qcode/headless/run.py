@@ -105,7 +105,7 @@ async def run_headless(
     run = Run(output, introduces=True)
     interrupts = Interrupts(ask=run.ask, force=run.force, flush=run.flush)
     try:
-        with interrupts.watching():
+        with interrupts.end_at_signals():
             return await run.run_turn(prompt, interrupts)
     except OutputLostError as lost:
         agent.conversation.cancel()
@@ -192,7 +192,7 @@ class Run:
     """A running turn and its output. `_end_event` is None until the turn has ended or was ended by force."""
 
     def __init__(self, output: RunOutput, *, introduces: bool = False) -> None:
-        self._conversation = output.agent.conversation
+        self._conversation = conversation = output.agent.conversation
         self._output = output
         self._format = output.format
         self._pipe = output.pipe
@@ -200,7 +200,7 @@ class Run:
         from qcode.agent.reports import ModelSpending  # loads the engine, as the conversation has
 
         self._answer = AnswerSoFar()
-        self._spending = ModelSpending(self._conversation.model, lambda: self._conversation.client.known().output_limit)
+        self._spending = ModelSpending(conversation.model, lambda: conversation.client.known_model().output_limit)
         self._lines = self.stream_lines()
         self._meter = Meter(output.clock)
         self._progress = Progress()
@@ -500,7 +500,7 @@ class Interrupts:
         self._is_hurried = False
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def end_at_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         before: dict[signal.Signals, Any] = {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,7 +1,7 @@
 """The lines of stream-json: turn events as messages of Anthropic's API, each line with its ids.
 
 `StreamLines` keeps the state that several lines share: the id of a message, its open block, the outcomes of its calls.
-The content of blocks, `usage` and the result are in `lines`. Apart: text and json output need none of this.
+The content of blocks, `usage` and the result are in `lines`. A separate module: text and json output need none of this.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StreamLines:
             case _:
                 self._note(event)
                 body = report_body(event)
-                return [] if body is None else [self.sealed({"type": "system", **body})]
+                return [] if body is None else [self.with_ids({"type": "system", **body})]
 
     def _note(self, event: TurnEvent) -> None:
         match event:
@@ -73,13 +73,14 @@ class StreamLines:
             case _:
                 pass
 
-    def sealed(self, line: JsonObject) -> JsonObject:
+    def with_ids(self, line: JsonObject) -> JsonObject:
         """Return the line with the ids that every line has."""
         return {**line, "session_id": self.session_id, "uuid": line_id()}
 
     def _stream_events(self, events: list[JsonObject]) -> list[JsonObject]:
         return [
-            self.sealed({"type": "stream_event", "event": event, "parent_tool_use_id": self.parent}) for event in events
+            self.with_ids({"type": "stream_event", "event": event, "parent_tool_use_id": self.parent})
+            for event in events
         ]
 
     def reply(self, event: ev.ReplyFinished) -> list[JsonObject]:
@@ -93,7 +94,7 @@ class StreamLines:
         # A truncated call has no arguments to stream, and was never run.
         whole = [part for part, block in zip(content, message.blocks, strict=True) if not is_truncated(block)]
         streamed = self._message.end(whole, stop, usage) if self._has_deltas else []
-        line = self.sealed(
+        line = self.with_ids(
             {
                 "type": "assistant",
                 "message": self._message.envelope(content, stop, usage),
@@ -126,7 +127,7 @@ class StreamLines:
         return None if finished is None else tool_response(finished)
 
     def _user(self, content: list[Json]) -> JsonObject:
-        return self.sealed(
+        return self.with_ids(
             {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": self.parent}
         )
 

@@ -57,7 +57,7 @@ class ToolApproval:
     in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes; `prefix_rule` and
     `sandboxed_rule` are the rules of two of them. `Revise` replaces the `draft`, None if nothing can be edited.
     `is_revised`: the user or a hook has edited the call, and `call` has the arguments with which it would run.
-    `changes` as in `ToolOutcome`.
+    See `ToolOutcome` for `changes`.
     """
 
     call: ToolCall

@@ -195,8 +195,8 @@ class ConfigError(QcodeError):
     exit_code: ExitCode = ExitCode.BAD_CONFIG
 
     def __init__(self, message: str, *, file: object | None = None, line: int | None = None) -> None:
-        place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
-        super().__init__(" ".join((place + message).split("\n")))
+        location = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(" ".join((location + message).split("\n")))
 
 
 class UsageError(QcodeError):

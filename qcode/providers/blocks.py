@@ -212,7 +212,7 @@ class Searches:
         self._queries: dict[str, None] = {}
         self._sources: dict[str, str] = {}
 
-    def searched(self, query: str) -> str:
+    def record_query(self, query: str) -> str:
         """Record a query; return a line about it for the user."""
         query = " ".join(query.split())
         if not query:

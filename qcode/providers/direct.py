@@ -34,11 +34,11 @@ from qcode.providers.http1 import (
 from qcode.providers.sdk import (
     bad_header,
     broken_off,
+    connection_error,
     late_reason,
     refusal,
     run_in_thread,
     tls_context,
-    unconnected,
     unreachable,
 )
 from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
@@ -83,7 +83,7 @@ _FAILURES = (ConnectFailed, ConnectionBroken, BadHeader, ErrorResponse)
 
 
 class DirectAnswer:
-    """A response with an unread body; `begun` is the part of the body that arrived with the head."""
+    """A response with an unread body. `first_bytes` is the part of the body that arrived with the head."""
 
     def __init__(self, reader: AnswerReader, first_bytes: bytes, wire: HttpConnection) -> None:
         self.reader = reader
@@ -324,7 +324,7 @@ class DirectProvider(SdkProvider[ClientT]):
             case ConnectFailed(seconds=float(seconds)):
                 return unreachable(self._connection, late_reason(seconds))
             case ConnectFailed():
-                return unconnected(self._connection, error)
+                return connection_error(self._connection, error)
             case BadHeader():
                 return bad_header(self._connection)
             case ConnectionBroken():

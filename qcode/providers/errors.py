@@ -183,22 +183,22 @@ def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
     if status == 529:
         return ErrorKind.OVERLOADED
     if status in (408, 409) or status >= 500:
-        return ErrorKind.OVERLOADED if _OVERLOAD.search(body.everything) else ErrorKind.SERVER
+        return ErrorKind.OVERLOADED if _OVERLOAD.search(body.all_text) else ErrorKind.SERVER
     if status == 413:
         return ErrorKind.CONTEXT_OVERFLOW
     if status == 404:
-        return ErrorKind.UNKNOWN_MODEL if _MODEL.search(body.everything) else ErrorKind.BAD_REQUEST
+        return ErrorKind.UNKNOWN_MODEL if _MODEL.search(body.all_text) else ErrorKind.BAD_REQUEST
     if status < 400:
         return ErrorKind.BAD_RESPONSE
     return _kind_of_bad_request(body)
 
 
 def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
-    if re.search(_BAD_KEY, body.everything):
+    if re.search(_BAD_KEY, body.all_text):
         return ErrorKind.AUTH
     if _is_quota(body):
         return ErrorKind.QUOTA
-    if re.search(_CONTEXT, body.everything):
+    if re.search(_CONTEXT, body.all_text):
         return ErrorKind.CONTEXT_OVERFLOW
     if body.code == "model_not_found" or (body.param in ("", "model") and _names_no_model(body.message)):
         return ErrorKind.UNKNOWN_MODEL
@@ -231,9 +231,9 @@ def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
             return _kind_of_bad_request(body)
         if kind is not None:
             return kind
-    if _OVERLOAD.search(body.everything):
+    if _OVERLOAD.search(body.all_text):
         return ErrorKind.OVERLOADED
-    return ErrorKind.CONTEXT_OVERFLOW if re.search(_CONTEXT, body.everything) else None
+    return ErrorKind.CONTEXT_OVERFLOW if re.search(_CONTEXT, body.all_text) else None
 
 
 def _is_quota(body: ErrorBody) -> bool:
@@ -244,7 +244,7 @@ def _is_quota(body: ErrorBody) -> bool:
     """
     if body.quota_ids or body.type.upper() == "RESOURCE_EXHAUSTED" or body.names_end:
         return False
-    return re.search(_QUOTA, body.everything) is not None
+    return re.search(_QUOTA, body.all_text) is not None
 
 
 def _compose(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: int | None) -> str:
@@ -315,7 +315,7 @@ class ErrorBody:
         return any("retryDelay" in detail for detail in objects_in(self.error.get("details")))
 
     @property
-    def everything(self) -> str:
+    def all_text(self) -> str:
         return f"{self.type} {self.code} {self.message}"
 
 
@@ -408,8 +408,8 @@ def _detail(sent: JsonObject) -> str:
         return detail
     lines: list[str] = []
     for item in objects_in(detail):
-        place = item.get("loc")
-        field = ".".join(str(step) for step in place if step != "body") if isinstance(place, list) else ""
+        location = item.get("loc")
+        field = ".".join(str(step) for step in location if step != "body") if isinstance(location, list) else ""
         lines.append(f"{field}: {text_in(item.get('msg'))}" if field else text_in(item.get("msg")))
     return "; ".join(line for line in lines if line)
 

@@ -370,25 +370,25 @@ def opaque_origin(address: str) -> str:
 
 
 class OwnOpaque:
-    """Removes the opaque data of other hosts from requests to `place`, and renames its own to the protocol's name.
+    """Removes the opaque data of other hosts from requests to `origin`, and renames its own to the protocol's name.
 
     The messages of the last requests are kept, so that one that occurs again is the same value again.
     """
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
         self._cached_json: dict[int, tuple[tuple[Message, ...], tuple[Message, ...]]] = {}
 
     def of(self, request: ModelRequest) -> ModelRequest:
         """Return the request with only the opaque data that the host made."""
         messages = request.messages
-        if not self.place or not messages:
+        if not self.origin or not messages:
             return request
         previous, found = self._cached_json.pop(id(messages[0]), ((), ()))
         count = min(len(previous), len(messages))
         if not all(map(operator.is_, previous[:count], messages)):
             count = next(at for at in range(count) if previous[at] is not messages[at])
-        added = (_message_for(message, f"@{self.place}") for message in messages[count:])
+        added = (_message_for(message, f"@{self.origin}") for message in messages[count:])
         found = (*found[:count], *added)
         while len(self._cached_json) >= _CONVERSATIONS:
             del self._cached_json[next(iter(self._cached_json))]
@@ -396,11 +396,11 @@ class OwnOpaque:
         return replace(request, messages=found)
 
 
-def tag_opaque(event: ReplyEvent, place: str) -> ReplyEvent:
+def tag_opaque(event: ReplyEvent, origin: str) -> ReplyEvent:
     """Return an event of the codec with the host added to the source of its opaque data."""
     if type(event) is not BlockEnded or event.opaque is None:
         return event
-    return replace(event, opaque=replace(event.opaque, source=f"{event.opaque.source}@{place}"))
+    return replace(event, opaque=replace(event.opaque, source=f"{event.opaque.source}@{origin}"))
 
 
 def _message_for(message: Message, ending: str) -> Message:

@@ -340,13 +340,13 @@ async def first_to_answer(addresses: list[Address]) -> socket.socket:
             head_start = HEAD_START_S if waiting else None
             done, _ = await asyncio.wait(trying, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                place = trying.pop(task)
+                candidate = trying.pop(task)
                 error = task.exception()
                 if error is None:
                     return task.result()
                 if not isinstance(error, OSError):
                     raise error
-                failures.append((place, error))
+                failures.append((candidate, error))
     finally:
         for task in trying:
             task.add_done_callback(_close_late)

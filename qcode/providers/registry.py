@@ -254,6 +254,9 @@ def _complete_address(spec: ProviderSpec, address: str) -> str:
     if not address and spec.base_url_variables:
         variables = " or ".join(spec.base_url_variables)
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: set {variables}")
+    if not address:
+        hint = f"set base_url under [providers.{spec.name}]"
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: {hint}")
     return azure.complete(address.strip()) if spec.protocol in _OPENAIS and azure.is_azure(address) else address
 
 

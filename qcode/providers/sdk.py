@@ -157,7 +157,7 @@ def _transport_error(connection: Connection, error: Exception) -> ProviderError:
     if isinstance(error, httpx2.ConnectTimeout):
         return unreachable(connection, late_reason(connection.timeouts.connect))
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return unconnected(connection, error)
+        return connection_error(connection, error)
     if isinstance(error, httpx2.TimeoutException):
         return ProviderError(ErrorKind.TIMEOUT, f"{connection.name} ({address}) did not answer in time")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
@@ -182,8 +182,8 @@ def late_reason(seconds: float) -> str:
     return f"no connection within {seconds:g} s"
 
 
-def unconnected(connection: Connection, error: Exception) -> ProviderError:
-    """Return the error for a connection that failed. An untrusted certificate fails for good."""
+def connection_error(connection: Connection, error: Exception) -> ProviderError:
+    """Return the error for a connection that failed. An untrusted certificate is not retried."""
     is_untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _chain(error))
     return unreachable(connection, reason_of(error), ErrorKind.TLS if is_untrusted else ErrorKind.UNREACHABLE)
 
@@ -214,13 +214,13 @@ def reason_of(error: Exception) -> str:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, the errors that it wraps, and its causes, without duplicates."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[BaseException] = [error]
     while waiting:
         current = waiting.pop(0)
-        if id(current) in seen:
+        if id(current) in visited:
             continue
-        seen.add(id(current))
+        visited.add(id(current))
         yield current
         if isinstance(current, BaseExceptionGroup):
             waiting += current.exceptions

@@ -269,9 +269,9 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
-        limits, place = self._connection.timeouts, opaque_origin(self.host)
-        if self._own_opaque.place != place:
-            self._own_opaque = OwnOpaque(place)
+        limits, origin = self._connection.timeouts, opaque_origin(self.host)
+        if self._own_opaque.origin != origin:
+            self._own_opaque = OwnOpaque(origin)
         request = self._own_opaque.of(request)
         decoder = self._decoder(request)
         try:
@@ -283,7 +283,7 @@ class SdkProvider(ABC, Generic[ClientT]):
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
                 reply = read_reply(answer, decoder, self._connection, self._parser(), self._breaks())
                 async for event in await stack.enter_async_context(aclosing(reply)):
-                    yield tag_opaque(event, place) if place else event
+                    yield tag_opaque(event, origin) if origin else event
         except ProviderError as error:
             raise attributed(error, self._connection.origin) from error
         except (asyncio.CancelledError, GeneratorExit):
@@ -300,7 +300,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         """Return the result of a small request; its failures are converted like those of a reply."""
         try:
             async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
-                return await ask(await self._connected())
+                return await ask(await self._open_client())
         except TimeoutError as error:
             raise ProviderError(
                 ErrorKind.TIMEOUT, f"{self.name} did not list its models within {_MODEL_LIST_LIMIT_S:g} s"
@@ -319,7 +319,7 @@ class SdkProvider(ABC, Generic[ClientT]):
     @asynccontextmanager
     async def _answer(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
         """Send the request. The response is open and unread inside the context, and closed at once on exit."""
-        client = await self._connected()
+        client = await self._open_client()
         async with self._open(client, request) as response:
             yield response
 
@@ -341,7 +341,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         """Import the SDK now, so that the first request does not wait for it. Blocks: call it in a thread."""
         self._connect()
 
-    async def _connected(self) -> ClientT:
+    async def _open_client(self) -> ClientT:
         return self._client if self._client is not None else await run_in_thread(self._connect)
 
     def _connect(self) -> ClientT:
@@ -394,7 +394,7 @@ class TextCallWatch:
         )
         if has_read and not self._writes_text:
             try:
-                async with aclosing(_generated(self._inner.stream(request))) as events:
+                async with aclosing(_closing_events(self._inner.stream(request))) as events:
                     async for event in events:
                         has_read = False
                         yield event
@@ -406,7 +406,7 @@ class TextCallWatch:
             from qcode.providers.text_calls.provider import as_text_history
 
             request = replace(request, messages=as_text_history(request.messages))
-        async with aclosing(_generated(self._inner.stream(request))) as events:
+        async with aclosing(_closing_events(self._inner.stream(request))) as events:
             async for event in events:
                 self._writes_text = self._writes_text or has_read
                 yield event
@@ -424,7 +424,7 @@ class TextCallWatch:
         await self._inner.close()
 
 
-async def _generated(events: AsyncIterator[ReplyEvent]) -> AsyncGenerator[ReplyEvent, None]:
+async def _closing_events(events: AsyncIterator[ReplyEvent]) -> AsyncGenerator[ReplyEvent, None]:
     """Yield `events`; closing this closes them."""
     try:
         async for event in events:

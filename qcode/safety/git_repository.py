@@ -183,7 +183,7 @@ class GitConfig:
         before = identity_of(watched)
         try:
             code, output = self._run("config", "--list", "--show-scope", "--show-origin", "-z")
-            found, place = self._run("rev-parse", "--path-format=absolute", *_PLACES)
+            found, location = self._run("rev-parse", "--path-format=absolute", *_PLACES)
         except Unavailable as unavailable:
             return watched, Repository(f"the configuration could not be listed: git {unavailable}")
         if code != 0:
@@ -192,7 +192,7 @@ class GitConfig:
         watched += tuple(self._origins(fields))
         if before != identity_of(watched[: len(before)]):
             return watched, Repository("the configuration changed while it was checked")
-        return watched, self._repository_of(fields, place if found == 0 else b"")
+        return watched, self._repository_of(fields, location if found == 0 else b"")
 
     def _origins(self, fields: Sequence[bytes]) -> Iterator[str]:
         """Yield the files of the configuration and those that it includes, whether they exist or not."""
@@ -207,10 +207,10 @@ class GitConfig:
                 home = self._env.get("HOME", "")
                 yield f"{home}{target[1:]}" if target.startswith("~/") else str(file.parent / target)
 
-    def _repository_of(self, fields: Sequence[bytes], place: bytes) -> Repository:
+    def _repository_of(self, fields: Sequence[bytes], location: bytes) -> Repository:
         if not any(scope == b"command" and entry == b"core.fsmonitor\nfalse" for scope, _, entry in _settings(fields)):
             return Repository("this version of git cannot read settings from its environment; update to 2.31 or later")
-        lines = place.removesuffix(b"\n").split(b"\n")
+        lines = location.removesuffix(b"\n").split(b"\n")
         if len(lines) != len(_PLACES):
             return Repository(is_present=False)
         found = _Place(*(Path(os.path.realpath(os.fsdecode(line))) for line in lines))
@@ -237,15 +237,15 @@ class GitConfig:
             return None
         return output if code == 0 else None
 
-    def _why_not_here(self, place: _Place) -> str:
-        for folder in (place.top, place.git, place.common):
+    def _why_not_here(self, location: _Place) -> str:
+        for folder in (location.top, location.git, location.common):
             if not self._is_inside(folder):
                 return f"its repository is {folder}, outside the workspace"
         return ""
 
-    def _outside_paths(self, place: _Place) -> Iterator[str]:
+    def _outside_paths(self, location: _Place) -> Iterator[str]:
         """Yield paths outside the workspace that the repository uses, through a link or as borrowed objects."""
-        for target in git_folder_links(place.git, place.common):
+        for target in git_folder_links(location.git, location.common):
             if not self._is_inside(Path(target)):
                 yield target
 
@@ -278,11 +278,11 @@ def _is_credential(entry: bytes) -> bool:
     return _CREDENTIALS.search(entry) is not None or _CREDENTIAL_NAMES.search(name) is not None
 
 
-def _holds_others(place: _Place) -> bool:
+def _holds_others(location: _Place) -> bool:
     """Return whether the index contains submodules, or `.gitmodules` exists."""
-    if (place.top / ".gitmodules").exists():
+    if (location.top / ".gitmodules").exists():
         return True
-    for index in (place.git / "index", *place.git.glob("sharedindex.*")):
+    for index in (location.git / "index", *location.git.glob("sharedindex.*")):
         try:
             if _LINKED in index.read_bytes():
                 return True
@@ -300,8 +300,8 @@ def _places(root: Path, env: Mapping[str, str]) -> Iterator[str]:
         if git is not None:
             common = _pointer_target(git / "commondir", git) or git
             yield str(git / "commondir")
-            for place in (git, common):
-                yield from (str(place / name) for name in ("config", "config.worktree", "HEAD", "index"))
+            for candidate in (git, common):
+                yield from (str(candidate / name) for name in ("config", "config.worktree", "HEAD", "index"))
             yield str(folder / _IGNORED_REVISIONS[1])
             break
     home = env.get("HOME", "")
@@ -309,10 +309,10 @@ def _places(root: Path, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _git_folder(folder: Path) -> Path | None:
-    place = folder / ".git"
-    if (place / "HEAD").exists():
-        return place
-    return _pointer_target(place, folder, "gitdir:")
+    git_folder_path = folder / ".git"
+    if (git_folder_path / "HEAD").exists():
+        return git_folder_path
+    return _pointer_target(git_folder_path, folder, "gitdir:")
 
 
 def _pointer_target(file: Path, base: Path, prefix: str = "") -> Path | None:

@@ -3,7 +3,7 @@
 The text of any command is searched for protected names, in every spelling, and for paths that lead to one through a
 link, a wildcard or a `cd` (`may_write_protected`). Programs that write files which their words do not name, such as
 `tar -x`, are judged by the folders that they can write to. This module reads folders and links, and changes nothing.
-Apart from `policy`, its only importer: it loads with the first command in bypass mode that no sandbox confines.
+Separate from `policy`, its only importer: it loads with the first command in bypass mode that no sandbox confines.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def may_write_protected(command: str, session_folders: SessionFolders) -> str:
         if _IN_GIT.search(token):
             return f"{token} may be inside .git"
         path = f"/{'/'.join(map(fold, token.split('/')))}/"
-        place = next((place for place in _PROTECTED_PLACES if f"/{place}/" in path), "")
-        if place:
-            return f"{place} is a protected location"
+        protected = next((protected for protected in _PROTECTED_PLACES if f"/{protected}/" in path), "")
+        if protected:
+            return f"{protected} is a protected location"
         named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
         if named:
             return f"{named} is a protected name"
@@ -286,14 +286,14 @@ class _FolderWrites:
         yield from (os.path.realpath(path).casefold() for path in self.session_folders.own_folders)
 
     def _is_protected(self, path: str) -> bool:
-        return any(is_within(path.casefold(), place) for place in self._places())
+        return any(is_within(path.casefold(), protected) for protected in self._places())
 
     def _holds(self, path: str | None, *, in_git: bool = False) -> bool:
         """Return whether a folder is, contains or is in a protected place; with `in_git`, also one of a repository."""
         if path is None:
             return True
         folded = path.casefold()
-        if any(is_within(place, folded) or is_within(folded, place) for place in self._places()):
+        if any(is_within(protected, folded) or is_within(folded, protected) for protected in self._places()):
             return True
         return in_git and os.path.lexists(f"{path}/.git")
 
@@ -326,7 +326,7 @@ class _Judged:
         return ""
 
     def _expanded(self, folder: str, token: str, *, is_inside: bool) -> Iterator[str]:
-        """Yield the paths that a token may name, if something about them is not in its text."""
+        """Yield the paths that a token may name, unless the text of the token is enough to judge them."""
         path = os.path.normpath(anchored(token, folder, self._paths.home)) if token else folder
         first = token.partition("/")[0]
         is_relative = not token.startswith(("/", "~"))

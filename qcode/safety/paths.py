@@ -203,8 +203,8 @@ class PathJudge:
         inside = [folder for folder in (*self.roots, *self._read_only) if protected_paths.is_within(point, folder)]
         if not located and not inside:
             located = [protected_paths.outside(point, self._homes)]
-        for place in located:
-            yield _pick(place, access)
+        for protected in located:
+            yield _pick(protected, access)
         folder = max(inside, key=len, default="")
         parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
         yield from _judge_names(parts, access, is_folder=is_folder)
@@ -224,7 +224,7 @@ class PathJudge:
         folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._own_folders))
         if not protected_paths.is_within_any(point, folders):
             found.append(protected_paths.in_own(point, self._own_folders))
-        return (place for place in found if place is not None)
+        return (protected for protected in found if protected is not None)
 
 
 def anchored(path: str, root: str, home: str) -> str:

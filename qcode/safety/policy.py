@@ -34,7 +34,7 @@ from qcode.safety.rules import (
     propose_sandboxed,
     propose_shell,
     reaches,
-    ruled,
+    verdict_of_rule,
 )
 from qcode.safety.shell.ast import UnsupportedSyntax, Word
 from qcode.safety.verdict import (
@@ -215,12 +215,12 @@ class Policy:
 
         denied = first_rule(self.rules.deny, kind, is_covered)
         if denied is not None:
-            return ruled(denied, "deny")
+            return verdict_of_rule(denied, "deny")
         if access == "write" and self.mode == "plan":
             return _PLAN
         asked = first_rule(self.rules.ask, kind, is_covered)
         if asked is not None and (self.mode != "bypass" or not self.is_trusted):
-            return ruled(asked, "ask")
+            return verdict_of_rule(asked, "ask")
         if layer.verdict == "ask" or access == "read":
             return layer
         return self._judge_write(points, paths)
@@ -248,7 +248,7 @@ class Policy:
 
         allowed = first_rule(self.rules.allow, "edit", is_covered)
         if allowed is not None:
-            return ruled(allowed, "allow")
+            return verdict_of_rule(allowed, "allow")
         real, root = points[-1], os.path.realpath(self.root)
         is_direct = len(points) == 1 and real.startswith(f"{root}/")
         proposed = propose_edit(real.removeprefix(f"{root}/")) if is_direct else ""
@@ -271,14 +271,14 @@ class Policy:
             self.rules.deny, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
         )
         if denied is not None:
-            return ruled(denied, "deny")
+            return verdict_of_rule(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
             return self._judge_bypassed(command, flow)
         asked = first_rule(
             self.rules.ask, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
         )
         if asked is not None:
-            return _PLAN if self.mode == "plan" else ruled(asked, "ask")
+            return _PLAN if self.mode == "plan" else verdict_of_rule(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(flow))
 
     def _judge_bypassed(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
@@ -313,7 +313,7 @@ class Policy:
             rule = self._allowing_rule(part, asked, judge) if is_undecided else None
             if rule is None or any(word.is_open for word in part.command.words):
                 return replace(unclear, reason=asked.reason, rule=asked.rule) if is_undecided else unclear
-            verdict = ruled(rule, "allow")
+            verdict = verdict_of_rule(rule, "allow")
         exposed = self._sandbox_dependent(flow) if verdict != _READS else []
         return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
 
@@ -333,7 +333,7 @@ class Policy:
         if used is not None and used.body and not left:
             left = self._sandbox_dependent(flow)
         if not left:
-            verdict = _READS if used is None else ruled(used, "allow")
+            verdict = _READS if used is None else verdict_of_rule(used, "allow")
             covers_all = used is not None and not used.body
             return self._unless_protected(parts, verdict) if covers_all else self._with_outputs(parts, verdict)
         if self.mode == "plan":
@@ -459,7 +459,7 @@ class Policy:
         if has_rules or any(rule.kind == "shell" for rule in self.rules.ask):
             # No sandbox holds a rule, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.
             return Verdict("ask", why, "rule:unclear")
-        return Verdict("ask", why, "shell:not-plain") if every is None else ruled(every, "allow")
+        return Verdict("ask", why, "shell:not-plain") if every is None else verdict_of_rule(every, "allow")
 
     def _judge_fetch(self, url: str) -> Verdict:
         from qcode.safety.addresses import read_url
@@ -484,7 +484,7 @@ class Policy:
         covered = covers or (lambda rule, _: rule.matches_name(name))
         denied = first_rule(self.rules.deny, kind, lambda rule: covered(rule, True))
         if denied is not None:
-            return ruled(denied, "deny")
+            return verdict_of_rule(denied, "deny")
         if self.mode == "plan":
             return _PLAN
         if not self.is_trusted:
@@ -493,10 +493,10 @@ class Policy:
             return _BYPASS
         asked = first_rule(self.rules.ask, kind, lambda rule: covered(rule, True))
         if asked is not None:
-            return ruled(asked, "ask")
+            return verdict_of_rule(asked, "ask")
         allowed = first_rule(self.rules.allow, kind, lambda rule: covered(rule, False))
         if allowed is not None:
-            return ruled(allowed, "allow")
+            return verdict_of_rule(allowed, "allow")
         proposed = f"{kind}({name})"
         why = f"{label} has not been allowed yet" if kind == "fetch" else f"{label} is not known to be read-only"
         return Verdict("ask", why, kind, proposed if is_rule(proposed) else "")

@@ -257,7 +257,7 @@ def covers_target(rule: Rule, target: UrlTarget, restricts: bool) -> bool:
     return any(rule.matches_name(name) for name in names)
 
 
-def ruled(rule: Rule, verdict: str) -> Verdict:
+def verdict_of_rule(rule: Rule, verdict: str) -> Verdict:
     """Return the verdict of a rule."""
     if verdict == "deny":
         return Verdict("deny", f"the rule {rule.text} denies it", rule.text)

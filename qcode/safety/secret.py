@@ -1,6 +1,6 @@
 """A wrapper for API keys that no print, log or pickle reveals.
 
-Apart from `redaction`, which removes such values from texts, because the first paint loads this module.
+Separate from `redaction`, which removes such values from texts, because the first paint loads this module.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str
         return text
     result: list[str] = []
     cluster = ""  # the letter before and the combining marks shown on it
-    for place, char in enumerate(text):
+    for index, char in enumerate(text):
         if char.isascii() and char.isprintable():
-            is_escape = char == "\\" and not is_quoted and text[place + 1 : place + 2] in ("x", "u", "U")
+            is_escape = char == "\\" and not is_quoted and text[index + 1 : index + 2] in ("x", "u", "U")
             result.append(escape(char) if is_escape else char)
             cluster = char if char.isalpha() else ""
         elif char in "\n\t" and not is_quoted:

@@ -87,14 +87,14 @@ class PathIndex:
     @staticmethod
     def of(files: Iterable[str]) -> PathIndex:
         """Return the catalog of these files and their folders."""
-        seen: dict[str, None] = {}
+        visited: dict[str, None] = {}
         for path in files:
-            seen.setdefault(path)
+            visited.setdefault(path)
             at = path.rfind("/", 0, -1)
-            while at >= 0 and path[: at + 1] not in seen:
-                seen.setdefault(path[: at + 1])
+            while at >= 0 and path[: at + 1] not in visited:
+                visited.setdefault(path[: at + 1])
                 at = path.rfind("/", 0, at)
-        paths = tuple(sorted(seen, key=lambda path: (len(path), path)))
+        paths = tuple(sorted(visited, key=lambda path: (len(path), path)))
         lower = tuple(path.lower() for path in paths)
         splits = [path.rfind("/", 0, -1) + 1 for path in lower]
         names = [path[at:] for path, at in zip(lower, splits, strict=True)]
@@ -143,7 +143,7 @@ class FuzzySearch:
         if words.endswith("/"):
             # A user who typed a whole folder wants its contents, not the folder.
             ranked = {at: rank for at, rank in ranked.items() if catalog.lower.texts[at] != words}
-        order = {at: place for place, at in enumerate(latest)}
+        order = {at: position for position, at in enumerate(latest)}
         best = sorted(ranked, key=lambda at: (ranked[at], order.get(at, len(order)), at))[:limit]
         return tuple(self._match(at, words) for at in best)
 
@@ -162,7 +162,7 @@ class FuzzySearch:
         else:
             yield 0, names.beginning(words)
             inside = islice(names.having(words), _MAX_CANDIDATES)
-            yield 1, (at for at, place in inside if _is_start(names.texts[at], place))
+            yield 1, (at for at, location in inside if _is_start(names.texts[at], location))
             yield 2, (at for at, _ in names.having(words))
         yield 3, (at for at, _ in lower.having(words))
         pool, scattered = self._narrow(words), _scattered_pattern(words).search
@@ -197,9 +197,9 @@ def _rank(name: str, path: str, words: str) -> int | None:
     return next((rank for rank, test in enumerate(tests) if test()), None)
 
 
-def _is_start(name: str, place: int) -> bool:
-    """Return whether a word of a name starts at `place`."""
-    return place == 0 or not name[place - 1].isalnum()
+def _is_start(name: str, position: int) -> bool:
+    """Return whether a word of a name starts at `position`."""
+    return position == 0 or not name[position - 1].isalnum()
 
 
 def _mask(text: str, known: dict[str, int]) -> int:
@@ -291,10 +291,10 @@ def fold(text: str) -> str:
 def _score(query: str, parts: Sequence[str]) -> int | None:
     score = 0
     for word in query.split():
-        fits = [(place, found) for place, part in enumerate(parts) if (found := match(word, part)) is not None]
+        fits = [(position, found) for position, part in enumerate(parts) if (found := match(word, part)) is not None]
         if not fits:
             return None
-        score += max(found.score - place * _WHOLE // 2 for place, found in fits)
+        score += max(found.score - position * _WHOLE // 2 for position, found in fits)
     return score
 
 
@@ -321,14 +321,14 @@ def _match_in_order(word: str, text: str) -> Match | None:
     score = 0
     at = 0
     for letter, limit in zip(word, latest, strict=True):
-        place = text.index(letter, at)
-        start = next((i for i in range(place, limit + 1) if text[i] == letter and _is_word_start(text, i)), None)
-        if start is not None and not (places and place == places[-1] + 1):
-            place = start
-        score += _WORD_START if _is_word_start(text, place) else 0
-        score -= min(place - at, 10)
-        places.append(place)
-        at = place + 1
+        position = text.index(letter, at)
+        start = next((i for i in range(position, limit + 1) if text[i] == letter and _is_word_start(text, i)), None)
+        if start is not None and not (places and position == places[-1] + 1):
+            position = start
+        score += _WORD_START if _is_word_start(text, position) else 0
+        score -= min(position - at, 10)
+        places.append(position)
+        at = position + 1
     return Match(score, tuple(places))
 
 

@@ -126,11 +126,11 @@ def _check_range(tool: str, name: str, value: float, schema: JsonObject) -> None
 
 
 def _items(tool: str, name: str, values: list[Json], schema: JsonObject) -> Json:
-    least, most = schema.get("minItems"), schema.get("maxItems")
+    least, max_items = schema.get("minItems"), schema.get("maxItems")
     if isinstance(least, int) and len(values) < least:
         raise Refused(f"{tool}: argument {name!r} must have at least {least} items, not {len(values)}")
-    if isinstance(most, int) and len(values) > most:
-        raise Refused(f"{tool}: argument {name!r} must have at most {most} items, not {len(values)}")
+    if isinstance(max_items, int) and len(values) > max_items:
+        raise Refused(f"{tool}: argument {name!r} must have at most {max_items} items, not {len(values)}")
     described = schema.get("items")
     assert isinstance(described, dict)
     return [_checked(tool, f"{name}[{index}]", value, described) for index, value in enumerate(values)]

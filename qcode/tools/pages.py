@@ -1,7 +1,7 @@
 """Converts an HTML page to Markdown, without scripts, styles and navigation.
 
-Loads apart because it is also a program: a malicious page can take forever to convert, so `web` runs this file in a
-separate process. It therefore imports nothing from qcode. Its arguments are the folder of the parsers and the URL. It
+A separate module because it is also a program: a malicious page can take forever to convert, so `web` runs this file in
+a separate process. It therefore imports nothing from qcode. Its arguments are the folder of the parsers and the URL. It
 reads HTML from standard input and prints one line of JSON.
 """
 

@@ -327,16 +327,20 @@ def _has_members(group: int) -> bool:
     """Return whether a group has a member other than zombies."""
     if not _signal(group, 0):
         return False
-    proc = Path("/proc")
-    if not (proc / "self/stat").exists():
+    if not Path("/proc/self/stat").exists():
         return True
-    for folder in proc.iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError, ValueError):
-                # After the name in brackets, which may contain anything: state, parent, group (proc(5)).
-                state, _, member = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]
-                if int(member) == group and state not in "ZX":
-                    return True
+    if _is_member(str(group), group):  # the leader: nearly always, and there may be thousands of other processes
+        return True
+    with os.scandir("/proc") as entries:
+        return any(_is_member(entry.name, group) for entry in entries if entry.name.isdigit())
+
+
+def _is_member(process: str, group: int) -> bool:
+    """Return whether a process belongs to a group and still runs: a zombie does not."""
+    with contextlib.suppress(OSError, ValueError):
+        # After the name in brackets, which may contain anything: state, parent, group (proc(5)).
+        state, _, member = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[:3]
+        return int(member) == group and state not in (b"Z", b"X")
     return False
 
 

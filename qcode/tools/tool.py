@@ -60,7 +60,7 @@ class Preview:
     `refusal` is not empty if the call would only return this error and change nothing: it then needs no approval and
     may run at once. `choices` are the possible answers to a question. `is_plan`: `detail` is a plan as Markdown, and
     approving it ends plan mode. `options` is the part of the question that says how the call would run, if that is not
-    usual, such as `in the background`. `changes` as in `ToolOutcome`.
+    usual, such as `in the background`. See `ToolOutcome` for `changes`.
     """
 
     question: str

@@ -182,7 +182,7 @@ def _entry(number: int, result: JsonObject, passage: str) -> str:
 
 
 def _line(value: Json) -> str:
-    """Return a text of a service on one line without tags, with which some services highlight words."""
+    """Return a text of a service on one line, without the tags with which some services highlight words."""
     if not isinstance(value, str):
         return ""
     from qcode.tools.pages import as_markdown  # loads with the first result, not at start

@@ -64,7 +64,7 @@ PathJudge: TypeAlias = Callable[[str, Access], PathVerdict]
 class ChangeRecorder(Protocol):
     """Records every change of a file made through a workspace."""
 
-    def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
+    def record_change(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
         """Wrap one change of the file at `path`: from `old` (None: no file) to `data` (None: the file is deleted).
 
         The context is entered before the change, and left by an exception if the change failed. It must not raise
@@ -74,7 +74,7 @@ class ChangeRecorder(Protocol):
 
 
 class _NoRecorder:
-    def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
+    def record_change(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
         return nullcontext()
 
 
@@ -189,7 +189,7 @@ class Workspace:
         return place
 
     @contextmanager
-    def granting(self, targets: frozenset[str] | None) -> Iterator[None]:
+    def allow_targets(self, targets: frozenset[str] | None) -> Iterator[None]:
         """Allow the code inside to access paths that the judge allows, and `targets`, which the user approved.
 
         `targets` are real paths from the time of the approval: a link that changed since then is not covered. None:
@@ -320,7 +320,7 @@ class Workspace:
         name = place.parts[-1]
         with (
             disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder,
-            self.recorder.changing(place.path, step.old, step.data),
+            self.recorder.record_change(place.path, step.old, step.data),
         ):
             if step.old is not None and step.old.is_unsaved:
                 self._write_unsaved(step, folder)
@@ -482,10 +482,10 @@ def _private_folder() -> Path:
         return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX)))
     except OSError as error:
         # `tempfile` accepts only a place where it could write a file.
-        for place in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108  # mkdtemp makes a private folder there
+        for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108  # mkdtemp makes a private folder there
             with suppress(OSError):
-                if place:
-                    return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=place)))
+                if folder:
+                    return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=folder)))
         raise error
 
 

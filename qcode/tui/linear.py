@@ -213,8 +213,10 @@ class LinearApp:
 
     async def ask_aside(self, question: str) -> None:
         """Print the answer to an aside."""
-        most = self._settings.output.max_continuations
-        await self.aside.ask(question, Presenter(self.view, self.view, self, self._clock, max_continuations=most))
+        max_continuations = self._settings.output.max_continuations
+        await self.aside.ask(
+            question, Presenter(self.view, self.view, self, self._clock, max_continuations=max_continuations)
+        )
         if self.aside.has_answer:
             self.view.add_mark("not part of the conversation; /btw without a question adds it to your next message")
 
@@ -259,7 +261,7 @@ class LinearApp:
             if not is_told(self.agent.conversation, notice.text):
                 self.view.add_notice(notice.level, notice.text)
         if self.agent.conversation.messages:
-            replay(self.agent.conversation.stored, self.view, self._clock)
+            replay(self.agent.conversation.stored_messages, self.view, self._clock)
             show_resumed(self.agent.conversation, self.view)
         self.todos = todos_in(self.agent.conversation.messages)
         if not is_over(self.todos):
@@ -441,7 +443,7 @@ def run_linear_with(agent: Agent, welcome: Welcome) -> int:
         terminal = LineTerminal()
         app = LinearApp(agent, welcome, terminal, commands=commands, notices=notices)
         terminal.on_interrupt(app.stop, app.leaving_note)
-        with terminal.watching((signal.SIGTERM, signal.SIGHUP)):
+        with terminal.end_at_signals((signal.SIGTERM, signal.SIGHUP)):
             return await terminal.run_until_signal(app.run())
 
     return asyncio.run(talk())
@@ -502,7 +504,7 @@ class LineTerminal:
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
 
     @contextlib.contextmanager
-    def watching(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    def end_at_signals(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
         """End `run_until_signal` with 143 when one of the signals arrives."""
         for number in numbers:
             self._loop.add_signal_handler(number, self._set_exit_code, ExitCode.TERMINATED)

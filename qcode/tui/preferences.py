@@ -31,7 +31,7 @@ def shown_effort(conversation: Conversation) -> str:
 
 
 class ModelUse:
-    """The user's choice of model and effort. `shown` is called when the status line must be updated."""
+    """The user's choice of model and effort. `on_change` is called when the status line must be updated."""
 
     def __init__(
         self,

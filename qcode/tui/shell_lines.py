@@ -31,7 +31,7 @@ def without_code(output: str) -> str:
 
 
 class ShellLines:
-    """Runs shell lines beside the turns; several may run at once. `spawn` starts a coroutine as a worker."""
+    """Runs shell lines independently of turns; several may run at once. `spawn` starts a coroutine as a worker."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class ShellLines:
         card = f"!{self._count}"
         self._transcript.add_card(card, "!", one_line(line))
         self._transcript.update_card(card, CardUpdate(state="running", hint="Esc to stop"))
-        seen = [""]
+        output = [""]
 
         def show(text: str) -> None:
-            seen[0] = (seen[0] + text)[-_MAX_KEPT:]
+            output[0] = (output[0] + text)[-_MAX_KEPT:]
             self._transcript.update_card(card, CardUpdate(append=text))
 
         task = asyncio.ensure_future(self._agent.toolbox.run_line(line, show))
         self._tasks.append(task)
-        self._spawn(self._follow(card, line, task, seen))
+        self._spawn(self._follow(card, line, task, output))
 
     def stop(self) -> bool:
         """Stop the latest running line; return whether there was one."""
@@ -84,7 +84,7 @@ class ShellLines:
         if task.cancelled():
             content = seen[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card, CardUpdate(state="cancelled", output=seen[0]))
+            self._transcript.update_card(card, CardUpdate(state="cancelled", output=output[0]))
         else:
             outcome = task.result()
             # Live output is unbounded; the stored output is truncated.

@@ -171,7 +171,7 @@ def _left_side(status: Status, now: float, parts: Collection[str]) -> Content:
 
 
 def activity_text(activity: Activity, now: float) -> str:
-    """Return an activity in words, without a clock; a wait with the time that is left."""
+    """Return an activity in words, without its duration; for a wait, with the remaining time."""
     if activity.until is None:
         return activity.text
     retrying = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
@@ -316,7 +316,7 @@ class StatusLine(Widget):
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
         """Add a finished turn to the totals."""
         self._turn = None
-        self.add_beside(usage, cost)
+        self.add_side_usage(usage, cost)
 
     def add_turns(self, turns: Iterable[tuple[Usage, Decimal | None]]) -> None:
         """Add the turns of a resumed session to the totals; there may be thousands."""
@@ -324,8 +324,8 @@ class StatusLine(Widget):
             self._totals = self._totals.plus(_tokens(usage), cost)
         self._show_totals()
 
-    def add_beside(self, usage: Usage, cost: Decimal | None) -> None:
-        """Add what was used beside the turns to the totals; a turn may be running."""
+    def add_side_usage(self, usage: Usage, cost: Decimal | None) -> None:
+        """Add usage outside the turns to the totals. A turn may be running."""
         self._totals = self._totals.plus(_tokens(usage), cost)
         self._show_totals()
 

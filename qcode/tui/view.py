@@ -125,7 +125,7 @@ class AppView:
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, say=self.notify, show_count=self._count_jobs)
         agent.toolbox.jobs.watcher = self._watch_job
-        self.aside: AsideTalk = AsideTalk(agent, lambda used: widgets.status.add_beside(used.usage, used.cost))
+        self.aside: AsideTalk = AsideTalk(agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost))
         self._copy = copy
         self.failures: Failures = Failures(agent.report_crash, self.notify)
         self.session_name: SessionName = session_name
@@ -257,12 +257,12 @@ class AppView:
 
     def replay(self) -> None:
         """Show the conversation as it was seen, and what it has used so far."""
-        most = self._agent.context.settings.output.max_continuations
-        stored, transcript, clock = self._agent.conversation.stored, self._widgets.transcript, self._clock
+        max_continuations = self._agent.context.settings.output.max_continuations
+        stored, transcript, clock = self._agent.conversation.stored_messages, self._widgets.transcript, self._clock
         end = end_of(stored)
-        replay(stored[end:], transcript, clock, max_continuations=most)
+        replay(stored[end:], transcript, clock, max_continuations=max_continuations)
         if end:
-            self.run_later(show_earlier(stored[:end], transcript, clock, max_continuations=most))
+            self.run_later(show_earlier(stored[:end], transcript, clock, max_continuations=max_continuations))
         self.run_later(self._show_usage())
 
     async def _show_usage(self) -> None:
@@ -337,13 +337,13 @@ class AppView:
             self.notify("info", "No reply to copy yet.")
             return
 
-        def picked(place: str | None) -> None:
+        def on_pick(place: str | None) -> None:
             if place is not None:
                 item = items[int(place)]
                 size = count_text(len(item.text), "character")
                 self.notify("info", f"Copied {item.name} ({size}) {self.copy_text(item.text)}.")
 
-        self.open_screen(CopyPicker(items), picked)
+        self.open_screen(CopyPicker(items), on_pick)
 
     def suspend(self) -> None:
         if driver.has_job_control():

@@ -30,13 +30,13 @@ class Welcome:
 
     def lines(self) -> tuple[str, ...]:
         """Return the lines, sanitized."""
-        place = one_line(self.folder) + (f" ({one_line(self.branch)})" if self.branch else "")
+        location = one_line(self.folder) + (f" ({one_line(self.branch)})" if self.branch else "")
         chosen, *notes = map(one_line, self.model)
         lines = [
             f"qcode {self.version}",
             f"Model   {chosen}",
             *(f"        {note}" for note in notes),
-            f"Folder  {place}",
+            f"Folder  {location}",
         ]
         if self.instructions:
             lines.append(f"Reads   {', '.join(map(one_line, self.instructions))}")

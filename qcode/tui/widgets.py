@@ -28,7 +28,7 @@ _MIN_RIGHT_CELLS = 24
 _BELOW_INDENT = 4
 
 
-def hanging(line: str, width: int) -> Iterator[str]:
+def hanging_rows(line: str, width: int) -> Iterator[str]:
     """Yield the rows of one line, at most `width` cells wide unless a single word is wider.
 
     Two or more spaces separate the columns; the second one is wrapped. A line without columns keeps its indent. With
@@ -82,7 +82,7 @@ class HangingText(Widget):
 
     def rows(self, width: int) -> list[Content]:
         """Return the rows for `width` cells."""
-        return [Content.styled(row, style) for line, style in self._lines for row in hanging(line, max(1, width))]
+        return [Content.styled(row, style) for line, style in self._lines for row in hanging_rows(line, max(1, width))]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.rows(width))

@@ -252,9 +252,9 @@ def test_login_asks_for_a_provider_as_auth_login_does(flags: list[str], env: dic
         done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S)
         return done.returncode, done.stderr
 
-    code, said = run(*flags)
-    assert (code, said) == run("auth", "login")
-    assert b"name the provider" in said
+    code, output = run(*flags)
+    assert (code, output) == run("auth", "login")
+    assert b"name the provider" in output
 
 
 @pytest.mark.parametrize("flags", [["hello"], ["-p", "x"], ["-r", "x"], ["-C", "/tmp"], ["-o", "json"]])

@@ -118,7 +118,7 @@ def talk_in_javascript(name: str, packages: Path, base: Path, record: Path | Non
 
 def talk_with_acpx(packages: Path, base: Path, record: Path | None = None) -> list[str]:
     """Run each prompt by itself, as acpx does; return what it prints. The last one is interrupted."""
-    said = []
+    replies = []
     prompts = (
         ("--approve-all", "edit it", EDIT),
         ("--deny-all", "make a file", DENIED),
@@ -131,11 +131,11 @@ def talk_with_acpx(packages: Path, base: Path, record: Path | None = None) -> li
             acpx = [str(node_of(packages)), str(packages / "node_modules" / "acpx" / "dist" / "cli.js")]
             flags = ["--cwd", str(work), "--agent", " ".join(teed(agent, record)), *filter(None, [approval])]
             command = [*acpx, *flags, "exec", words]
-            said.append(interrupted(command, env) if script is CANCELLED else run(command, env, 0, REFUSED_CODE))
+            replies.append(interrupted(command, env) if script is CANCELLED else run(command, env, 0, REFUSED_CODE))
             is_edited = (work / "a.txt").read_text() == "two\n"
             assert is_edited == (number == 0)
             assert not (work / "b.txt").exists()
-    return said
+    return replies
 
 
 def interrupted(command: list[str], env: Mapping[str, str]) -> str:
@@ -226,8 +226,8 @@ def test_zed_sdk_sees_the_whole_conversation(npm_packages: Path, tmp_path: Path)
 @pytest.mark.broad
 @pytest.mark.timeout(500)
 def test_acpx_reports_texts_and_stop_reasons(npm_packages: Path, tmp_path: Path) -> None:
-    said = talk_with_acpx(npm_packages, tmp_path)
-    edited, denied, truncated, cancelled = said
+    replies = talk_with_acpx(npm_packages, tmp_path)
+    edited, denied, truncated, cancelled = replies
     assert "Edited." in edited
     assert "[done] end_turn" in edited
     assert "Then not." in denied
@@ -235,7 +235,7 @@ def test_acpx_reports_texts_and_stop_reasons(npm_packages: Path, tmp_path: Path)
     assert "[done] max_tokens" in truncated
     assert "[done] cancelled" in cancelled
     # Such as a request of qcode that was still open when the turn had ended.
-    assert not [text for text in said if "[error]" in text]
+    assert not [text for text in replies if "[error]" in text]
 
 
 @pytest.mark.broad
@@ -280,7 +280,7 @@ def test_recorded_client_gets_the_same_conversation(name: str, tmp_path: Path, m
                 server.release()
         expected = SAID if name != "acpx" else [SAID[talks.index(words_of(talk))] for talks in (WORDS,)]
         assert stops == [stop for stop, _ in expected]
-        assert text == "".join(said for _, said in expected)
+        assert text == "".join(sent_text for _, sent_text in expected)
 
 
 WORDS = ["edit it", "make a file", "tell me", "work"]

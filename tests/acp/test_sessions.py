@@ -61,7 +61,7 @@ def test_loaded_session_shows_the_same_text_cards_and_ids(connect: Connect, work
             message["params"]["update"]["sessionUpdate"] for message in editor.messages[before:] if "params" in message
         ]
         replayed = shape(editor, session_id, before)
-        said = [update["content"]["text"] for update in editor.updates("user_message_chunk", session_id)]
+        prompts = [update["content"]["text"] for update in editor.updates("user_message_chunk", session_id)]
         diffs = [
             entry
             for update in editor.updates("tool_call_update")
@@ -70,7 +70,7 @@ def test_loaded_session_shows_the_same_text_cards_and_ids(connect: Connect, work
         ]
         editor.messages = [message for message in editor.messages[before:] if message.get("method") != "session/update"]
     assert replayed == live
-    assert said == ["make it", "bye"]
+    assert prompts == ["make it", "bye"]
     assert kinds[0] == "user_message_chunk"
     assert {(diff["oldText"], diff["newText"]) for diff in diffs} == {(None, "new\n")}
 

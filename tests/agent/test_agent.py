@@ -179,15 +179,15 @@ def test_prompt_in_pipe_mode_has_a_size_limit_and_no_mentions(here: Here) -> Non
 def test_session_is_chosen_from_a_list(typed: str, index: int, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     for prompt in ("the first\x1b[2J one", "the second one"):
         play(here.open(), prompt)
-    shown: list[str] = []
+    texts: list[str] = []
 
     def answering(text: str) -> str:
-        shown.append(text)
+        texts.append(text)
         return typed
 
     monkeypatch.setattr(cli_context, "ask", answering)
     chosen = Agent.begin(cli_context.with_chosen_session(here.context("-r", "-m", "demo/demo")))
-    (text,) = shown
+    (text,) = texts
     ids = [line.split()[1] for line in text.splitlines()[:-1]]
     assert len(ids) == 2
     assert "\x1b" not in text

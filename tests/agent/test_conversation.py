@@ -175,8 +175,8 @@ def test_shell_command_streams_its_output(tmp_path: Path) -> None:
     (finished,) = [event for event in events if isinstance(event, ToolFinished)]
     assert finished.state == "done"
     assert "two" in finished.outcome.content
-    shown = [number for number, event in enumerate(events) if isinstance(event, ToolOutput)]
-    assert max(shown) < events.index(finished), "what a command showed last comes before its result"
+    output_indexes = [number for number, event in enumerate(events) if isinstance(event, ToolOutput)]
+    assert max(output_indexes) < events.index(finished), "what a command showed last comes before its result"
 
 
 def test_cancel_ends_a_shell_command(tmp_path: Path) -> None:

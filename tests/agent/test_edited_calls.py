@@ -35,7 +35,9 @@ def deciding(it: Talk, *decisions: Decision) -> Callable[[ToolApproval], None]:
 
 
 def result_of(it: Talk) -> str:
-    results = [block for said in it.conversation.messages for block in said.blocks if isinstance(block, ToolResult)]
+    results = [
+        block for message in it.conversation.messages for block in message.blocks if isinstance(block, ToolResult)
+    ]
     return results[-1].content
 
 
@@ -54,10 +56,12 @@ def test_edited_content_is_written_shown_again_and_reported_to_the_model(tmp_pat
     assert json.loads(finished.call.arguments)["content"] == revised
     assert finished.outcome.shown is not None
     assert "edited" not in finished.outcome.shown
-    told = result_of(it)
-    assert told.startswith("The user edited this call before it ran. It ran with:\n- `content` with these changes:\n@@")
-    assert "\n-second\n+2nd\n" in told
-    assert told.endswith(f"The result:\n{finished.outcome.shown}")
+    result = result_of(it)
+    assert result.startswith(
+        "The user edited this call before it ran. It ran with:\n- `content` with these changes:\n@@"
+    )
+    assert "\n-second\n+2nd\n" in result
+    assert result.endswith(f"The result:\n{finished.outcome.shown}")
 
 
 def test_edited_command_runs_and_is_reported_to_the_model(tmp_path: Path) -> None:
@@ -70,7 +74,9 @@ def test_edited_command_runs_and_is_reported_to_the_model(tmp_path: Path) -> Non
     assert (it.work / "two").exists()
     assert "It ran with:\n- `command`: touch two\nThe result:\n" in result_of(it)
     # The reply of the model stays as it was sent.
-    assert [call.arguments for said in it.conversation.messages for call in said.calls] == ['{"command": "touch one"}']
+    assert [call.arguments for message in it.conversation.messages for call in message.calls] == [
+        '{"command": "touch one"}'
+    ]
 
 
 def test_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: Path) -> None:
@@ -89,12 +95,12 @@ def test_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: Pat
 )
 def test_edit_that_is_denied_or_empty_leaves_the_call_unchanged(tmp_path: Path, text: str, why: str) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."), rules=Rules.of(deny=["shell(rm *)"]))
-    told: list[TurnEvent] = []
+    notices: list[TurnEvent] = []
     asked: list[ToolApproval] = []
     decisions: list[Decision] = [Revise(text), Allow()]
 
     def see(event: TurnEvent) -> None:
-        told.append(event)
+        notices.append(event)
         approval = getattr(event, "approval", None)
         if isinstance(approval, ToolApproval):
             asked.append(approval)
@@ -102,7 +108,7 @@ def test_edit_that_is_denied_or_empty_leaves_the_call_unchanged(tmp_path: Path, 
 
     asyncio.run(it.play("go", see))
     assert asked[0] == asked[1]
-    (notice,) = [event for event in told if isinstance(event, Notice)]
+    (notice,) = [event for event in notices if isinstance(event, Notice)]
     assert notice.level == "warning"
     assert notice.text.startswith(why)
     assert "The question shows the call as before" in notice.text
@@ -162,10 +168,11 @@ def test_session_stores_and_replays_the_edited_call(tmp_path: Path) -> None:
     (intent,) = [record for record in records if record["kind"] == "intent"]
     assert json.loads(intent["arguments"]) == {"command": "touch two"}
     again = talk(tmp_path, text_reply("x"), resumes=session)
-    shown = [item for item in replayed(again.conversation.stored) if isinstance(item, (ToolStarted, ToolFinished))]
-    assert [json.loads(item.call.arguments) for item in shown] == 2 * [{"command": "touch two"}]
-    assert isinstance(shown[1], ToolFinished)
-    assert shown[1].is_revised
+    items = replayed(again.conversation.stored_messages)
+    tool_events = [item for item in items if isinstance(item, (ToolStarted, ToolFinished))]
+    assert [json.loads(item.call.arguments) for item in tool_events] == 2 * [{"command": "touch two"}]
+    assert isinstance(tool_events[1], ToolFinished)
+    assert tool_events[1].is_revised
     again.conversation.release()
 
 
@@ -180,8 +187,8 @@ def test_edited_call_that_broke_off_is_reported_as_it_ran(tmp_path: Path) -> Non
     file.write_text("".join(lines[: last + 1]))
     again = talk(tmp_path, text_reply("x"), resumes=session)
     assert 'it ran with {"command": "touch two"}.' in result_of(again)
-    shown = [item.call for item in replayed(again.conversation.stored) if isinstance(item, ToolFinished)]
-    assert [json.loads(call.arguments) for call in shown] == [{"command": "touch two"}]
+    items = [item.call for item in replayed(again.conversation.stored_messages) if isinstance(item, ToolFinished)]
+    assert [json.loads(call.arguments) for call in items] == [{"command": "touch two"}]
     again.conversation.release()
 
 

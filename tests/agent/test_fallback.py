@@ -61,7 +61,7 @@ def test_model_is_not_asked_before_its_limit_ends(now: int, uses_other: bool, tm
     async def run() -> None:
         async with Agent.open(context_in(tmp_path, 'fallback = ["anthropic/n"]\n')) as agent:
             clients = Clients(agent.context, agent.prompts)
-            own = clients.named("openai/m")
+            own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
             assert models.for_turn(own) == (own, ())
             other, skipped = await models.after(own, SwitchModel(LIMIT))
@@ -78,7 +78,7 @@ def test_model_whose_own_limit_has_not_ended_is_skipped_with_a_line(tmp_path: Pa
     async def run() -> None:
         async with Agent.open(context_in(tmp_path, 'fallback = ["anthropic/n", "nowhere/x"]\n')) as agent:
             clients = Clients(agent.context, agent.prompts)
-            own = clients.named("openai/m")
+            own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: END - 1)
             models.for_turn(own)
             other, _ = await models.after(own, SwitchModel(LIMIT))
@@ -99,7 +99,7 @@ def test_limit_that_ends_first_is_waited_for_and_its_model_is_next(tmp_path: Pat
     async def run() -> None:
         async with Agent.open(context_in(tmp_path, 'fallback = ["anthropic/n"]\n')) as agent:
             clients = Clients(agent.context, agent.prompts)
-            own = clients.named("openai/m")
+            own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
             models.for_turn(own)
             other, _ = await models.after(own, SwitchModel(LIMIT))

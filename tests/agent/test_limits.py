@@ -28,7 +28,7 @@ def test_forget_returns_the_number_of_limits(tmp_path: Path) -> None:
     store.remember("a", "m", KNOWN)
     store.remember("b", "m", KNOWN)
     assert store.forget() == 2
-    assert store.everything() == {}
+    assert store.all_knowledge() == {}
     assert store.forget() == 0
 
 
@@ -48,7 +48,7 @@ def test_unwritable_folder_is_ignored(tmp_path: Path) -> None:
     blocked.write_text("not a folder")
     store = LimitStore(blocked)
     store.remember("a", "m", KNOWN)
-    assert store.everything() == {}
+    assert store.all_knowledge() == {}
 
 
 def reply(*attempts: tuple[str, int, str, int | None, bool], stop: StopReason = StopReason.END_TURN) -> ReplyFinished:

@@ -18,10 +18,10 @@ def masked(shown: str) -> str:
 
 
 def test_removed_and_unchanged_lines_are_masked_and_added_ones_are_not() -> None:
-    shown = masked(
+    output = masked(
         diff(".env", "# mine\nexport A=old-a\nB=old-b\nplain-c\n\n", "# mine\nexport A=new-a\nB=old-b\nplain-c\n\n")
     )
-    assert shown.split("\n")[3:] == [
+    assert output.split("\n")[3:] == [
         f" {MASK}", f"-export A={MASK}", "+export A=new-a", f" B={MASK}", f" {MASK}", " ", "",
     ]  # fmt: skip
 

@@ -76,9 +76,9 @@ def test_line_is_added_as_a_list_item_with_the_line_endings_of_the_file(
 ) -> None:
     file = folders.root / "AGENTS.md"
     file.write_bytes(before)
-    said = folders.memory().append(str(file), "  - use\n tabs ")
+    message = folders.memory().append(str(file), "  - use\n tabs ")
     assert file.read_bytes() == after
-    assert "AGENTS.md" in said
+    assert "AGENTS.md" in message
     assert "use tabs" in folders.memory().read().text
 
 

@@ -99,11 +99,11 @@ def test_approval_open_at_the_end_of_the_turn_is_listed_as_unanswered(tmp_path: 
 
 
 def test_folder_rule_applies_in_the_next_session_until_revoked(tmp_path: Path) -> None:
-    kept = Origins(stored_rules=KeptRules(tmp_path / "state", tmp_path / "work"))
+    origins = Origins(stored_rules=KeptRules(tmp_path / "state", tmp_path / "work"))
     (tmp_path / "work").mkdir()
-    first = talk(tmp_path, TOUCH, text_reply("1"), origins=kept)
+    first = talk(tmp_path, TOUCH, text_reply("1"), origins=origins)
     assert play(first, Allow("folder")) == [1]
-    later = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=kept)
+    later = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=origins)
 
     def undo() -> None:
         [rule] = later.conversation.permissions.rules()
@@ -136,8 +136,8 @@ def test_file_writable_by_others_stores_no_rule(tmp_path: Path) -> None:
 def test_answer_that_cannot_be_stored_applies_to_the_session_with_a_notice(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "file").write_text("")
-    kept = Origins(stored_rules=KeptRules(tmp_path / "file" / "state", tmp_path / "work"))
-    it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=kept)
+    origins = Origins(stored_rules=KeptRules(tmp_path / "file" / "state", tmp_path / "work"))
+    it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=origins)
     notices: list[str] = []
 
     async def turns() -> None:

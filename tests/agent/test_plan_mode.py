@@ -93,8 +93,8 @@ def test_decision_of_another_kind_denies_a_plan(tmp_path: Path, decision: Decisi
     assert it.conversation.mode == "plan"
     assert it.conversation.permissions.rules() == ()
     assert [item.decision for item in it.conversation.permissions.decisions()] == ["denied"]
-    told = f"{type(decision).__name__} does not decide a PlanApproval; it was denied."
-    assert [event.text for event in events if isinstance(event, Notice)] == [told]
+    message = f"{type(decision).__name__} does not decide a PlanApproval; it was denied."
+    assert [event.text for event in events if isinstance(event, Notice)] == [message]
 
 
 @pytest.mark.parametrize("decision", [AcceptPlan("accept-edits"), Answer("yes")])

@@ -124,8 +124,8 @@ def test_folder_without_repository_and_denied_file_are_read(run: Run, tmp_path: 
 
 
 def test_processes_are_not_mentioned_if_none_is_left(run: Run, tmp_path: Path) -> None:
-    said = [run(tmp_path, "true").content for _ in range(10)]
-    assert said == ["[no output]\n[exit code 0]"] * 10
+    texts = [run(tmp_path, "true").content for _ in range(10)]
+    assert texts == ["[no output]\n[exit code 0]"] * 10
 
 
 def test_time_limit_ends_a_sandboxed_command(run: Run, tmp_path: Path) -> None:

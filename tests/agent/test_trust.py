@@ -138,18 +138,18 @@ def test_folder_with_changed_files_is_not_trusted_until_they_are_accepted(store:
         ".qcode/commands/gone.toml",
         ".qcode/config.toml",
     ]
-    shown = status.differences()
+    differences = status.differences()
     for line in ("+You are new.", ".qcode/commands/gone.toml was deleted", '+tools.sandbox = "required"'):
-        assert line in shown.split("\n")
+        assert line in differences.split("\n")
     store.remember(root, status.files)
     assert store.is_trusted(root)
 
 
 def test_file_changed_after_it_was_shown_is_not_accepted(store: TrustStore, root: Path) -> None:
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
-    shown = store.look(root)
+    status = store.look(root)
     put(root, ".qcode/config.toml", 'model = "c/d"\n')
-    store.remember(root, shown.files)
+    store.remember(root, status.files)
     assert store.look(root).kind == "changed"
 
 
@@ -263,7 +263,7 @@ def test_changes_below_a_folder_are_those_of_one_skill(store: TrustStore, root: 
 def test_approved_change_of_a_skill_is_pinned_again(store: TrustStore, root: Path) -> None:
     file = put(root, ".claude/skills/x/SKILL.md", "x")
     store.remember(root)
-    with store.accepting(root, frozenset({str(file.resolve())})):
+    with store.accept_changes(root, frozenset({str(file.resolve())})):
         put(root, ".claude/skills/x/SKILL.md", "y")
     assert store.is_trusted(root)
 
@@ -308,7 +308,7 @@ def test_qcode_home_inside_the_folder_belongs_to_the_user(root: Path) -> None:
 def test_approved_change_is_pinned_alone(store: TrustStore, root: Path) -> None:
     mine, other = put(root, ".qcode/commands/a.toml", "1"), put(root, ".qcode/commands/b.toml", "1")
     store.remember(root)
-    with store.accepting(root, frozenset({str(mine), str(root / ".qcode/new")})):
+    with store.accept_changes(root, frozenset({str(mine), str(root / ".qcode/new")})):
         mine.write_text("2")
         other.write_text("2")
         put(root, ".qcode/new", "x")
@@ -319,14 +319,14 @@ def test_approved_change_does_not_cover_earlier_changes(store: TrustStore, root:
     mine = put(root, ".qcode/commands/a.toml", "1")
     store.remember(root)
     mine.write_text("from elsewhere")
-    with store.accepting(root, frozenset({str(mine)})):
+    with store.accept_changes(root, frozenset({str(mine)})):
         mine.write_text("from elsewhere, edited")
     assert store.look(root).kind == "changed"
 
 
 def test_approved_change_does_not_trust_the_folder(store: TrustStore, root: Path) -> None:
     mine = put(root, ".qcode/commands/a.toml", "1")
-    with store.accepting(root, frozenset({str(mine)})):
+    with store.accept_changes(root, frozenset({str(mine)})):
         mine.write_text("2")
     assert store.look(root).kind == "unknown"
     assert not store.path.exists()

@@ -45,18 +45,18 @@ def test_small_module_with_one_importer_gives_its_reason() -> None:
     for name, path in modules().items():
         text = path.read_text(encoding="utf-8")
         is_small = text.count("\n") < SMALL_MODULE_LINES and path.name != "__init__.py"
-        if is_small and importers[name] == 1 and not explains_why_it_is_apart(docstring(name)):
+        if is_small and importers[name] == 1 and not explains_why_it_is_separate(docstring(name)):
             unexplained.add(name)
     assert unexplained == set()
 
 
-def explains_why_it_is_apart(doc: str) -> bool:
-    return re.search(r"\b[Aa]part\b", doc) is not None
+def explains_why_it_is_separate(doc: str) -> bool:
+    return re.search(r"\b(?:[Aa]part|[Ss]eparate|[Ss]eparately)\b", doc) is not None
 
 
-def test_reason_to_be_apart_is_recognized() -> None:
-    assert explains_why_it_is_apart("Colors.\n\nLoads apart because the first paint needs none.")
-    assert not explains_why_it_is_apart("Colors.")
+def test_reason_to_be_separate_is_recognized() -> None:
+    assert explains_why_it_is_separate("Colors.\n\nA separate module because the first paint needs none.")
+    assert not explains_why_it_is_separate("Colors.")
 
 
 def test_every_function_is_under_50_lines() -> None:

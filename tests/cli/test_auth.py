@@ -154,8 +154,8 @@ def test_configured_provider_can_have_a_stored_key(auth: Auth) -> None:
         assert auth("login", "lab", stdin=KEY).code == 0
         asked = auth.place.run("-p", "hi", "-m", "lab/fake-1", env=auth.env)
         assert (asked.code, asked.out) == (0, "from the lab\n")
-    shown = auth.place.run("config", "show", env=auth.env)
-    assert KEY not in shown.out
+    output = auth.place.run("config", "show", env=auth.env)
+    assert KEY not in output.out
 
 
 def test_status_names_the_source_that_wins_and_the_unused_one(auth: Auth) -> None:

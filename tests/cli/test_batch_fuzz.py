@@ -105,8 +105,8 @@ def test_each_task_of_random_lines_is_refused_in_words_or_has_one_result(
     with FakeServer("openai", hello) as server:
         while True:
             lines = [fuzzer.line(number) for number in range(count)]
-            kept = accepted(lines, work)
-            tasks = {str(json.loads(line).get("id", number)): line for number, line in enumerate(kept, 1)}
+            kept_id = accepted(lines, work)
+            tasks = {str(json.loads(line).get("id", number)): line for number, line in enumerate(kept_id, 1)}
             assert len(tasks) > 10
             (work / "tasks.jsonl").write_text("\n".join(tasks.values()), "utf-8")
             (work / "out.jsonl").unlink(missing_ok=True)
@@ -117,7 +117,7 @@ def test_each_task_of_random_lines_is_refused_in_words_or_has_one_result(
             rows = [json.loads(line) for line in (work / "out.jsonl").read_bytes().splitlines()]
             assert sorted(row["id"] for row in rows) == sorted(ids)
             assert not [row for row in rows if "internal error" in str(row.get("error"))]
-            refused += len(lines) - len(kept)
+            refused += len(lines) - len(kept_id)
             if time.monotonic() >= until:
                 break
     assert refused > 10

@@ -77,13 +77,13 @@ def test_key_is_set_and_the_rest_of_the_file_stays(desk: Desk, key: str, value: 
     assert str(desk.file) in out
     text = desk.file.read_text()
     assert line is None or line in text
-    kept = [item for item in FILE.splitlines() if item and not item.startswith(("model", "bell"))]
-    assert [item for item in text.splitlines() if item in kept] == kept
+    kept_rows = [item for item in FILE.splitlines() if item and not item.startswith(("model", "bell"))]
+    assert [item for item in text.splitlines() if item in kept_rows] == kept_rows
     assert key.partition(".")[0] in desk("show", "--json")[0]
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("ui.bel", "true", "unknown key ui.bel; the nearest is ui.bell"),
         ("modle", "x", "unknown key modle; the nearest is model"),
@@ -96,27 +96,27 @@ def test_key_is_set_and_the_rest_of_the_file_stays(desk: Desk, key: str, value: 
         ("ui", "x", "ui is a table of keys"),
     ],
 )
-def test_invalid_change_is_refused_without_showing_the_value(desk: Desk, key: str, value: str, said: str) -> None:
+def test_invalid_change_is_refused_without_showing_the_value(desk: Desk, key: str, value: str, message: str) -> None:
     desk.file.write_text(FILE)
     out, err = desk("set", key, value, code=2)
-    assert said in err
+    assert message in err
     assert "canary" not in out + err
     assert desk.file.read_text() == FILE
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("permissions.allow", '["shell(ls"]', "permissions.allow: invalid rule 'shell(ls'"),
         ("providers.lab.base_url", "http://lab", "providers.lab needs a type"),
         ('models."a/b".price.input', "1", "also needs output"),
     ],
 )
-def test_change_that_makes_the_file_invalid_is_refused(desk: Desk, key: str, value: str, said: str) -> None:
+def test_change_that_makes_the_file_invalid_is_refused(desk: Desk, key: str, value: str, message: str) -> None:
     desk.file.write_text(FILE)
     err = desk("set", key, value, code=52)[1]
     assert "nothing was changed" in err
-    assert said in err
+    assert message in err
     assert desk.file.read_text() == FILE
 
 
@@ -144,7 +144,7 @@ def test_unset_removes_a_key_or_a_table_once(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("permissions.mode", "accept-edits", "edits of project files run without asking"),
         ("permissions.mode", "auto", "sandboxed commands run without asking"),
@@ -155,9 +155,9 @@ def test_unset_removes_a_key_or_a_table_once(desk: Desk) -> None:
         ("mcp_servers.git", '{ command = "x" }', "outside the sandbox"),
     ],
 )
-def test_change_of_safety_says_what_it_does(desk: Desk, key: str, value: str | None, said: str) -> None:
+def test_change_of_safety_says_what_it_does(desk: Desk, key: str, value: str | None, message: str) -> None:
     desk.file.write_text(FILE)
-    assert said in desk(*(("unset", key) if value is None else ("set", key, value)))[1]
+    assert message in desk(*(("unset", key) if value is None else ("set", key, value)))[1]
 
 
 def test_replaced_rules_are_shown(desk: Desk) -> None:

@@ -51,8 +51,8 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
         "    editor  ed",
     ],
 )
-def test_doctor_reports_keys_files_and_limits(said: list[str], line: str) -> None:
-    assert line.split() in [item.split() for item in said]
+def test_doctor_reports_keys_files_and_limits(message: list[str], line: str) -> None:
+    assert line.split() in [item.split() for item in message]
 
 
 def test_doctor_begins_with_a_state_folder_that_cannot_be_written(
@@ -67,8 +67,8 @@ def test_doctor_begins_with_a_state_folder_that_cannot_be_written(
     assert "set QCODE_HOME" in third
 
 
-def test_doctor_reports_file_paths_and_no_key(said: list[str], tmp_path: Path) -> None:
-    text = "\n".join(said)
+def test_doctor_reports_file_paths_and_no_key(message: list[str], tmp_path: Path) -> None:
+    text = "\n".join(message)
     assert str(tmp_path / "home" / "config.toml") in text
     assert f"the project's  {tmp_path / 'work' / '.qcode' / 'config.toml'}\n" in text
     assert KEY not in text
@@ -86,12 +86,12 @@ def test_doctor_does_not_read_an_untrusted_project(
     assert "ignored because the folder is not trusted" in capfd.readouterr().out
 
 
-def test_doctor_begins_with_what_needs_attention_and_its_fix(said: list[str]) -> None:
-    until = said.index("qcode")
-    assert said[0] == "needs attention"
-    assert any(line.startswith("  ! off") for line in said[:until])
-    assert '      set tools.sandbox = "auto" in the configuration' in said[:until]
-    assert not any("✓" in line for line in said[:until])
+def test_doctor_begins_with_what_needs_attention_and_its_fix(message: list[str]) -> None:
+    until = message.index("qcode")
+    assert message[0] == "needs attention"
+    assert any(line.startswith("  ! off") for line in message[:until])
+    assert '      set tools.sandbox = "auto" in the configuration' in message[:until]
+    assert not any("✓" in line for line in message[:until])
 
 
 FOLDER_COMMANDS = ("doctor", "config show", "auth status", "sessions list", "models", "stats")

@@ -12,7 +12,7 @@ import pytest
 
 import qcode.cli.main
 from qcode.agent.crash import MAX_REPORTS, describe_crash
-from qcode.cli.main import Terminated, hold, main, release, stopping
+from qcode.cli.main import Terminated, hold, main, release, terminated_by_signals
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -104,7 +104,7 @@ def test_signal_before_the_run_begins_is_one_result(
 
 def test_blocked_signal_is_delivered_after_release() -> None:
     steps: list[str] = []
-    with pytest.raises(Terminated), stopping():
+    with pytest.raises(Terminated), terminated_by_signals():
         hold()
         try:
             # To this thread: a mask is a thread's own, and the suite may run beside others.
@@ -120,7 +120,7 @@ def test_blocked_signal_is_delivered_after_release() -> None:
 def test_signal_ignored_at_the_start_stays_ignored() -> None:
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stopping():
+        with terminated_by_signals():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, previous)
@@ -152,12 +152,12 @@ def test_pipe_mode_is_chosen_without_a_terminal(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_only_the_newest_reports_are_kept(home: Path) -> None:
-    said = [describe_crash(LookupError(f"number {number}"), os.environ) for number in range(MAX_REPORTS + 3)]
-    kept = sorted((home / "state" / "crashes").iterdir())
-    assert [path.read_text().rstrip().endswith(f"number {at + 3}") for at, path in enumerate(kept)] == [
+    messages = [describe_crash(LookupError(f"number {number}"), os.environ) for number in range(MAX_REPORTS + 3)]
+    kept_file = sorted((home / "state" / "crashes").iterdir())
+    assert [path.read_text().rstrip().endswith(f"number {at + 3}") for at, path in enumerate(kept_file)] == [
         True
     ] * MAX_REPORTS
-    assert said[-1].endswith(str(kept[-1]))
+    assert messages[-1].endswith(str(kept_file[-1]))
 
 
 def test_crash_report_contains_no_local_values(home: Path) -> None:

@@ -111,7 +111,7 @@ def test_event_is_tested_with_its_whole_input(
 
 
 @pytest.mark.parametrize(
-    ("words", "given", "code", "said"),
+    ("words", "given", "code", "message"),
     [
         (["test", "PreToolUs"], "", 2, "the nearest is PreToolUse"),
         (["test"], "", 2, "use: qcode hooks"),
@@ -127,7 +127,7 @@ def test_wrong_use_is_one_line(
     words: list[str],
     given: str,
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     read, write = os.pipe()
     os.write(write, given.encode())
@@ -136,5 +136,5 @@ def test_wrong_use_is_one_line(
         monkeypatch.setattr("sys.stdin", stream)
         assert main(["hooks", *words]) == code
     err = capfd.readouterr().err
-    assert said in err
+    assert message in err
     assert len(err.splitlines()) == 1

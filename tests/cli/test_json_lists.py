@@ -69,9 +69,9 @@ def test_lists_have_the_configured_values(work: Path, capfd: pytest.CaptureFixtu
     assert isinstance(rules, dict)
     assert (rules["is_trusted"], rules["rules"][0]["rule"]) == (True, "shell(make test)")
     assert listed(capfd, "trust", "list") == [{"folder": str(work), "state": "trusted"}]
-    shown = listed(capfd, "-C", str(work), "trust")
-    assert isinstance(shown, dict)
-    assert (shown["state"], shown["files"]) == ("trusted", ["AGENTS.md"])
+    output = listed(capfd, "-C", str(work), "trust")
+    assert isinstance(output, dict)
+    assert (output["state"], output["files"]) == ("trusted", ["AGENTS.md"])
 
 
 @pytest.mark.parametrize(

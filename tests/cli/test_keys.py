@@ -135,7 +135,7 @@ def test_command_supplies_the_key_once_for_all_agents(script: Path) -> None:
     assert first.key_of(OPENAI) == (CANARY, "providers.openai.api_key_command")
     assert second.key_of(PROVIDERS["openai-responses"]) == (CANARY, "providers.openai.api_key_command")
     assert (script.parent / "runs").read_text() == "run\n"
-    assert Secret(CANARY) in second.known()
+    assert Secret(CANARY) in second.known_keys()
 
 
 def test_command_does_not_run_to_list_credentials(script: Path) -> None:

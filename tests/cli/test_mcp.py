@@ -50,23 +50,23 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 
 
 def test_user_server_keeps_its_name(asked: Asked) -> None:
-    said = asked("list", "--trust")
-    assert "mine    never started  mine" in said
-    assert "theirs  not approved  theirs" in said
-    assert f"mine of {asked.work / '.mcp.json'} is ignored: that name is already used" in said
-    assert "evil" not in said
+    output = asked("list", "--trust")
+    assert "mine    never started  mine" in output
+    assert "theirs  not approved  theirs" in output
+    assert f"mine of {asked.work / '.mcp.json'} is ignored: that name is already used" in output
+    assert "evil" not in output
 
 
 def test_untrusted_project_has_no_servers(asked: Asked) -> None:
-    said = asked()
-    assert "theirs" not in said
-    assert "this folder is not trusted" in said
+    output = asked()
+    assert "theirs" not in output
+    assert "this folder is not trusted" in output
 
 
 def test_server_is_approved_as_it_is_shown(asked: Asked) -> None:
-    shown = asked("show", "theirs", "--trust")
-    assert "argument: \\x1b[8mhidden" in shown
-    assert "not approved" in shown
+    output = asked("show", "theirs", "--trust")
+    assert "argument: \\x1b[8mhidden" in output
+    assert "not approved" in output
     assert "approved: theirs may be started" in asked("approve", "theirs", "--trust")
     assert "never started" in asked("show", "theirs", "--trust")
     assert "nothing in theirs needs" in asked("approve", "theirs", "--trust")
@@ -79,8 +79,8 @@ def test_server_whose_script_changed_is_shown_with_the_difference(asked: Asked) 
     script = asked.work / "server.py"
     script.write_text("print(1)\n")
     asked.project({"theirs": {"command": "sh", "args": ["server.py"]}})
-    shown = asked("approve", "theirs", "--trust")
-    assert "starts:   server.py" in shown
+    output = asked("approve", "theirs", "--trust")
+    assert "starts:   server.py" in output
     assert "never started" in asked("list", "--trust")
     script.write_text("print(2)\n")
     assert "theirs  not approved" in asked("list", "--trust")
@@ -96,8 +96,8 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
     assert "1 tools" in asked("list")
     pins.wait(spec, changes_of(pins.tools(spec) or {}, after))
     assert "1 changed tools not approved" in asked("list")
-    said = asked("approve", "mine")
-    assert "+A tool of the server mine, which says about it: after" in said
+    output = asked("approve", "mine")
+    assert "+A tool of the server mine, which says about it: after" in output
     assert changes_of(pins.tools(spec) or {}, after) == ()
     assert "nothing in mine needs" in asked("approve", "mine")
 
@@ -133,12 +133,12 @@ def test_server_is_added_to_the_own_configuration_and_removed(asked: Asked) -> N
     file = asked.home / "config.toml"
     before = file.read_text() + "# mine ends\n\n# colors\n[ui]\ntheme = 'dark'\n"
     file.write_text(before)
-    said = asked(
+    output = asked(
         "add", "files", "--env", "ROOT=${HOME}", "--env", "API_TOKEN=canary", "--", "npx", "-y", "a b", '"q"\\'
     )
-    assert f"added files to {file}" in said
-    assert f"API_TOKEN is stored as it is in {file}; to keep it out, write '${{API_TOKEN}}' instead" in said
-    assert "canary" not in said
+    assert f"added files to {file}" in output
+    assert f"API_TOKEN is stored as it is in {file}; to keep it out, write '${{API_TOKEN}}' instead" in output
+    assert "canary" not in output
     config = asked.specs()["files"].config
     assert (config.command, config.args) == (COMMAND[0], COMMAND[1:])
     assert dict(config.env) == {"ROOT": "${HOME}", "API_TOKEN": "canary"}

@@ -95,8 +95,8 @@ def test_each_openai_protocol_offers_its_own_models(home: Path, monkeypatch: pyt
 def test_choice_is_kept_and_a_configured_model_is_reported_to_win(home: Path) -> None:
     assert offering(home).keep_model("anthropic/x") == ""
     assert Choices(home / "state").model == "anthropic/x"
-    said = offering(home, 'model = "openai/y"\n').keep_model("anthropic/z")
-    assert said == f"The next start uses openai/y again, because {home / 'config.toml'}:1 sets it."
+    message = offering(home, 'model = "openai/y"\n').keep_model("anthropic/z")
+    assert message == f"The next start uses openai/y again, because {home / 'config.toml'}:1 sets it."
 
 
 def test_model_flag_applies_to_one_run(home: Path) -> None:

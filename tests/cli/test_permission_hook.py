@@ -72,10 +72,10 @@ class Hook:
         return decision(self.event(user, tool, given, **more))
 
 
-def decision(said: Any) -> str:
-    if "decision" in said:
-        return str(said["decision"])
-    return str(said.get("hookSpecificOutput", {}).get("permissionDecision", ""))
+def decision(message: Any) -> str:
+    if "decision" in message:
+        return str(message["decision"])
+    return str(message.get("hookSpecificOutput", {}).get("permissionDecision", ""))
 
 
 @pytest.fixture
@@ -120,8 +120,8 @@ def test_codex_gets_only_denials(hook: Hook) -> None:
     found = {command: hook("codex", "Bash", {"command": command}) for command in COMMANDS}
     assert found == {command: "deny" if expected == "deny" else "" for command, expected in COMMANDS.items()}
     hook.config.write_text('[permissions]\ndeny = ["shell(rm *)"]\n')
-    said = hook.event("codex", "Bash", {"command": "cd src && rm x"})
-    assert said == {
+    answer = hook.event("codex", "Bash", {"command": "cd src && rm x"})
+    assert answer == {
         "hookSpecificOutput": {
             "hookEventName": "PreToolUse",
             "permissionDecision": "deny",
@@ -210,17 +210,17 @@ def test_unreadable_event_is_never_allowed(hook: Hook, data: bytes) -> None:
     ],
 )  # fmt: skip
 def test_incomplete_event_asks(hook: Hook, change: dict[str, Any]) -> None:
-    said = hook.event("claude", "Bash", {"command": "ls"}, **change) if "tool_input" not in change else None
-    if said is None:
-        said = hook.event("claude", "Bash", change["tool_input"])
-    assert decision(said) == "ask"
+    answer = hook.event("claude", "Bash", {"command": "ls"}, **change) if "tool_input" not in change else None
+    if answer is None:
+        answer = hook.event("claude", "Bash", change["tool_input"])
+    assert decision(answer) == "ask"
 
 
 def test_reason_is_short_and_has_no_escape_codes(hook: Hook) -> None:
-    said = hook.event("claude", "Bash", {"command": "ls"}, cwd="/\x1b[31m" + "x" * 5_000)
-    told = said["hookSpecificOutput"]["permissionDecisionReason"]
-    assert "\x1b" not in told
-    assert len(told) < 500
+    answer = hook.event("claude", "Bash", {"command": "ls"}, cwd="/\x1b[31m" + "x" * 5_000)
+    reason = answer["hookSpecificOutput"]["permissionDecisionReason"]
+    assert "\x1b" not in reason
+    assert len(reason) < 500
 
 
 def test_event_of_another_kind_gets_no_decision(hook: Hook) -> None:

@@ -153,8 +153,8 @@ def test_stream_is_answered_line_by_line_after_an_invalid_line_too(asked: Asked,
         asked.work,
         tmp_path / "home",
     )  # fmt: skip
-    shown = [answer.get("verdict", "error") for answer in answers]
-    assert shown == ["allow", "error", "error", "error", "error", "deny", "ask", "error", "deny", "allow"]
+    verdicts = [answer.get("verdict", "error") for answer in answers]
+    assert verdicts == ["allow", "error", "error", "error", "error", "deny", "ask", "error", "deny", "allow"]
     assert all(set(answer) in ({"error"}, {"verdict", "reason", "rule"}) for answer in answers[:-1])
     assert answers[-1]["note"] == "this applies in every mode; default mode still asks before each change"
 
@@ -209,7 +209,7 @@ def test_invalid_rule_is_reported_with_file_and_line(
 
 
 @pytest.mark.parametrize(
-    ("settings", "code", "said"),
+    ("settings", "code", "message"),
     [
         ('{\n "permissions": {\n  "allow": ["Read",\n   "Nope(x)"]}}', 0, ":4: allow Nope(x): Nope is not a tool"),
         ('{\n "permissions": {"deny": [\n"shell(ls"]}}', 52, ":3: permissions.deny: invalid rule 'shell(ls'"),
@@ -222,10 +222,10 @@ def test_invalid_rule_of_claude_settings_is_reported_with_file_and_line(
     capfd: pytest.CaptureFixture[str],
     settings: str,
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("QCODE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "settings.json").write_text(settings)
     assert main(["--settings", "settings.json", "-m", "demo/demo", "-p", "hi", "--no-stdin"]) == code
-    assert f"settings.json{said}" in capfd.readouterr().err
+    assert f"settings.json{message}" in capfd.readouterr().err

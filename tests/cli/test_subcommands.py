@@ -97,13 +97,13 @@ def test_export_format_follows_the_flag_or_the_file_name(printed: Printed) -> No
     session.append(user("hello you"))
     session.close()
     name = session.session_id
-    markdown, said = printed("sessions", "export", name)
+    markdown, output = printed("sessions", "export", name)
     assert "hello you" in markdown
-    assert said == []
+    assert output == []
     assert json.loads("\n".join(printed("sessions", "export", name, "--format=json")[0]))["messages"]
-    out, said = printed("sessions", "export", name, "-o", "talk.html")
+    out, output = printed("sessions", "export", name, "-o", "talk.html")
     assert out == []
-    assert said == [f"qcode: exported to {printed.work / 'talk.html'}"]
+    assert output == [f"qcode: exported to {printed.work / 'talk.html'}"]
     page = (printed.work / "talk.html").read_text()
     assert page.lower().startswith("<!doctype html>")
     assert "hello you" in page
@@ -176,6 +176,6 @@ def test_models_lists_learned_limits(printed: Printed) -> None:
     store.remember("http://host", "odd-model", HostKnowledge(output=8_192, is_silently_capped=True))
     store.remember("http://host", "odder-model", HostKnowledge(window=32_768, refuses_prefill=True))
     out, _ = printed("models", "odd")
-    shown = "\n".join(out)
-    assert "learned from http://host: odd-model  output 8,192, silently capped" in shown
-    assert "learned from http://host: odder-model  window 32,768, no prefill" in shown
+    text = "\n".join(out)
+    assert "learned from http://host: odd-model  output 8,192, silently capped" in text
+    assert "learned from http://host: odder-model  window 32,768, no prefill" in text

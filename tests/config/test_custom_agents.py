@@ -43,7 +43,7 @@ def test_user_kind_replaces_a_project_kind_of_the_same_name(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("prompt = 'x'", "description must be"),
         ("description = 'x'", "prompt must be"),
@@ -57,10 +57,10 @@ def test_user_kind_replaces_a_project_kind_of_the_same_name(tmp_path: Path) -> N
         ("no toml", "bad.toml"),
     ],
 )
-def test_invalid_agent_file_is_reported_with_its_path(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_agent_file_is_reported_with_its_path(tmp_path: Path, text: str, message: str) -> None:
     found = load(tmp_path, {"bad": text}, {})
     assert found.agents == ()
-    assert said in found.problems[0]
+    assert message in found.problems[0]
     assert "\n" not in found.problems[0]
 
 

@@ -80,11 +80,11 @@ def test_command_name_contains_its_folders(folders: CommandFolders) -> None:
     folders.write("git/log/short.toml", 'prompt = "s"')
     found = folders.load()
     assert [command.name for command in found.commands] == ["git:commit", "git:log:short"]
-    typed = found.typed("/git:commit  all of it\nplease ")
+    typed = found.match_command("/git:commit  all of it\nplease ")
     assert typed is not None
     assert (typed[0].name, typed[1]) == ("git:commit", "all of it\nplease")
-    assert found.typed("/git") is None
-    assert found.typed("see /git:commit") is None
+    assert found.match_command("/git") is None
+    assert found.match_command("see /git:commit") is None
 
 
 def test_project_command_needs_trust_and_never_replaces_a_user_command(folders: CommandFolders) -> None:
@@ -128,10 +128,10 @@ def test_invalid_file_is_reported_with_its_line_and_skipped(
     folders.write("good.toml", 'prompt = "x"')
     found = folders.load()
     assert [command.name for command in found.commands] == ["good"]
-    (said,) = found.problems
-    assert said.startswith(f"{path}:{line}: ")
-    assert problem in said
-    assert "\n" not in said
+    (notices,) = found.problems
+    assert notices.startswith(f"{path}:{line}: ")
+    assert problem in notices
+    assert "\n" not in notices
 
 
 def test_other_files_are_ignored_or_reported(folders: CommandFolders) -> None:

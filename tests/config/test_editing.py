@@ -142,7 +142,7 @@ def test_typed_value_is_converted_to_the_kind_of_the_key(name: str, typed: str, 
 
 
 @pytest.mark.parametrize(
-    ("name", "typed", "said"),
+    ("name", "typed", "message"),
     [
         ("network.max_retries", "-1", "a whole number of at least 0"),
         ("network.max_retries", "many", "not text"),
@@ -152,10 +152,10 @@ def test_typed_value_is_converted_to_the_kind_of_the_key(name: str, typed: str, 
         ("model", "  ", "must be text"),
     ],
 )
-def test_invalid_value_is_refused_with_the_schema_error(name: str, typed: str, said: str) -> None:
+def test_invalid_value_is_refused_with_the_schema_error(name: str, typed: str, message: str) -> None:
     key = find_key(tuple(name.split(".")))
     assert key is not None
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         read_typed(key, typed)
 
 

@@ -161,7 +161,7 @@ MISTAKES = [
     ('[models."a/b"]\noutput = { max_token = 1 }', 2, 'the nearest is models."a/b".output.max_tokens'),
     ('[models."a/b"]\nprice.inptu = 1', 2, 'the nearest is models."a/b".price.input'),
     ("[output]\nmax_tokens = '8k'", 2, "output.max_tokens must be a whole number of at least 1, not text"),
-    ("[output]\nmax_tokens = 0", 2, "output.max_tokens must be a whole number of at least 1, not a number"),
+    ("[output]\nmax_tokens = 0", 2, "output.max_tokens must be a whole number of at least 1, not 0"),
     ("[output]\nmax_tokens = true", 2, "not true or false"),
     ("[output]\nmax_tokens = 8000.0", 2, "must be a whole number"),
     ("[output]\nescalate = 1", 2, "output.escalate must be true or false, not a number"),

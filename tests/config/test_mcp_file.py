@@ -30,9 +30,9 @@ def test_json_of_other_programs_is_read(tmp_path: Path) -> None:
     file = written(tmp_path, WHOLE)
     found, problems = read_mcp_file(file, is_project=True)
     assert problems == ()
-    kept: dict[str, Any] = {"is_from_project": True, "file": str(file)}
-    assert found["git"] == McpServer("git-mcp", ("-v", ""), {"A": "${A}"}, **kept)
-    assert found["web"] == McpServer(url="https://h/mcp", headers={"X": "y"}, tools=("a",), timeout_s=5, **kept)
+    expected: dict[str, Any] = {"is_from_project": True, "file": str(file)}
+    assert found["git"] == McpServer("git-mcp", ("-v", ""), {"A": "${A}"}, **expected)
+    assert found["web"] == McpServer(url="https://h/mcp", headers={"X": "y"}, tools=("a",), timeout_s=5, **expected)
     assert not found["off"].enabled
     assert not read_mcp_file(file, is_project=False)[0]["git"].is_from_project
 

@@ -62,8 +62,8 @@ def test_moving_picture_is_small_and_shows_both_recoveries_and_the_approval() ->
     assert "<script" not in text
     assert not re.search(r'(?:href|src)="(?!#)', text)
     words = " ".join(re.sub(r"<[^>]*>", " ", text).split())
-    for shown in ("truncated at the output limit", "continued 1/3", "none missing", "Edit hello.py", "1 Yes", "Done:"):
-        assert shown in words
+    for part in ("truncated at the output limit", "continued 1/3", "none missing", "Edit hello.py", "1 Yes", "Done:"):
+        assert part in words
     assert "prefers-reduced-motion" in text
 
 

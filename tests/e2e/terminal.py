@@ -263,7 +263,7 @@ def _plain(piece: str) -> str:
 
 
 class Answering:
-    """Answers each question with `key`, once the screen is still, until `wanted` shows: earlier keys are a draft."""
+    """Answers each question with `key`, once the screen is still, until `expected` shows: earlier keys are a draft."""
 
     def __init__(self, terminal: Terminal, expected: str, key: str = "y") -> None:
         self._terminal = terminal

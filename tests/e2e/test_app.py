@@ -85,9 +85,9 @@ def test_truncated_reply_is_continued_on_screen(cli: CliRunner) -> None:
     with FakeServer("openai", script) as server, at(server, "openai", cli) as terminal:
         terminal.wait_for("test-model")
         terminal.press("tell me a story\r")
-        shown = terminal.wait_for("and ends here.")
-        assert "continued 1/3" in shown
-        assert "Lost part." not in shown
+        screen_text = terminal.wait_for("and ends here.")
+        assert "continued 1/3" in screen_text
+        assert "Lost part." not in screen_text
         assert server.caps == [8000, 64000, 64000]
 
 
@@ -100,8 +100,8 @@ def test_escape_interrupts_and_keeps_the_shown_text(cli: CliRunner) -> None:
         terminal.press("count\r")
         terminal.wait_for("Two.")
         terminal.press("\x1b")
-        shown = terminal.wait_for(lambda text: "nterrupted" in text)
-        assert "One. Two." in shown
+        screen_text = terminal.wait_for(lambda text: "nterrupted" in text)
+        assert "One. Two." in screen_text
         server.wait_until(lambda seen: seen.hangups == 1)
         assert len(server.requests) == 1
 
@@ -111,9 +111,9 @@ def test_app_without_a_key_opens_the_demo_and_says_how_to_add_one(cli: CliRunner
         terminal.wait_for("Connect a model")
         # A prompt instead of a choice continues with the demo.
         terminal.press("/help demo\r")
-        shown = terminal.wait_for("ANTHROPIC_API_KEY")
-        assert "demo" in shown
-        assert "/connect" in shown
+        screen_text = terminal.wait_for("ANTHROPIC_API_KEY")
+        assert "demo" in screen_text
+        assert "/connect" in screen_text
         terminal.wait_for("run ls")
         # The list is longer than its panel, which scrolls while the prompt has the keys.
         terminal.press("\x1b[6~")
@@ -171,10 +171,10 @@ def test_unknown_folder_asks_for_trust_once(cli: CliRunner) -> None:
         asked = terminal.answer_trust("1")
         assert "AGENTS.md" in asked
         assert "moo" not in asked
-        shown = terminal.wait_for("Reads ")
-        assert "AGENTS.md" in shown
-        assert "restricted" not in shown
-        assert "› hi" in shown
+        screen_text = terminal.wait_for("Reads ")
+        assert "AGENTS.md" in screen_text
+        assert "restricted" not in screen_text
+        assert "› hi" in screen_text
         terminal.press("\x15\x04")
         assert terminal.wait_for_end() == 0
     with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
@@ -195,8 +195,8 @@ def test_folder_without_project_files_is_trusted_by_a_command(cli: CliRunner) ->
 def test_enter_keeps_a_folder_restricted_and_ctrl_d_exits(cli: CliRunner) -> None:
     (cli.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(cli, "-m", "demo/demo", about_folder="\r") as terminal:
-        shown = terminal.wait_for("Restricted folder")
-        assert "Reads " not in shown
+        screen_text = terminal.wait_for("Restricted folder")
+        assert "Reads " not in screen_text
     with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
         terminal.answer_trust("\x04")
         assert terminal.wait_for_end() == 130

@@ -311,3 +311,25 @@ def test_address_that_the_server_does_not_serve_gets_a_hint(
         done = cli.run("-m", f"{protocol}/m", "--base-url", root + path, "-p", "hi", env=env)
     assert done.code == 1
     assert hint.format(root) in one_line(done)
+
+
+def test_provider_without_an_address_names_the_setting(cli: CliRunner) -> None:
+    (cli.home / "config.toml").write_text('[providers.lab]\ntype = "openai"\n')
+    done = cli.run("-m", "lab/m", "-p", "hi", env={"QCODE_HOME": str(cli.home)})
+    assert done.code == 2
+    assert one_line(done) == "qcode: lab needs a base URL: set base_url under [providers.lab]"
+
+
+def test_instruction_files_that_are_left_out_are_named(cli: CliRunner) -> None:
+    (cli.work / "AGENTS.md").write_text("Be brief. See @notes.md and @../outside.md\n")
+    (cli.work.parent / "outside.md").write_text("outside")
+    (rules := cli.work / ".claude/rules").mkdir(parents=True)
+    (rules / "odd.md").write_text("---\npaths: {a: 1}\n---\ntext\n")
+    done = cli.run("-p", "hello", "-m", "demo/demo", "--trust")
+    assert done.code == 0
+    first, second, third = done.err.splitlines()
+    assert first == "qcode: @notes.md in AGENTS.md does not exist"
+    assert second == "qcode: @../outside.md in AGENTS.md leads outside the project and was not read"
+    assert "odd.md:2: `paths`" in third
+    restricted = cli.run("-p", "hello", "-m", "demo/demo")
+    assert "AGENTS.md" not in restricted.err

@@ -50,17 +50,17 @@ def test_crash_restores_the_terminal_keeps_the_session_and_names_its_report(tmp_
         assert {mode for mode, is_on in terminal.modes.items() if is_on} <= {7, 25}
         assert terminal.modes[25]
         assert {1049, 1000, 1003, 1006, 2004, 2031} <= terminal.modes.keys()
-        said = terminal.raw[terminal.raw.rindex("\x1b[?1049l") :]
-    assert "Traceback" not in said
+        printed = terminal.raw[terminal.raw.rindex("\x1b[?1049l") :]
+    assert "Traceback" not in printed
     reports = list(cli.home.rglob("crash-*.txt"))
     assert len(reports) <= 2  # an error that repeats is reported once, wherever it is caught
-    assert any(f"qcode stopped: LookupError: lost the [redacted]; see {report}" in said for report in reports)
+    assert any(f"qcode stopped: LookupError: lost the [redacted]; see {report}" in printed for report in reports)
     for report in reports:
         assert report.stat().st_mode & 0o777 == 0o600
         assert "in fail" in report.read_text()
         assert KEY not in report.read_text()
-    found = re.search(r"To resume this session: qcode -r (\S+)", said)
+    found = re.search(r"To resume this session: qcode -r (\S+)", printed)
     assert found is not None
-    shown = cli.run("sessions", "show", found[1])
-    assert shown.code == 0
-    assert "a long reply" in shown.out
+    output = cli.run("sessions", "show", found[1])
+    assert output.code == 0
+    assert "a long reply" in output.out

@@ -29,7 +29,7 @@ FILES = {
 
 
 class Retyped:
-    """Types the last character again until `wanted` shows: the commands of a server are there once it has started."""
+    """Types the last character again until `expected` shows: the commands of a server are there once it has started."""
 
     def __init__(self, terminal: Terminal, expected: str) -> None:
         self._terminal = terminal

@@ -43,8 +43,8 @@ def test_skipped_first_start_does_not_return(cli: CliRunner) -> None:
     with Terminal(cli, "--theme", "dark") as terminal:
         terminal.wait_for(OPENED)
         terminal.press("\x1b")
-        shown = terminal.wait_for("built-in demo model")
-        assert "/connect" in shown
+        screen_text = terminal.wait_for("built-in demo model")
+        assert "/connect" in screen_text
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
     with Terminal(cli) as terminal:

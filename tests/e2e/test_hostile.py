@@ -41,8 +41,8 @@ def test_hostile_host_changes_no_file_and_reads_no_secret(protocol: ProtocolName
     assert {
         name for name in before | after if before.get(name) != after.get(name) and not name.startswith(own)
     } == set()
-    kept = "".join(
+    kept_list = "".join(
         path.read_text("utf-8", "replace") for path in (cli.home / ".local/state").rglob("*") if path.is_file()
     )
-    for text in (sent, done.out, done.err, kept):
+    for text in (sent, done.out, done.err, kept_list):
         assert f"{MARK}-" not in text

@@ -85,9 +85,9 @@ def test_draft_of_a_killed_app_is_in_the_prompt_of_the_next_one(cli: CliRunner) 
         terminal.wait_for(lambda _: any("and more" in draft for draft in drafts()))
         terminal.send_signal(signal.SIGKILL)
     with Terminal(cli, "-m", "demo/demo", "--trust") as terminal:
-        shown = terminal.wait_for("line two and more")
-        assert "line one" in shown
-        assert "Restored the prompt that was not sent" in shown
+        screen_text = terminal.wait_for("line two and more")
+        assert "line one" in screen_text
+        assert "Restored the prompt that was not sent" in screen_text
         terminal.press("\x15\x15\x15")
         terminal.wait_for(lambda _: not drafts())
 
@@ -160,15 +160,18 @@ class Shown:
 
     def check(self, history: Sequence[Message]) -> None:
         """Check that the resumed history holds all that was acknowledged, and all text older than half a second."""
-        said = [message.text for message in history if message.role == "assistant"]
+        message_text = [message.text for message in history if message.role == "assistant"]
         results = {
             (block.call_id, block.content) for message in history for block in message.blocks if is_result(block)
         }
-        assert [text for text in self.messages if text not in said] == []
+        assert [text for text in self.messages if text not in message_text] == []
         assert [result for result in self.results if result not in results] == []
         if self.live or self.superseded:
             expected = [self.live] if len(self.live) > len(self.superseded) else [self.live, self.superseded]
-            assert any(said[-1].startswith(text.rstrip()) for text in expected if text.strip()), (expected, said)
+            assert any(message_text[-1].startswith(text.rstrip()) for text in expected if text.strip()), (
+                expected,
+                message_text,
+            )
 
 
 def is_result(block: Block) -> TypeGuard[ToolResult]:
@@ -218,8 +221,8 @@ def check_place(cli: CliRunner, server: FakeServer) -> Sequence[Message]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_pipe_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, cli: CliRunner) -> None:
     with FakeServer("openai", working) as server:
-        shown = kill_pipe(cli, server, random.Random(seed).uniform(0.1, LONGEST_RUN_S))
-        shown.check(check_place(cli, server))
+        shown_text = kill_pipe(cli, server, random.Random(seed).uniform(0.1, LONGEST_RUN_S))
+        shown_text.check(check_place(cli, server))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -245,8 +248,8 @@ def test_app_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, c
             killed_at = time.monotonic()
             terminal.wait_for_end()
         history = check_place(cli, server)
-        said = " ".join(message.text for message in history if message.role == "assistant").split()
-        assert [word for word, at in seen.items() if at < killed_at - 0.5 and word not in said] == []
+        message_text = " ".join(message.text for message in history if message.role == "assistant").split()
+        assert [word for word, at in seen.items() if at < killed_at - 0.5 and word not in message_text] == []
 
 
 def test_partial_file_is_private(cli: CliRunner) -> None:

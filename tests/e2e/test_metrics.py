@@ -264,13 +264,13 @@ def test_instruments_of_a_conversation_agree_with_the_requests_of_the_hosts(turn
         check_stats(run.stats(), known.seen, turns)
         check_log(run.log, known.seen, results[-1]["metrics"])
         check_telemetry(receiver, known.seen)
-        shown = run.cost()
+        cost = run.cost()
     causes = Counter(item.cause for item in known.seen)
     parts = f"{causes['initial']} replies, {causes['escalations']} escalations, {causes['continuations']} continuations"
-    assert f"API calls   {len(known.seen)} ({parts}, {causes['retries']} retries)" in shown
+    assert f"API calls   {len(known.seen)} ({parts}, {causes['retries']} retries)" in cost
     for model in PRICES:
         sent, received = map(tokens_text, tokens(known.seen, model))
-        assert re.search(rf"{model} +{sent} in, {received} out", shown)
+        assert re.search(rf"{model} +{sent} in, {received} out", cost)
 
 
 @pytest.mark.broad

@@ -94,12 +94,12 @@ def test_unknown_tools_end_the_turn_after_four_requests(protocol: ProtocolName, 
     with FakeServer(protocol, lambda _: NOTHING) as server:
         done = cli.ask(server, "-p", "go", "-o", "json")
         assert server.complaints == []
-        told = [asked.results[-1].content for asked in server.requests if asked.results]
+        results = [asked.results[-1].content for asked in server.requests if asked.results]
         assert len(server.requests) == 4
     assert (done.code, done.result["error"]["kind"]) == (1, "tool_failure")
     assert done.result["permission_denials"] == []
-    assert "The tools are:" in told[0]
-    assert "one more ends the turn" in told[2]
+    assert "The tools are:" in results[0]
+    assert "one more ends the turn" in results[2]
     assert "search_files" in done.err
     assert "approval" not in done.err
 

@@ -83,14 +83,14 @@ def test_table_has_at_least_eighty_pairs_of_cause_and_phase() -> None:
 
 def test_guide_quotes_messages_exactly(tmp_path: Path) -> None:
     quoted = re.findall(r"^\| \*(.+?)\*", GUIDE.read_text("utf-8"), re.MULTILINE)
-    said = []
+    replies = []
     for number, row in enumerate(row for row in ROWS if (row.cause, row.phase) in QUOTED):
         base = tmp_path / str(number)
         base.mkdir()
-        said.append(said_by(play(row, "openai", base)))
-    assert len(said) == len(quoted) == len(QUOTED)
+        replies.append(said_by(play(row, "openai", base)))
+    assert len(replies) == len(quoted) == len(QUOTED)
     for message in quoted:
-        assert any(all(piece.strip() in text for piece in message.split("…")) for text in said), message
+        assert any(all(piece.strip() in text for piece in message.split("…")) for text in replies), message
 
 
 # Through the program: exit code, standard output, lines of stream-json, standard error.
@@ -135,8 +135,8 @@ def test_stream_json_reports_an_escalation_and_a_continuation_once_each(protocol
         "total": 3, "initial": 1, "escalations": 1, "continuations": 1, "repairs": 0, "retries": 0,
     }  # fmt: skip
     assert result["discarded_output_tokens"] == 8_000
-    said = [block["text"] for line in finished.lines if line["type"] == "assistant" for block in _content(line)]
-    assert said == [P[0] + P[1]]
+    texts = [block["text"] for line in finished.lines if line["type"] == "assistant" for block in _content(line)]
+    assert texts == [P[0] + P[1]]
 
 
 def _content(line: dict[str, Any]) -> list[dict[str, Any]]:

@@ -99,14 +99,14 @@ def test_truncated_call_never_runs_and_gets_guidance(protocol: ProtocolName, cli
         done = cli.ask(server, "-p", "write", "--trust", "--permission-mode", "accept-edits")
         assert server.complaints == []
         assert server.caps[:2] == [8000, 64000]
-        told = [result.content for asked in server.requests for result in asked.results]
+        results = [result.content for asked in server.requests for result in asked.results]
     if protocol == "gemini":
         # Gemini drops a half call, so the reply is empty: escalated once, then it ends.
         assert done.code == 56
         return
     assert done.code == 0
     assert (cli.work / "big.py").read_text() == "line one\n"
-    assert "MUST split" in told[0]
+    assert "MUST split" in results[0]
 
 
 def test_denied_call_is_listed_with_the_flags_that_would_allow_it(cli: CliRunner) -> None:

@@ -111,7 +111,7 @@ def test_blocks_keep_their_order(cli: CliRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("nonsense", "not a JSON object"),
         ("[]", "not a JSON object"),
@@ -124,13 +124,13 @@ def test_blocks_keep_their_order(cli: CliRunner) -> None:
         (json.dumps(user([{"type": "image", "source": {"type": "base64", "data": "AAAA"}}])), "not PNG"),
     ],
 )
-def test_invalid_line_gets_an_error_result_and_the_run_continues(line: str, said: str, cli: CliRunner) -> None:
+def test_invalid_line_gets_an_error_result_and_the_run_continues(line: str, message: str, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="one")]) as server:
         done = cli.ask(server, *LINES, stdin=as_input(line, user("x")))
     bad, good = results(done.lines)
     assert (bad["is_error"], bad["subtype"], bad["error"]["kind"]) == (True, "error_during_execution", "bad_input")
     assert bad["error"]["message"].startswith("line 1 of standard input is invalid: ")
-    assert said in bad["error"]["message"]
+    assert message in bad["error"]["message"]
     assert (good["result"], done.code) == ("one", 0)
 
 

@@ -101,7 +101,7 @@ def in_file(text: str) -> Callable[[Path], str]:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (lambda folder: "nonsense", "is not JSON"),
         (lambda folder: '{"type": "nonsense"}', "is not a valid JSON Schema: $.type"),
@@ -114,13 +114,13 @@ def in_file(text: str) -> Callable[[Path], str]:
     ids=["no json", "no schema", "no file", "no at sign", "empty", "bad file", "remote"],
 )
 def test_invalid_schema_is_an_input_error_before_any_request(
-    given: Callable[[Path], str], said: str, cli: CliRunner
+    given: Callable[[Path], str], message: str, cli: CliRunner
 ) -> None:
     with FakeServer("openai", []) as server:
         done = cli.ask(server, "-p", "x", "--json-schema", given(cli.work), "-o", "json")
         assert server.requests == []
     assert (done.code, done.result["error"]["kind"]) == (42, "bad_input")
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
 
 

@@ -60,10 +60,10 @@ def test_file_is_completed_and_attached_together_with_a_shell_command(cli: CliRu
         terminal.wait_for("see @notes.txt")
         terminal.press("\r")
         terminal.wait_for("I see both.")
-        said = server.requests[0].messages[-1].text
-        assert "from-42" in said
-        assert "The cow says moo." in said
-        assert said.endswith("see @notes.txt ")
+        text = server.requests[0].messages[-1].text
+        assert "from-42" in text
+        assert "The cow says moo." in text
+        assert text.endswith("see @notes.txt ")
 
 
 def test_escape_cancels_a_shell_command(cli: CliRunner) -> None:
@@ -108,8 +108,8 @@ def test_edited_command_runs_and_is_reported_to_the_model(cli: CliRunner, tmp_pa
         terminal.wait_for("the editor is open")
         terminal.press("two\r")
         terminal.wait_for(lambda text: "edited by you" in text and "touch two" in text)
-        shown = terminal.wait_for(Answering(terminal, "It ran."))
-        assert "edited by you" in shown
+        screen_text = terminal.wait_for(Answering(terminal, "It ran."))
+        assert "edited by you" in screen_text
         assert "`command`: touch two" in str(server.requests[1].body)
     assert (cli.work / "two").exists()
     assert not (cli.work / "one").exists()
@@ -163,5 +163,5 @@ def test_key_binding_of_an_unknown_command_is_a_config_error(cli: CliRunner) -> 
     (config / "config.toml").write_text('[ui.keys]\nfold = "ctrl+y"\ncopyy = "f8"\n')
     with Terminal(cli, "-m", "demo/demo", env={"QCODE_HOME": str(config)}) as terminal:
         assert terminal.wait_for_end() == 52
-        shown = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2]
-        assert "config.toml:3: ui.keys.copyy: unknown command copyy; the nearest is copy" in shown
+        screen_text = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2]
+        assert "config.toml:3: ui.keys.copyy: unknown command copyy; the nearest is copy" in screen_text

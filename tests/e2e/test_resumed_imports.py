@@ -39,8 +39,8 @@ def test_strict_host_accepts_the_next_request_of_an_imported_session(
 def test_app_shows_an_imported_session_like_its_own(cli: CliRunner) -> None:
     session_id = imported(cli, "claude-code")
     with Terminal(cli, "-m", "demo/demo", "--trust", "-r", session_id) as terminal:
-        shown = terminal.wait_for(LAST)
+        screen_text = terminal.wait_for(LAST)
         for text in (ASKED, SAID, ANSWER, AGAIN, "Makefile", "make"):
-            assert text in shown
+            assert text in screen_text
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0

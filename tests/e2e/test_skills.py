@@ -142,9 +142,9 @@ def test_subcommand_lists_shows_and_checks(cli: CliRunner, own: Path) -> None:
     assert "local" not in listed.out
     assert "this folder is not trusted: its own skills are not read" in listed.out
     assert "local" in cli.run("skills", "list", "--trust").out
-    shown = cli.run("skills", "show", "pdf").out
-    assert "Without effect: hooks" in shown
-    assert "Allowed tools: Read (shown only: they grant nothing)" in shown
+    output = cli.run("skills", "show", "pdf").out
+    assert "Without effect: hooks" in output
+    assert "Allowed tools: Read (shown only: they grant nothing)" in output
     unknown = cli.run("skills", "show", "pdv")
     assert (unknown.code, "the nearest is pdf" in unknown.err) == (42, True)
     checked = cli.run("skills", "check", str(own))

@@ -138,8 +138,8 @@ def test_text_call_runs_and_becomes_a_native_call(text: str, size: int, cli: Cli
     assert {call.name for call in calls} == {"read"}
     assert all("content of" in result.content for result in second.results)
     assert len(calls) == len(second.results) == (2 if "b.txt" in text else 1)
-    said = second.messages[-2].text
-    assert text.startswith(said.rstrip()) or "think" in text
+    message_text = second.messages[-2].text
+    assert text.startswith(message_text.rstrip()) or "think" in text
     assert "read" in second.tools, "the tools are still sent as tools"
 
 
@@ -265,8 +265,8 @@ def test_host_that_refuses_converted_calls_gets_them_as_text(cli: CliRunner) -> 
     def answer(asked: Asked) -> Turn:
         if any(message.calls for message in asked.messages):
             return refused(400, "tool messages are not supported")
-        said = asked.messages[-1].text
-        return Turn(text="Done.") if "tool_result" in said else Turn(text=TAGGED)
+        text = asked.messages[-1].text
+        return Turn(text="Done.") if "tool_result" in text else Turn(text=TAGGED)
 
     with FakeServer("openai", answer) as server:
         done = ask(cli, server)
@@ -290,10 +290,10 @@ def test_the_card_of_a_text_call_says_so_live_and_after_a_resume(cli: CliRunner,
         with Terminal(cli, *flags, env={KEY_VARIABLES["openai"]: KEY}) as terminal:
             terminal.wait_for("Ask ·")
             terminal.press("read it\r")
-            shown = terminal.wait_for("Done.")
-            assert ("parsed from text · 1 line" in shown) is is_text
+            screen_text = terminal.wait_for("Done.")
+            assert ("parsed from text · 1 line" in screen_text) is is_text
             terminal.press("\x04")
             terminal.wait_for_end()
         with Terminal(cli, *flags, "-c", env={KEY_VARIABLES["openai"]: KEY}) as terminal:
-            shown = terminal.wait_for("Done.")
-            assert ("parsed from text · 1 line" in shown) is is_text
+            screen_text = terminal.wait_for("Done.")
+            assert ("parsed from text · 1 line" in screen_text) is is_text

@@ -47,7 +47,7 @@ LOOKS = (
 
 
 class WatchedRunner(TrappedRunner):
-    """`home` is warm, as on a second start; `watch` wraps every run."""
+    """A runner with the caches of a second start. `watch` wraps every command."""
 
     def __init__(self, base: Path, watch: Watch, *, is_loud: bool) -> None:
         super().__init__(base, is_loud=is_loud)

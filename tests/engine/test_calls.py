@@ -178,8 +178,8 @@ def test_cancel_reaches_every_parallel_call() -> None:
     player.give(ApprovalAnswered("c2", True))
     player.give(CancelRequested())
     assert states(player.played) == ["cancelled"] * 3
-    told = [result.content for result in results_of(player.played.messages[2])]
-    assert ["partly done" in text for text in told] == [True, False, True]
+    results = [result.content for result in results_of(player.played.messages[2])]
+    assert ["partly done" in text for text in results] == [True, False, True]
 
 
 def test_call_budget_counts_parallel_calls() -> None:
@@ -225,13 +225,13 @@ def test_text_answer_is_the_result_and_the_call_does_not_run() -> None:
     assert player.played.end.denials == ()
 
 
-@pytest.mark.parametrize(("tool", "told"), [("apply_patch", "`apply_patch`"), ("edit", "`edit`")])
-def test_split_guidance_names_the_available_append_tool(tool: str, told: str) -> None:
+@pytest.mark.parametrize(("tool", "expected"), [("apply_patch", "`apply_patch`"), ("edit", "`edit`")])
+def test_split_guidance_names_the_available_append_tool(tool: str, expected: str) -> None:
     parameters: JsonObject = {"type": "object", "required": ["path"]}
     write = ToolSpec("write", "d", parameters, safety=WRITES)
     settings = TurnSettings("s", (write, replace(write, name=tool, edits_by="passage")), output=FIXED)
     played = play(cut_call("write", '{"path": "a'), text("Oh."), settings=settings)
-    assert f"with {told} calls" in results_of(played.messages[2])[0].content
+    assert f"with {expected} calls" in results_of(played.messages[2])[0].content
 
 
 def test_truncated_patch_is_identified_by_its_file() -> None:

@@ -203,10 +203,10 @@ def test_configured_model_writes_the_summary() -> None:
 def test_calls_and_results_are_never_separated(count: int) -> None:
     history = [user("go"), *(item for number in range(count) for item in step(number, 3_000)), assistant(Text("end"))]
     shape = shape_of(history, 6_000)
-    kept = resolved(summarized(shape, "Task.", TOOLS), history)
-    ids = [call.call_id for message in kept for call in message.calls]
-    assert ids == [block.call_id for message in kept for block in message.blocks if isinstance(block, ToolResult)]
-    assert kept[-1] == history[-1]
+    kept_id = resolved(summarized(shape, "Task.", TOOLS), history)
+    ids = [call.call_id for message in kept_id for call in message.calls]
+    assert ids == [block.call_id for message in kept_id for block in message.blocks if isinstance(block, ToolResult)]
+    assert kept_id[-1] == history[-1]
 
 
 def test_prompts_changed_files_and_to_dos_survive_two_summaries() -> None:

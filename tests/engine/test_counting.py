@@ -96,9 +96,9 @@ def test_count_of_the_first_attempt_applies_to_every_continuation() -> None:
 
 def test_opaque_data_counts_at_its_size() -> None:
     sealed = Reasoning("", Opaque("anthropic", "x" * 400))
-    shown = Reasoning("y" * 4_000, Opaque("anthropic", "x" * 400))
+    reasoning = Reasoning("y" * 4_000, Opaque("anthropic", "x" * 400))
     bare = size_messages([assistant()])
-    assert [size_messages([assistant(block)]) - bare for block in (sealed, shown)] == [100, 1_000]
+    assert [size_messages([assistant(block)]) - bare for block in (sealed, reasoning)] == [100, 1_000]
 
 
 class Vocabulary:

@@ -15,10 +15,10 @@ from tests.engine.play import cut, play, text
 INLINE = ModelFacts(inline_thinking=True)
 
 
-def split(said: str, size: int) -> tuple[str, str]:
-    """Return the reasoning and the text of `said`, fed in pieces of `size` characters."""
+def split(message: str, size: int) -> tuple[str, str]:
+    """Return the reasoning and the text of `message`, fed in pieces of `size` characters."""
     filtered = InlineThinking()
-    pieces = [piece for at in range(0, len(said), size) for piece in filtered.feed(said[at : at + size])]
+    pieces = [piece for at in range(0, len(message), size) for piece in filtered.feed(message[at : at + size])]
     pieces += filtered.flush()
     assert all(piece for _, piece in pieces)
     return tuple("".join(piece for kind, piece in pieces if kind == expected) for expected in ("reasoning", "text"))  # type: ignore[return-value]  # two kinds
@@ -43,9 +43,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-@pytest.mark.parametrize(("said", "reasoning", "answer"), ROWS)
-def test_thinking_is_separated_from_text(said: str, reasoning: str, answer: str, size: int) -> None:
-    assert split(said, size) == (reasoning, answer)
+@pytest.mark.parametrize(("message", "reasoning", "answer"), ROWS)
+def test_thinking_is_separated_from_text(message: str, reasoning: str, answer: str, size: int) -> None:
+    assert split(message, size) == (reasoning, answer)
 
 
 @given(
@@ -53,8 +53,8 @@ def test_thinking_is_separated_from_text(said: str, reasoning: str, answer: str,
     st.integers(1, 9),
 )
 def test_result_does_not_depend_on_how_the_text_is_split(parts: list[str], size: int) -> None:
-    said = "".join(parts)
-    assert split(said, size) == split(said, max(1, len(said)))
+    sent_text = "".join(parts)
+    assert split(sent_text, size) == split(sent_text, max(1, len(sent_text)))
 
 
 def test_inline_thinking_is_shown_and_stored_as_reasoning() -> None:

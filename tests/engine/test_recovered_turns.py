@@ -91,9 +91,9 @@ def test_append_only_text_before_a_truncated_call_stays_and_the_next_request_has
     assert played.caps == [8_000, 64_000]
     assert [run.call.name for run in played.ran] == ["shell"]
     assert retries(played) == []
-    told = played.requests[1].messages[-1].blocks[-1]
-    assert isinstance(told, ToolResult)
-    assert told.content == (
+    guidance = played.requests[1].messages[-1].blocks[-1]
+    assert isinstance(guidance, ToolResult)
+    assert guidance.content == (
         "The `write` call was truncated by the output limit of 8000 tokens; nothing was run. Send it again: the limit "
         "is higher now."
     )
@@ -103,9 +103,9 @@ def test_append_only_call_that_is_truncated_again_gets_split_guidance() -> None:
     half = calls(("write", '{"path": "a'), stop=StopReason.MAX_TOKENS, before="Now.")
     played = play(half, half, text("done"), output=APPEND_ONLY)
     assert played.caps == [8_000, 64_000, 8_000]
-    told = played.requests[2].messages[-1].blocks[-1]
-    assert isinstance(told, ToolResult)
-    assert "You MUST split it" in told.content
+    guidance = played.requests[2].messages[-1].blocks[-1]
+    assert isinstance(guidance, ToolResult)
+    assert "You MUST split it" in guidance.content
 
 
 def test_append_only_text_before_a_broken_call_is_continued_without_the_call() -> None:

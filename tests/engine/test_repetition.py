@@ -20,11 +20,11 @@ LINE = "This sentence is said again and again, all over, and the end is never ne
 CYCLE = [f"{number}. The {number}th line of a cycle that goes round and round.\n" for number in range(8)]
 
 
-def stopped_at(said: str, size: int = 64, *, fence: str | None = None, is_arguments: bool = False) -> int | None:
+def stopped_at(message: str, size: int = 64, *, fence: str | None = None, is_arguments: bool = False) -> int | None:
     """Return the number of characters after which the detector is certain, None if it never is."""
     detector = RepetitionDetector(fence=fence, is_arguments=is_arguments)
-    for at in range(0, len(said), size):
-        found = detector.feed(said[at : at + size])
+    for at in range(0, len(message), size):
+        found = detector.feed(message[at : at + size])
         if found is not None:
             return at + found
     return None
@@ -55,27 +55,27 @@ PASSED: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize("size", [1, 64, 100_000])
-@pytest.mark.parametrize(("said", "first", "last"), [row[1:] for row in NOTICED], ids=[row[0] for row in NOTICED])
-def test_repetition_is_detected(said: str, first: int, last: int, size: int) -> None:
-    at = stopped_at(said, size)
+@pytest.mark.parametrize(("message", "first", "last"), [row[1:] for row in NOTICED], ids=[row[0] for row in NOTICED])
+def test_repetition_is_detected(message: str, first: int, last: int, size: int) -> None:
+    at = stopped_at(message, size)
     assert at is not None
     assert first <= at <= last
 
 
-@pytest.mark.parametrize("said", [row[1] for row in PASSED], ids=[row[0] for row in PASSED])
-def test_ordinary_text_passes(said: str) -> None:
-    assert stopped_at(said) is None
-    assert not ends_in_repetition(said)
+@pytest.mark.parametrize("message", [row[1] for row in PASSED], ids=[row[0] for row in PASSED])
+def test_ordinary_text_passes(message: str) -> None:
+    assert stopped_at(message) is None
+    assert not ends_in_repetition(message)
 
 
-def ends_in_repetition(said: str) -> bool:
+def ends_in_repetition(message: str) -> bool:
     """Return whether the repetition is noticed only because the text ends."""
     detector = RepetitionDetector()
-    return detector.feed(said) is None and detector.is_repeating_at_end()
+    return detector.feed(message) is None and detector.is_repeating_at_end()
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "Well.\n" + LINE * 40,
         "Well, then.\n" + (LINE * 40).removesuffix("\n"),
@@ -83,16 +83,16 @@ def ends_in_repetition(said: str) -> bool:
         "Intro, a bit longer.\n" + "short line here, yes\n" * 96,
     ],
 )
-def test_repetition_that_ends_with_the_text_is_detected_at_its_end(said: str) -> None:
-    assert ends_in_repetition(said) != (stopped_at(said) is not None)
-    assert not ends_in_repetition(said[: len(said) // 2])
+def test_repetition_that_ends_with_the_text_is_detected_at_its_end(message: str) -> None:
+    assert ends_in_repetition(message) != (stopped_at(message) is not None)
+    assert not ends_in_repetition(message[: len(message) // 2])
 
 
 @given(st.integers(0, 130), st.integers(40, 44), st.booleans())
 def test_forty_equal_lines_are_detected_wherever_the_text_ends(before: int, times: int, has_end: bool) -> None:
-    said = "." * before + "\n" + LINE * times
-    said = said if has_end else said.removesuffix("\n")
-    assert stopped_at(said) is not None or ends_in_repetition(said)
+    sent_text = "." * before + "\n" + LINE * times
+    sent_text = sent_text if has_end else sent_text.removesuffix("\n")
+    assert stopped_at(sent_text) is not None or ends_in_repetition(sent_text)
 
 
 def test_arguments_repeat_more_than_prose_may() -> None:
@@ -114,8 +114,8 @@ def test_fence_open_before_the_text_counts() -> None:
     st.integers(1, 300),
 )
 def test_result_does_not_depend_on_how_the_text_is_split(parts: list[str], times: int, size: int) -> None:
-    said = "".join(parts) * times
-    assert stopped_at(said, size) == stopped_at(said, max(1, len(said)))
+    sent_text = "".join(parts) * times
+    assert stopped_at(sent_text, size) == stopped_at(sent_text, max(1, len(sent_text)))
 
 
 def endless(*before: str) -> Script:
@@ -148,8 +148,8 @@ def test_reply_that_repeats_to_its_end_fails(stop: StopReason) -> None:
 
 @pytest.mark.parametrize("size", [7, 100, 100_000])
 def test_repeating_thinking_is_stopped(size: int) -> None:
-    said = LINE * 300
-    pieces = [ReasoningDelta(0, said[at : at + size]) for at in range(0, len(said), size)]
+    sent_text = LINE * 300
+    pieces = [ReasoningDelta(0, sent_text[at : at + size]) for at in range(0, len(sent_text), size)]
     played = play([ReplyStarted("m", "r1"), *pieces, *cut()[1:]])
     assert (played.end.outcome, len(played.requests)) == (Outcome.ERROR, 1)
     assert played.end.error is not None

@@ -32,9 +32,9 @@ ARGUMENTS = st.sampled_from(["", "", "", '{"path": "a", "content": "x\\ny"}', '{
 PARTS = st.lists(st.tuples(TEXTS, ARGUMENTS), max_size=4)
 
 
-def script(said: str, raw: str, size: int, *, is_cut: bool) -> Script:
+def script(message: str, raw: str, size: int, *, is_cut: bool) -> Script:
     events: Script = [ReplyStarted("m", "r")]
-    events += [TextDelta(0, said[at : at + size]) for at in range(0, len(said), size)]
+    events += [TextDelta(0, message[at : at + size]) for at in range(0, len(message), size)]
     if raw:
         events.append(ToolCallStarted(1, "c", "write"))
         events += [ToolArgsDelta(1, raw[at : at + size]) for at in range(0, len(raw), size)]

@@ -53,8 +53,8 @@ def test_marker_is_one_valid_json_object() -> None:
 
 def test_split_guidance_states_the_event_and_the_next_step() -> None:
     raw = '{"path": "a.py", "content": "def one():\\n    return \\"1\\"\\ndef tw'
-    told = synthetic.split_guidance("write", raw, 64_000, 1)
-    for said in (
+    text = synthetic.split_guidance("write", raw, 64_000, 1)
+    for part in (
         "Rejected",
         "64000",
         "nothing was written",
@@ -63,9 +63,9 @@ def test_split_guidance_states_the_event_and_the_next_step() -> None:
         "skeleton",
         "`edit`",
     ):
-        assert said in told
-    assert "def tw" not in told
-    assert "in a row" not in told
+        assert part in text
+    assert "def tw" not in text
+    assert "in a row" not in text
     assert "3 times in a row: stop and change the approach" in synthetic.split_guidance("write", raw, 64_000, 3)
 
 
@@ -74,8 +74,8 @@ def test_split_guidance_counts_characters_if_no_line_was_complete() -> None:
 
 
 def test_other_error_results_never_ask_to_split() -> None:
-    for told in (synthetic.cut_call_text("shell", 100), synthetic.malformed_call_text("shell", "{")):
-        assert "split" not in told
-        assert "not" in told
+    for text in (synthetic.cut_call_text("shell", 100), synthetic.malformed_call_text("shell", "{")):
+        assert "split" not in text
+        assert "not" in text
     assert "one complete call only" in synthetic.cut_call_text("shell", 100)
     assert "not valid JSON" in synthetic.malformed_call_text("shell", "{")

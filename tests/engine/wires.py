@@ -91,8 +91,8 @@ class Coded:
         self._wire: Any = _WIRES[protocol]()
 
     def complaint(self, request: ModelRequest) -> str | None:
-        told: str | None = self._wire.complaint(self._asked(request))
-        return told
+        complaint: str | None = self._wire.complaint(self._asked(request))
+        return complaint
 
     def play(self, turn: Turn, request: ModelRequest, number: int) -> Played:
         frames: list[Frame] = self._wire.frames(turn, self._asked(request))

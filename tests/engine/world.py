@@ -236,12 +236,12 @@ class World:
             case Append():
                 self.appended.append(effect.message)
                 self.messages.append(effect.message)
-                told = "".join(getattr(block, "text", "") for block in effect.message.blocks)
-                assert not any(mark in told for mark in SYNTHETIC), "2: a synthetic message was stored"
+                message = "".join(getattr(block, "text", "") for block in effect.message.blocks)
+                assert not any(mark in message for mark in SYNTHETIC), "2: a synthetic message was stored"
             case Compact():
                 check_compaction(self, effect)
             case Learn():
-                self.model = self.model.learning(effect)
+                self.model = self.model.with_learner(effect)
             case EndTurn():
                 assert self.ended is not None
 
@@ -354,9 +354,9 @@ class World:
             assert text == (step.shown if text or step.shown.strip() else ""), "1: shown and stored differ"
         if finished.message is not None:
             assert self.appended[-1] is finished.message, "1: committed something else"
-        kept = [record for record in finished.attempts if not record.is_discarded]
+        kept_parts = [record for record in finished.attempts if not record.is_discarded]
         assert len(finished.attempts) == len(step.attempts)
-        assert not text.strip() or kept, "text of nothing but discarded attempts"
+        assert not text.strip() or kept_parts, "text of nothing but discarded attempts"
         for taken, count in step.taken_back:
             later = step.attempts[count:]
             has_whole = any(

@@ -49,9 +49,9 @@ def _endless() -> Answer:
     whole = guide(VERY_LONG_CHARS)
 
     def answer(asked: Asked) -> Turn:
-        said = sum(len(message.text) for message in asked.messages if message.role == "assistant")
+        message_text = sum(len(message.text) for message in asked.messages if message.role == "assistant")
         size = (asked.cap or 8_000) * CHARS_PER_TOKEN
-        text = (whole * ((said + size) // len(whole) + 1))[said : said + size]
+        text = (whole * ((message_text + size) // len(whole) + 1))[message_text : message_text + size]
         return Turn(text=[text], stop=StopReason.MAX_TOKENS, usage=Usage(input=100, output=size // CHARS_PER_TOKEN))
 
     return answer

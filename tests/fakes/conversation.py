@@ -109,7 +109,7 @@ class ScriptedClients(Clients):
         self._scripted_limits = limits
         self._scripted_small = small
 
-    def named(self, name: str) -> ModelClient:
+    def client_named(self, name: str) -> ModelClient:
         if name.startswith("nowhere/"):
             raise ValueError(f"no model {name}")
         if name.startswith("other/"):

@@ -223,14 +223,14 @@ def test_lenient_host_accepts_requests_that_a_strict_one_refuses() -> None:
 
 
 def test_docstring_scenario_reads_edits_and_answers() -> None:
-    said = {"role": "assistant", "tool_calls": []}
+    message = {"role": "assistant", "tool_calls": []}
 
     def with_result(events: list[Any], content: str) -> list[dict[str, Any]]:
         deltas = [event["choices"][0]["delta"] for event in events if event != "[DONE]" and event["choices"]]
         pieces = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
         arguments = "".join(piece["function"]["arguments"] for piece in pieces)
         call = {"id": pieces[0]["id"], "type": "function", "function": {"name": "any", "arguments": arguments}}
-        return [{**said, "tool_calls": [call]}, {"role": "tool", "tool_call_id": call["id"], "content": content}]
+        return [{**message, "tool_calls": [call]}, {"role": "tool", "tool_call_id": call["id"], "content": content}]
 
     with FakeServer("openai", SCENARIOS["docstring"].make()) as server:
         messages = [*_HELLO, *with_result(_data(_fetch(server)), "     1\tdef main():\n     2\t    print('hi')")]

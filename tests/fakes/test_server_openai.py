@@ -166,22 +166,26 @@ def test_realistic_host_truncates_at_the_cap_and_continues_from_there() -> None:
     import openai
 
     text = "".join(f"line {number}\n" for number in range(40))
-    said = ""
+    sent_text = ""
     with FakeServer("openai", truthful(text)) as server:
         for _ in range(9):
             messages = [
                 {"role": "user", "content": "tell me"},
-                *([{"role": "assistant", "content": said}, {"role": "user", "content": "go on"}] if said else []),
+                *(
+                    [{"role": "assistant", "content": sent_text}, {"role": "user", "content": "go on"}]
+                    if sent_text
+                    else []
+                ),
             ]
             try:
-                said += asyncio.run(_complete(server, messages, cap=20)).choices[0].message.content
+                sent_text += asyncio.run(_complete(server, messages, cap=20)).choices[0].message.content
             except openai.LengthFinishReasonError as cut:
                 assert cut.completion.usage is not None
                 assert cut.completion.usage.completion_tokens == 20
-                said += cut.completion.choices[0].message.content or ""
+                sent_text += cut.completion.choices[0].message.content or ""
             else:
                 break
-    assert said == text
+    assert sent_text == text
 
 
 def test_host_with_a_limit_names_it() -> None:

@@ -189,15 +189,19 @@ def test_stateless_host_refuses_stored_items() -> None:
 
 def test_realistic_host_truncates_at_the_cap_and_continues_from_there() -> None:
     text = "".join(f"line {number}\n" for number in range(40))
-    said = ""
+    sent_text = ""
     with FakeServer("openai-responses", truthful(text)) as server:
         for _ in range(9):
-            history = (user("tell me"), Message("assistant", (Text(said),)), user("go on")) if said else (user("x"),)
+            history = (
+                (user("tell me"), Message("assistant", (Text(sent_text),)), user("go on"))
+                if sent_text
+                else (user("x"),)
+            )
             events = _ask(server, replace(REQUEST, messages=history, max_tokens=20))
-            said += _text(events)
+            sent_text += _text(events)
             if events[-1] == ReplyEnded(StopReason.END_TURN, "completed"):
                 break
-    assert said == text
+    assert sent_text == text
     assert set(server.caps) == {20}
 
 

@@ -180,8 +180,12 @@ def truthful(text: str, *, limit: int | None = None, silent_limit: int | None = 
             return refused(
                 400, f"max_tokens is too large: {cap}. This model supports at most {limit} tokens.", param="max_tokens"
             )
-        said = "".join(message.text for message in asked.messages if message.role == "assistant")
-        start = len(said) if text.startswith(said) else text.rfind(said[-200:]) + len(said[-200:])
+        message_text = "".join(message.text for message in asked.messages if message.role == "assistant")
+        start = (
+            len(message_text)
+            if text.startswith(message_text)
+            else text.rfind(message_text[-200:]) + len(message_text[-200:])
+        )
         room = min(cap, silent_limit or cap) * CHARS_PER_TOKEN
         part = text[start : start + room]
         is_cut = start + len(part) < len(text)

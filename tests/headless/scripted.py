@@ -67,7 +67,7 @@ class Scripted(Conversation):
 
     def __init__(self, *steps: Step) -> None:
         self.steps = steps
-        self.client = cast(Any, SimpleNamespace(known=lambda: SimpleNamespace(output_limit=32_000)))
+        self.client = cast(Any, SimpleNamespace(known_model=lambda: SimpleNamespace(output_limit=32_000)))
         self.prompts: list[str] = []
         self.answers: dict[str, Decision] = {}
         self.options = NO_OPTIONS

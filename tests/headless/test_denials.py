@@ -76,18 +76,18 @@ def test_reason_of_a_rule_is_printed_without_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("approval", "said"),
+    ("approval", "message"),
     [
         (Question(call(), "Which?"), "No answer"),
         (RepeatedCall(call(), "Which?", ""), "Try a different approach"),
     ],
 )
-def test_question_for_the_user_gets_an_answer_and_is_not_a_denial(approval: CallApproval, said: str) -> None:
+def test_question_for_the_user_gets_an_answer_and_is_not_a_denial(approval: CallApproval, message: str) -> None:
     conversation = Scripted(reply("t", call()), ApprovalRequested(approval), ended("an answer"))
     ran = run(conversation, "json")
     decision = conversation.answers["c1"]
     assert isinstance(decision, Answer)
-    assert said in decision.text
+    assert message in decision.text
     assert ran.code == 0
     assert ran.result["permission_denials"] == []
     assert ran.stderr == ""

@@ -27,11 +27,11 @@ def test_final_newline_is_added_only_if_missing(text: str, printed: str) -> None
 
 
 def test_notice_is_not_repeated_at_the_end() -> None:
-    said = "The reply is incomplete."
-    cut = reply("ab", note=said)
-    ran = run(Scripted(cut, ev.Notice("warning", said), ended("ab", outcome=Outcome.MAX_TOKENS)))
-    assert (ran.code, ran.stderr) == (56, f"qcode: {said}\n")
-    assert run(Scripted(cut, ended("ab", outcome=Outcome.MAX_TOKENS))).stderr == f"qcode: {said}\n"
+    expected = "The reply is incomplete."
+    cut = reply("ab", note=expected)
+    ran = run(Scripted(cut, ev.Notice("warning", expected), ended("ab", outcome=Outcome.MAX_TOKENS)))
+    assert (ran.code, ran.stderr) == (56, f"qcode: {expected}\n")
+    assert run(Scripted(cut, ended("ab", outcome=Outcome.MAX_TOKENS))).stderr == f"qcode: {expected}\n"
 
 
 def test_withdrawn_text_is_never_printed() -> None:

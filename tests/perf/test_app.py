@@ -77,7 +77,7 @@ class App(QcodeApp):
         return make_agent(conversation)
 
 def app(kind=App, welcome=welcome):
-    return kind(context, selection, welcome, AppOptions(painted=gc.enable))
+    return kind(context, selection, welcome, AppOptions(on_first_paint=gc.enable))
 """
 
 # As in the program: garbage collection is off until the first screen is painted.

@@ -119,7 +119,7 @@ class Race:
         return min(times[0]), min(times[1])
 
     def _run(self, command: list[str], host: Flood) -> None:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+        kept_values = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         given = {
             "HOME": str(self._base),
             "PYTHONPYCACHEPREFIX": str(self._base / "bytecode"),
@@ -127,7 +127,7 @@ class Race:
             self._rival.url_variable: host.url + self._rival.suffix,
             self._rival.key_variable: KEY,
         }
-        done = subprocess.run(command, env=kept | given, cwd=self._base, capture_output=True, timeout=120)
+        done = subprocess.run(command, env=kept_values | given, cwd=self._base, capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr
         assert len(done.stdout) > 5
 

@@ -167,13 +167,16 @@ def _unfold(value: Any, previous: Any, shared: dict[str, Any]) -> Any:
         return {key: _unfold(each, before.get(key), shared) for key, each in value.items()}
     if not isinstance(value, list):
         return value
-    kept: list[Any] = []
+    kept_items: list[Any] = []
     if value and isinstance(value[0], dict) and list(value[0]) == ["same"] and value[0] != {"same": True}:
-        kept = previous[: value[0]["same"]]
+        kept_items = previous[: value[0]["same"]]
         value = value[1:]
     old = previous if isinstance(previous, list) else []
-    rest = [_unfold(each, old[at] if at < len(old) else None, shared) for at, each in enumerate(value, start=len(kept))]
-    return [*kept, *rest]
+    rest = [
+        _unfold(each, old[at] if at < len(old) else None, shared)
+        for at, each in enumerate(value, start=len(kept_items))
+    ]
+    return [*kept_items, *rest]
 
 
 def _kind_of(value: Any) -> str:
@@ -217,14 +220,14 @@ def _compare(name: str, expected: str | None, found: str) -> None:
         lines = ["only line ends differ", repr(expected[-200:]), repr(found[-200:])]
     lines = _shortened(lines)
     more = f"\n… {len(lines) - MAX_DIFF_LINES} more lines" if len(lines) > MAX_DIFF_LINES else ""
-    shown = "\n".join(lines[:MAX_DIFF_LINES])
-    raise AssertionError(f"{name} differs from what is recorded. {_HOW_TO_ACCEPT}\n{shown}{more}")
+    text = "\n".join(lines[:MAX_DIFF_LINES])
+    raise AssertionError(f"{name} differs from what is recorded. {_HOW_TO_ACCEPT}\n{text}{more}")
 
 
 def _shortened(lines: list[str]) -> list[str]:
     """Cut long lines of a diff to the part that differs from their counterpart."""
     removed = [at for at, line in enumerate(lines) if line.startswith("-")]
-    shown = [line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]} …" for line in lines]
+    short_lines = [line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]} …" for line in lines]
     for at in removed:
         run = next(other for other in range(at, len(lines) + 1) if other == len(lines) or lines[other][0] != "-")
         first = next(other for other in range(at, -2, -1) if other == -1 or lines[other][0] != "-") + 1
@@ -236,5 +239,5 @@ def _shortened(lines: list[str]) -> list[str]:
         same = next((number for number, (one, other) in pairs if one != other), min(len(left), len(right)))
         start = max(0, same - MAX_LINE_CHARS // 3)
         for number, sign, text in ((at, "-", left), (partner, "+", right)):
-            shown[number] = f"{sign}{'… ' if start else ''}{text[start : start + MAX_LINE_CHARS]} …"
-    return shown
+            short_lines[number] = f"{sign}{'… ' if start else ''}{text[start : start + MAX_LINE_CHARS]} …"
+    return short_lines

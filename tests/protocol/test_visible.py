@@ -46,35 +46,35 @@ def read_back(shown: str) -> str:
 @example("a\u0335\u0335\u0335")
 @example("\t ")
 def test_visible_text_holds_no_invisible_character_and_can_be_read_back(text: str) -> None:
-    shown = visible(text)
-    assert all(map(is_seen, shown)), ascii(shown)
-    assert not shown.endswith(" ") or shown.endswith("\u21e5   ")
-    assert read_back(shown) == text
-    assert unicodedata.is_normalized("NFC", shown)
+    visible_text = visible(text)
+    assert all(map(is_seen, visible_text)), ascii(visible_text)
+    assert not visible_text.endswith(" ") or visible_text.endswith("\u21e5   ")
+    assert read_back(visible_text) == text
+    assert unicodedata.is_normalized("NFC", visible_text)
 
 
 @given(TEXTS)
 def test_visible_lines_break_only_at_line_breaks_of_the_text(text: str) -> None:
-    shown = visible_lines(text)
-    assert shown.replace("\u23ce\n", "\u23ce") == visible(text)
-    assert "\n" not in shown.replace("\u23ce\n", "")
-    assert shown.count("\n") == text.count("\n")
-    assert ensure_visible(shown) == shown
+    visible_text = visible_lines(text)
+    assert visible_text.replace("\u23ce\n", "\u23ce") == visible(text)
+    assert "\n" not in visible_text.replace("\u23ce\n", "")
+    assert visible_text.count("\n") == text.count("\n")
+    assert ensure_visible(visible_text) == visible_text
 
 
 @given(TEXTS, TEXTS)
 def test_visible_rows_keep_line_breaks_and_add_none(first: str, second: str) -> None:
     row, other = first.replace("\n", ""), second.replace("\n", "")
-    shown = visible_rows(f"{row}\n{other}").splitlines()
-    assert len([line for line in (row, other) if line]) == len([line for line in shown if line])
+    visible_text = visible_rows(f"{row}\n{other}").splitlines()
+    assert len([line for line in (row, other) if line]) == len([line for line in visible_text if line])
     assert ensure_visible(visible_rows(f"{row}\n{other}")) == visible_rows(f"{row}\n{other}")
 
 
 @given(st.recursive(TEXTS | st.integers() | st.booleans(), lambda one: st.lists(one) | st.dictionaries(TEXTS, one)))
 def test_visible_json_is_json_of_the_same_value_without_invisible_characters(value: Json) -> None:
-    shown = visible_json(value)
-    assert all(char == "\n" or is_seen(char) for char in shown), ascii(shown)
-    assert json.loads(shown) == value
+    visible_text = visible_json(value)
+    assert all(char == "\n" or is_seen(char) for char in visible_text), ascii(visible_text)
+    assert json.loads(visible_text) == value
 
 
 @given(TEXTS)

@@ -107,8 +107,10 @@ def encode(protocol: str, request: ModelRequest) -> JsonObject:
 
 def plain(event: ReplyEvent) -> Json:
     """Return `[type, field, ...]`, without trailing None values."""
-    shown = [field.name for field in dataclasses.fields(event) if field.name != "is_from_text"]  # no codec sets it
-    fields = [_plain_value(getattr(event, name)) for name in shown]
+    field_names = [
+        field.name for field in dataclasses.fields(event) if field.name != "is_from_text"
+    ]  # no codec sets it
+    fields = [_plain_value(getattr(event, name)) for name in field_names]
     while fields and fields[-1] is None:
         fields.pop()
     listed: Json = json.loads(json.dumps([type(event).__name__, *fields]))

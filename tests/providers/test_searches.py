@@ -123,20 +123,20 @@ def played(protocol: str, events: list[Any]) -> tuple[list[ReplyEvent], Message,
     """Return the events of a reply, its message, and the bodies of its request and of the one after it."""
     got: list[ReplyEvent] = []
     bodies: list[JsonObject] = []
-    kept: list[Message] = []
+    kept_items: list[Message] = []
 
     async def scene(provider: Provider, server: Loopback) -> None:
         assembler = Assembler({})
         async for event in provider.stream(asking(protocol)):
             got.append(event)
             assembler.feed(event)
-        kept.append(assistant(*stored_blocks(assembler.drafts)))
-        async for _ in provider.stream(asking(protocol, user("Which?"), kept[0], user("Sure?"))):
+        kept_items.append(assistant(*stored_blocks(assembler.drafts)))
+        async for _ in provider.stream(asking(protocol, user("Which?"), kept_items[0], user("Sure?"))):
             pass
         bodies.extend(json.loads(request.body) for request in server.requests)
 
     run_against(Answer([sse(protocol, events)]), protocol, scene)
-    return got, kept[0], bodies[0], bodies[1]
+    return got, kept_items[0], bodies[0], bodies[1]
 
 
 @each
@@ -162,8 +162,8 @@ def test_searches_and_citations_are_reported_once_before_the_end(protocol: str) 
     assert got[-1].stop is StopReason.END_TURN, "a search is not one of our calls"
     assert message.text == "It is 3."
     assert message.calls == ()
-    shown = "".join(block.text for block in message.blocks if isinstance(block, Reasoning))
-    assert shown == f"Searched the web for “{QUERY}”.\n"
+    text = "".join(block.text for block in message.blocks if isinstance(block, Reasoning))
+    assert text == f"Searched the web for “{QUERY}”.\n"
 
 
 @each

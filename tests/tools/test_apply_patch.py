@@ -50,8 +50,8 @@ def test_patch_adds_changes_moves_and_deletes_files(runner: ToolRunner) -> None:
     )
     preview = runner.preview("apply_patch", input=text)
     assert preview.question == "Edit 5 files?"
-    for shown in ("+++ b/new/deep/b.py", "-two\n+2\n", "rename from old.sh\nrename to bin/new.sh", "-bye\n"):
-        assert shown in preview.detail
+    for part in ("+++ b/new/deep/b.py", "-two\n+2\n", "rename from old.sh\nrename to bin/new.sh", "-bye\n"):
+        assert part in preview.detail
     assert changed.read_text() == "one\ntwo\nthree\n"
     outcome = runner.run("apply_patch", input=text)
     assert outcome.content == "A new/deep/b.py\nM src/a.py\nR old.sh -> bin/new.sh\nD gone.txt"
@@ -113,7 +113,7 @@ def test_hunk_is_applied_at_its_lines(runner: ToolRunner, before: str, lines: li
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["-        return 0", "+        return 1"], "2 times, at lines 3, 8"),
         (["-        return 7 * 6", "+x"], "The hunk for a.txt: the hunk is not in a.txt"),
@@ -121,16 +121,16 @@ def test_hunk_is_applied_at_its_lines(runner: ToolRunner, before: str, lines: li
         (["@@ class Triangle:", "+    sides = 3"], "after @@"),
     ],
 )
-def test_hunk_without_exactly_one_match_is_refused(runner: ToolRunner, lines: list[str], said: str) -> None:
+def test_hunk_without_exactly_one_match_is_refused(runner: ToolRunner, lines: list[str], message: str) -> None:
     target = runner.have_read("a.txt", SHAPES)
     outcome = runner.run("apply_patch", input=update("a.txt", *lines))
     assert outcome.is_error
-    assert said in outcome.content
+    assert message in outcome.content
     assert target.read_text() == SHAPES
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "must begin with the line '*** Begin Patch'"),
         ("*** Begin Patch\n*** Update File: a.txt\n-one\n+two", "may have been cut"),
@@ -149,7 +149,7 @@ def test_hunk_without_exactly_one_match_is_refused(runner: ToolRunner, lines: li
         (update("../x", "-one", "+two"), "outside the workspace"),
     ],
 )
-def test_patch_that_cannot_be_applied_changes_no_file(runner: ToolRunner, text: str, said: str) -> None:
+def test_patch_that_cannot_be_applied_changes_no_file(runner: ToolRunner, text: str, message: str) -> None:
     runner.have_read("a.txt", "one\n")
     runner.add("c.txt", "one\n")
     whole = (
@@ -159,7 +159,7 @@ def test_patch_that_cannot_be_applied_changes_no_file(runner: ToolRunner, text: 
         outcome = runner.run("apply_patch", input=item)
         assert outcome.is_error
         if item == text:
-            assert said in outcome.content
+            assert message in outcome.content
             assert runner.preview("apply_patch", input=item).refusal == outcome.content
     assert sorted(path.name for path in runner.root.iterdir()) == ["a.txt", "c.txt"]
     assert (runner.root / "a.txt").read_text() == "one\n"

@@ -13,7 +13,7 @@ from tests.tools.conftest import TOOLS, ToolRunner
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("name", "arguments", "message"),
     [
         ("read", {}, "missing argument 'path' (expected: path (string), offset (integer, optional)"),
         ("read", {"file_path": "x"}, "unknown argument 'file_path'; did you mean 'path'?"),
@@ -32,10 +32,10 @@ from tests.tools.conftest import TOOLS, ToolRunner
         ("shell", {"command": "a\0b"}, "NUL"),
     ],
 )
-def test_invalid_arguments_are_named(runner: ToolRunner, name: str, arguments: dict[str, Json], said: str) -> None:
+def test_invalid_arguments_are_named(runner: ToolRunner, name: str, arguments: dict[str, Json], message: str) -> None:
     outcome = runner.run(name, **arguments)
     assert outcome.is_error
-    assert said in outcome.content
+    assert message in outcome.content
     assert runner.preview(name, **arguments).refusal == outcome.content
     assert list(runner.root.iterdir()) == []
 

@@ -21,10 +21,10 @@ def test_no_line_of_a_file_passes_for_a_header(before: list[str], after: list[st
     assert [line.text for line in found if line.kind == "outside"] in ([""], ["--- a/x", "+++ b/x", ""])
     assert {line.text[:2] for line in found if line.kind == "hunk"} <= {"@@"}
     assert {line.text[0] for line in found if line.kind == "note"} <= {"\\"}
-    shown = {kind: [line for line in found if line.kind == kind] for kind in ("add", "remove", "same")}
-    assert all(before[line.number - 1] == line.text[1:] for line in shown["remove"])
-    assert all(after[line.number - 1] == line.text[1:] for line in (*shown["add"], *shown["same"]))
-    assert count_changes(diff) == f"+{len(shown['add'])} -{len(shown['remove'])} lines"
+    lines_by_kind = {kind: [line for line in found if line.kind == kind] for kind in ("add", "remove", "same")}
+    assert all(before[line.number - 1] == line.text[1:] for line in lines_by_kind["remove"])
+    assert all(after[line.number - 1] == line.text[1:] for line in (*lines_by_kind["add"], *lines_by_kind["same"]))
+    assert count_changes(diff) == f"+{len(lines_by_kind['add'])} -{len(lines_by_kind['remove'])} lines"
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,6 @@ def test_read_state_of_many_files_is_bounded(runner: ToolRunner, monkeypatch: py
     last = runner.have_read("b.txt", "two\n")
     first.write_text("theirs\n")
     last.write_text("theirs\n")
-    told = [runner.run("edit", path=name, old_text="x", new_text="y").content for name in ("a.txt", "b.txt")]
-    assert all("was changed since it was read" in text for text in told)
-    assert ["Changes:" in text for text in told] == [False, True]
+    results = [runner.run("edit", path=name, old_text="x", new_text="y").content for name in ("a.txt", "b.txt")]
+    assert all("was changed since it was read" in text for text in results)
+    assert ["Changes:" in text for text in results] == [False, True]

@@ -168,10 +168,10 @@ def test_missing_passage_error_names_the_nearest_one(runner: ToolRunner) -> None
     assert "nothing there is like it" in runner.run("edit", path="a.py", old_text="%%%%", new_text="").content
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [("", "x", "old_text is empty"), ("one", "one", "the same")])
-def test_edit_without_a_change_is_refused(runner: ToolRunner, old: str, new: str, said: str) -> None:
+@pytest.mark.parametrize(("old", "new", "message"), [("", "x", "old_text is empty"), ("one", "one", "the same")])
+def test_edit_without_a_change_is_refused(runner: ToolRunner, old: str, new: str, message: str) -> None:
     runner.have_read("a.txt", "one\n")
-    assert said in runner.run("edit", path="a.txt", old_text=old, new_text=new).content
+    assert message in runner.run("edit", path="a.txt", old_text=old, new_text=new).content
 
 
 def test_empty_old_text_creates_a_file_and_never_overwrites_one(runner: ToolRunner) -> None:

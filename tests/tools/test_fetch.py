@@ -308,9 +308,9 @@ def test_proxy_from_the_environment_gets_the_checked_address(
 
 def test_approval_shows_the_complete_url(tmp_path: Path) -> None:
     tool, workspace = Fetch(Open()), Workspace(tmp_path)
-    shown = tool.preview({"url": "https://docs.test/a\u202eb"}, workspace)
-    assert "\u202e" not in shown.detail
-    assert "https://docs.test/a" in shown.detail
+    visible_text = tool.preview({"url": "https://docs.test/a\u202eb"}, workspace)
+    assert "\u202e" not in visible_text.detail
+    assert "https://docs.test/a" in visible_text.detail
     assert tool.preview({"url": "ftp://docs.test"}, workspace).refusal
     workspace.close()
 

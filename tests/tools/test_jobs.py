@@ -139,19 +139,19 @@ def test_number_of_jobs_is_limited(runner: ToolRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"action": "read"}, "name the job"),
         ({"action": "stop", "job": 7}, "there is no job 7 (known: 1)"),
         ({"action": "go"}, "must be one of"),
     ],
 )
-def test_call_without_a_valid_job_is_an_error(runner: ToolRunner, arguments: dict[str, Json], said: str) -> None:
+def test_call_without_a_valid_job_is_an_error(runner: ToolRunner, arguments: dict[str, Json], message: str) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("true")
         done = await background(**arguments)  # type: ignore[arg-type]  # the action is among them
         assert done.is_error
-        assert said in done.content
+        assert message in done.content
 
     play(runner, scenes)
 
@@ -203,9 +203,9 @@ def test_running_command_can_move_to_the_background(runner: ToolRunner) -> None:
         assert "job 1" in done.summary
         assert "job 1: running: echo one" in (await background("list")).content
         (runner.root / "go").touch()
-        told = await background.read_until(1, "exit 3")
-        assert "two" in told
-        assert not told.startswith("one")
+        text = await background.read_until(1, "exit 3")
+        assert "two" in text
+        assert not text.startswith("one")
         (job,) = background.jobs.all
         assert job.path is not None
         assert job.path.read_text() == "one\ntwo\n"

@@ -63,7 +63,7 @@ def test_encodings_and_line_endings_are_not_shown(runner: ToolRunner, data: byte
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"\x7fELF\0\1", "binary file"),
         (b"\xe9\x01\x02", "neither UTF-8 nor UTF-16"),
@@ -71,11 +71,11 @@ def test_encodings_and_line_endings_are_not_shown(runner: ToolRunner, data: byte
         (codecs.BOM_UTF16_LE + b"\x00\xd8x", "neither UTF-8 nor UTF-16"),
     ],
 )
-def test_binary_file_is_refused_with_a_reason(runner: ToolRunner, data: bytes, said: str) -> None:
+def test_binary_file_is_refused_with_a_reason(runner: ToolRunner, data: bytes, message: str) -> None:
     runner.add("a.bin", data)
     outcome = runner.run("read", path="a.bin")
     assert outcome.is_error
-    assert said in outcome.content
+    assert message in outcome.content
 
 
 def test_missing_file_is_refused_with_a_hint(runner: ToolRunner) -> None:

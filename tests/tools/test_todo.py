@@ -29,7 +29,7 @@ def test_inconsistent_list_is_returned_with_advice(runner: ToolRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "said"),
+    ("items", "message"),
     [
         ([item("a", "started")], "'items[0].state' must be one of"),
         ([item(" ", "done")], "the task of an item is empty"),
@@ -38,8 +38,8 @@ def test_inconsistent_list_is_returned_with_advice(runner: ToolRunner) -> None:
         ([item("a", "done")] * 51, "at most 50"),
     ],
 )
-def test_invalid_list_is_refused(runner: ToolRunner, items: list[Json], said: str) -> None:
-    assert said in runner.run("todo", items=items).content
+def test_invalid_list_is_refused(runner: ToolRunner, items: list[Json], message: str) -> None:
+    assert message in runner.run("todo", items=items).content
     assert runner.preview("todo", items=items).refusal
 
 

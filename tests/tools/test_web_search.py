@@ -69,16 +69,16 @@ def test_post_request_has_the_query_as_json(site: Site, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "message"),
     [(401, "{}", "BRAVE_API_KEY"), (429, "{}", "no more searches"), (500, "{}", "500"), (200, "<p>", "not JSON")],
 )
 def test_search_error_is_one_line_without_the_key(
-    site: Site, tmp_path: Path, status: int, body: str, said: str
+    site: Site, tmp_path: Path, status: int, body: str, message: str
 ) -> None:
     site.pages["/search?q=q+x&count=5"] = answer(body, "application/json", status)
     done = run(site, "brave", tmp_path)
     assert done.is_error
-    assert said in done.content
+    assert message in done.content
     assert "\n" not in done.content
     assert KEY not in done.content
 

@@ -98,7 +98,7 @@ class ScriptedConversation(Conversation):
         return self.model in self.thinking_models
 
     @property
-    def stored(self) -> tuple[StoredMessage, ...]:
+    def stored_messages(self) -> tuple[StoredMessage, ...]:
         return tuple(
             StoredMessage(HistoryEntry(message, at=STORED_AT), is_a_prompt(message)) for message in self.messages
         )

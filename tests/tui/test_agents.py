@@ -34,8 +34,8 @@ def inside(*events: TurnEvent) -> list[TurnEvent]:
 
 
 def updates(*events: TurnEvent) -> list[dict[str, str]]:
-    shown = present(reply("", STARTS), ToolStarted(STARTS), *events)
-    return [changes for _, call_id, changes in shown.of("update") if call_id == "a1"]
+    record = present(reply("", STARTS), ToolStarted(STARTS), *events)
+    return [changes for _, call_id, changes in record.of("update") if call_id == "a1"]
 
 
 def joined(given: list[dict[str, str]], key: str) -> str:
@@ -57,17 +57,17 @@ def test_card_of_a_running_sub_agent_shows_steps_and_tokens() -> None:
 
 def test_call_of_a_sub_agent_has_no_separate_card() -> None:
     question = ApprovalRequested(ToolApproval(READ, "Read it?", "", agent="look around"))
-    shown = present(reply("", STARTS), ToolStarted(STARTS), *inside(ToolStarted(READ)), question)
-    assert [made[1] for made in shown.of("card")] == ["a1"]
-    assert shown.of("ask") == [("ask", "a1/c1")]
+    record = present(reply("", STARTS), ToolStarted(STARTS), *inside(ToolStarted(READ)), question)
+    assert [made[1] for made in record.of("card")] == ["a1"]
+    assert record.of("ask") == [("ask", "a1/c1")]
 
 
 def test_approval_of_a_sub_agent_is_withdrawn_when_its_call_or_task_ends() -> None:
     question = ApprovalRequested(ToolApproval(READ, "Read it?", "", agent="look around"))
     over = ToolFinished(STARTS, ToolOutcome("done"), "done")
     for last in (*inside(ToolFinished(READ, ToolOutcome(""), "cancelled")), over, ended()):
-        shown = present(reply("", STARTS), ToolStarted(STARTS), *inside(StepStarted(1)), question, last)
-        assert ("withdraw", "a1/c1") in shown.of("withdraw")
+        record = present(reply("", STARTS), ToolStarted(STARTS), *inside(StepStarted(1)), question, last)
+        assert ("withdraw", "a1/c1") in record.of("withdraw")
 
 
 def test_approval_names_the_sub_agent() -> None:
@@ -84,8 +84,8 @@ def test_expanded_card_shows_task_text_and_results_instead_of_lines() -> None:
     )
     card = Card("agent", "look around", FixedClock())
     for changes in given:
-        kept: dict[str, Any] = {key: text for key, text in changes.items() if key in ("append", "detail")}
-        card.change(CardUpdate(**kept))
+        expected: dict[str, Any] = {key: text for key, text in changes.items() if key in ("append", "detail")}
+        card.change(CardUpdate(**expected))
     folded = "\n".join(rows(card))
     assert "✓ Read src/app.py" in folded
     assert "Find it." not in folded
@@ -100,10 +100,10 @@ def test_hosted_search_is_shown_below_the_reply() -> None:
     search = WebSearched(
         ("newest",), (Source("https://a.example/x", "A [b]page[/b]\nof it"), Source("https://b.example"))
     )
-    shown = present(TextDelta(0, "It is 3."), search, reply("It is 3."))
-    told = [entry for entry in shown.calls if entry[0] in ("settle", "notice")]
-    assert [entry[0] for entry in told] == ["settle", "notice"]
-    assert told[1][2].splitlines() == [
+    record = present(TextDelta(0, "It is 3."), search, reply("It is 3."))
+    entries = [entry for entry in record.calls if entry[0] in ("settle", "notice")]
+    assert [entry[0] for entry in entries] == ["settle", "notice"]
+    assert entries[1][2].splitlines() == [
         "Searched the web for “newest”.",
         "1. A [b]page[/b]⏎of it https://a.example/x",
         "2. https://b.example",

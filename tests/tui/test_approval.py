@@ -545,8 +545,8 @@ def _rows(format: Format, detail: str, width: int = 60) -> str:
 @pytest.mark.parametrize("format", ["command", "call"])
 def test_command_is_shown_character_by_character(format: Format) -> None:
     hidden = "ls \x1b[2K\u202e\u200b\tcafé\nrm"
-    shown = "ls \\x1b[2K\\u202e\\u200b⇥   café⏎\nrm"
-    assert _rows(format, visible_lines(hidden)) == _rows(format, hidden) == shown
+    expected = "ls \\x1b[2K\\u202e\\u200b⇥   café⏎\nrm"
+    assert _rows(format, visible_lines(hidden)) == _rows(format, hidden) == expected
 
 
 @pytest.mark.parametrize("format", ["command", "call"])
@@ -559,8 +559,8 @@ def test_line_break_in_a_command_is_marked(format: Format) -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(8, 30))
 def test_highlighting_loses_no_character_of_a_command(command: str, width: int) -> None:
     detail = visible_lines(command)
-    shown = extract(ApprovalDetail.of("command", detail).lines(width))
-    assert shown == detail or not detail.strip()
+    text = extract(ApprovalDetail.of("command", detail).lines(width))
+    assert text == detail or not detail.strip()
 
 
 def _marked(command: str) -> list[str]:
@@ -655,13 +655,13 @@ def test_every_changed_line_of_a_four_line_edit_is_visible_while_yes_is_chosen(s
 
     async def test(run: Running) -> None:
         await _until_asked(run)
-        shown = _screen(run)
-        text = "\n".join(shown)
+        screen_text = _screen(run)
+        text = "\n".join(screen_text)
         changed = [line[1:] for line in FOUR.split("\n")[3:] if line[:1] in ("+", "-")]
         assert len(changed) == 8
         assert [line for line in changed if line not in text] == []
-        assert any("Edit src/cart.py  +4 -4   1 of 2" in row for row in shown)
-        assert any("› 1 Yes (y)" in row for row in shown)
+        assert any("Edit src/cart.py  +4 -4   1 of 2" in row for row in screen_text)
+        assert any("› 1 Yes (y)" in row for row in screen_text)
         assert "@@" not in text
         assert "+++" not in text
         assert "Edit   src/cart.py" not in run.text
@@ -734,10 +734,10 @@ def test_brackets_in_an_approval_are_text() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)
         screen = run.app.export_screenshot()
-        shown = screen.replace("&#160;", " ")
-        assert "Run [bold]this[/]?" in shown
-        assert "echo [red]x[/red] [/]" in shown
-        assert "shell([x])" in shown
+        screen_text = screen.replace("&#160;", " ")
+        assert "Run [bold]this[/]?" in screen_text
+        assert "echo [red]x[/red] [/]" in screen_text
+        assert "shell([x])" in screen_text
         await run.pilot.press("escape")
         await run.until_idle()
 
@@ -866,9 +866,9 @@ def test_test_runner_rule_is_accepted_after_one_warning() -> None:
             await _until_asked(run)
             run.clock.now += GUARD_SECONDS
             await run.pilot.press("3")
-            shown = " ".join(" ".join(_screen(run)).replace("▌", "").split())
-            assert "Careful: this rule runs code of the project" in shown
-            assert "› 2 Back (n)" in shown
+            screen_text = " ".join(" ".join(_screen(run)).replace("▌", "").split())
+            assert "Careful: this rule runs code of the project" in screen_text
+            assert "› 2 Back (n)" in screen_text
             assert len(conversation.answers) == number
             await run.pilot.press("escape", *keys)
             await run.until_idle()

@@ -106,7 +106,7 @@ def test_approval_looks_as_recorded(
     asked = reply("I will fix it.", approval.call, other, stop=StopReason.TOOL_USE)
     conversation = ScriptedConversation([asked, ApprovalRequested(approval), UntilAnswered("c1")])
     app = make_app(conversation, prompt="please fix the cart", theme=theme)
-    shown: list[str] = []
+    texts: list[str] = []
 
     async def run(pilot: Pilot[int]) -> None:
         assert isinstance(pilot.app, QcodeApp)
@@ -118,10 +118,10 @@ def test_approval_looks_as_recorded(
         app.parts.transcript.flush()
         await pilot.pause()
         rows = app.screen._compositor.render_strips()
-        shown[:] = ["".join(segment.text for segment in row) for row in rows]
+        texts[:] = ["".join(segment.text for segment in row) for row in rows]
 
     assert snap_compare(app, run_before=run, terminal_size=size)
-    text = "".join(" ".join(shown).replace("▌", "").split())
+    text = "".join(" ".join(texts).replace("▌", "").split())
     assert [word for word in words if "".join(word.split()) not in text] == []
-    assert max(map(len, shown)) <= size[0]
-    assert any(row.count("cents") == 2 and " │ " in row for row in shown) is (size[0] > 140)
+    assert max(map(len, texts)) <= size[0]
+    assert any(row.count("cents") == 2 and " │ " in row for row in texts) is (size[0] > 140)

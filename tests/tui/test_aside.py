@@ -230,10 +230,10 @@ def test_linear_mode_prints_an_aside_and_adds_it_on_request(tmp_path: Path) -> N
         await it.conversation.close()
         return it, "\n".join(typed.said)
 
-    it, said = asyncio.run(body())
-    assert "Assistant:\nThe third." in said
-    assert "(not part of the conversation; /btw without a question adds it to your next message)" in said
-    assert "Note: Attached the aside to your next message." in said
+    it, output = asyncio.run(body())
+    assert "Assistant:\nThe third." in output
+    assert "(not part of the conversation; /btw without a question adds it to your next message)" in output
+    assert "Note: Attached the aside to your next message." in output
     assert "<aside" in str(it.provider.requests[1].messages[-1])
 
 

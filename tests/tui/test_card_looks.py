@@ -65,19 +65,19 @@ class Resumed(ScriptedConversation):
     """The same turn, stored."""
 
     @property
-    def stored(self) -> tuple[StoredMessage, ...]:
+    def stored_messages(self) -> tuple[StoredMessage, ...]:
         asked = StoredMessage(HistoryEntry(Message("user", (FILE, Text(PROMPT))), at="2026-11-22T10:00:00+00:00"), True)
         asked.shown_events.append(ShownItem(MISSING))
-        said = StoredMessage(HistoryEntry(assistant(Text("I will fix it."), *(one for one, _, _ in CALLS))), False)
+        messages = StoredMessage(HistoryEntry(assistant(Text("I will fix it."), *(one for one, _, _ in CALLS))), False)
         results: list[ToolResult] = []
         for one, outcome, state in CALLS:
             ran = one.arguments if one.call_id == REVISED else ""
-            said.shown_results[one.call_id] = ShownResult(state, outcome.summary, outcome.diff, ran=ran)  # type: ignore[arg-type]
+            messages.shown_results[one.call_id] = ShownResult(state, outcome.summary, outcome.diff, ran=ran)  # type: ignore[arg-type]
             results.append(ToolResult(one.call_id, one.name, outcome.content, outcome.is_error))
         answer = StoredMessage(HistoryEntry(Message("user", tuple(results))), False)
         done = StoredMessage(HistoryEntry(assistant(Text("Done.")), at="2026-11-22T10:01:00+00:00"), False)
         done.shown_events.append(ShownItem(ended()))
-        return asked, said, answer, done
+        return asked, messages, answer, done
 
 
 def shown_rows(app: QcodeApp) -> list[str]:
@@ -125,7 +125,7 @@ def test_turn_looks_as_recorded(
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme: str, size: tuple[int, int]) -> None:
     conversation = Resumed([])
-    conversation.messages = tuple(stored.entry.message for stored in conversation.stored)
+    conversation.messages = tuple(stored.entry.message for stored in conversation.stored_messages)
     app = make_app(conversation, theme=theme)
     rows: list[str] = []
 

@@ -32,8 +32,8 @@ def copied(
     text: str, environ: dict[str, str], run: Tools, folder: Path | None = None, platform: str = "linux"
 ) -> tuple[str, str]:
     written: list[str] = []
-    said = Clipboard(environ, platform, written.append, folder, run).copy(text)
-    return said, "".join(written)
+    report = Clipboard(environ, platform, written.append, folder, run).copy(text)
+    return report, "".join(written)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def copied(
 )
 def test_system_clipboard_tool_comes_first(environ: dict[str, str], platform: str, first: str) -> None:
     assert programs_for(environ, platform)[0].argv[0] == first
-    said, written = copied("hé", {**XTERM, **environ}, Tools(first), platform=platform)
-    assert said == f"with {first}"
+    report, written = copied("hé", {**XTERM, **environ}, Tools(first), platform=platform)
+    assert report == f"with {first}"
     assert written == ""
 
 
 def test_clipboard_tool_of_a_remote_machine_is_not_used_over_ssh() -> None:
     environ = {**XTERM, "SSH_CONNECTION": "a b", "DISPLAY": ":0", "WAYLAND_DISPLAY": "w"}
     tools = Tools("wl-copy", "xclip")
-    said, written = copied("x", environ, tools)
-    assert said == "through the terminal (OSC 52)"
+    report, written = copied("x", environ, tools)
+    assert report == "through the terminal (OSC 52)"
     assert tools.given == []
     assert written == "\x1b]52;c;eA==\x07"
 
@@ -88,9 +88,9 @@ def test_screen_gets_the_sequence_wrapped_in_parts() -> None:
 
 def test_text_too_long_for_osc52_is_copied_to_a_named_file(tmp_path: Path) -> None:
     text = "long\n" * MAX_TERMINAL_BYTES
-    said, written = copied(text, XTERM, Tools(), tmp_path / "state")
+    report, written = copied(text, XTERM, Tools(), tmp_path / "state")
     path = tmp_path / "state" / "copied.txt"
-    assert said == f"to {path} (too long for the terminal's clipboard)"
+    assert report == f"to {path} (too long for the terminal's clipboard)"
     assert written == ""
     assert path.read_text(encoding="utf-8") == text
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -98,20 +98,20 @@ def test_text_too_long_for_osc52_is_copied_to_a_named_file(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("term", ["dumb", "linux", ""])
 def test_text_is_copied_to_a_file_without_a_clipboard(term: str) -> None:
-    said, written = copied("x", {"TERM": term}, Tools())
-    path = Path(said.removeprefix("to ").partition(" (")[0])
+    report, written = copied("x", {"TERM": term}, Tools())
+    path = Path(report.removeprefix("to ").partition(" (")[0])
     try:
         assert path.read_text(encoding="utf-8") == "x"
         assert written == ""
-        assert said.endswith("(this terminal has no clipboard)")
+        assert report.endswith("(this terminal has no clipboard)")
     finally:
         path.unlink()
 
 
 def test_copy_without_any_method_reports_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    said, _ = copied("x", {"TERM": "dumb"}, Tools(), tmp_path / "file")
-    assert said.startswith("failed: ")
+    report, _ = copied("x", {"TERM": "dumb"}, Tools(), tmp_path / "file")
+    assert report.startswith("failed: ")
 
 
 def test_real_tool_gets_the_text_and_a_failure_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,15 +77,15 @@ def test_refused_key_can_be_tried_again() -> None:
 
     async def test(run: Running) -> None:
         await run.send("/connect anthropic")
-        shown = await at(run, "key")
+        screen_text = await at(run, "key")
         field(run).value = "bad"
         await run.pilot.press("enter")
-        await run.until(lambda: "refused" in shown.note)
-        assert shown.note == "anthropic refused the key: [not] valid"
+        await run.until(lambda: "refused" in screen_text.note)
+        assert screen_text.note == "anthropic refused the key: [not] valid"
         assert connecting.kept == []
         field(run).value = ""
         await run.pilot.press("enter")
-        await run.until(lambda: "no key" in shown.note)
+        await run.until(lambda: "no key" in screen_text.note)
         field(run).value = CANARY
         await run.pilot.press("enter")
         await closed(run)
@@ -99,14 +99,14 @@ def test_running_key_check_is_shown_and_can_be_cancelled() -> None:
 
     async def test(run: Running) -> None:
         await run.send("/connect anthropic")
-        shown = await at(run, "key")
+        screen_text = await at(run, "key")
         field(run).value = CANARY
         await run.pilot.press("enter")
         await connecting.reached.wait()
-        await run.until(lambda: "checking with anthropic" in shown.note)
+        await run.until(lambda: "checking with anthropic" in screen_text.note)
         await run.pilot.press("enter")
         await run.pilot.press("escape")
-        await run.until(lambda: "Cancelled" in shown.note)
+        await run.until(lambda: "Cancelled" in screen_text.note)
         assert (len(connecting.asked), connecting.kept) == (1, [])
         connecting.opened.set()
         await run.pilot.press("enter")
@@ -165,9 +165,9 @@ def test_connect_asks_for_a_model_if_none_is_obvious() -> None:
         await at(run, "key")
         field(run).value = CANARY
         await run.pilot.press("enter")
-        shown = await at(run, "model")
+        screen_text = await at(run, "model")
         await run.pilot.press(*"small")
-        assert [row.id for row in shown.query_one(Finder).rows] == ["vendor/small"]
+        assert [row.id for row in screen_text.query_one(Finder).rows] == ["vendor/small"]
         await run.pilot.press("enter")
         await closed(run)
         assert run.conversation.model == connecting.chosen == "openrouter/vendor/small"
@@ -192,7 +192,7 @@ def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> N
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
-        shown = await at(run, "provider")
+        screen_text = await at(run, "provider")
         assert "demo" in painted(run)
         before = run.app.theme
         await run.pilot.press("enter")
@@ -208,7 +208,7 @@ def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> N
         assert run.app.theme == before
         assert run.app.focused is run.app.parts.prompt
         assert (connecting.finished, connecting.kept, choices.theme) == (1, [], "")
-        assert shown.step == "theme"
+        assert screen_text.step == "theme"
 
     drive(test, connect=connecting, choices=choices)
 
@@ -318,17 +318,17 @@ def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
 def test_connect_screen_is_readable_at_forty_columns() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")
-        shown = await at(run, "provider")
+        screen_text = await at(run, "provider")
         for words in ("Anthropic", "OpenAI", "Esc close"):
             assert words in " ".join(painted(run).split())
         await run.pilot.press("enter")
         await at(run, "key")
         field(run).value = "bad"
         await run.pilot.press("enter")
-        await run.until(lambda: "refused" in shown.note)
+        await run.until(lambda: "refused" in screen_text.note)
         await run.pilot.pause()
         assert "the key: [not] valid" in " ".join(painted(run).split())
-        assert shown.query_one("#connect-foot", Static).region.bottom <= 16
+        assert screen_text.query_one("#connect-foot", Static).region.bottom <= 16
 
     drive(test, size=(40, 16), connect=ScriptedConnecting())
 
@@ -336,14 +336,17 @@ def test_connect_screen_is_readable_at_forty_columns() -> None:
 def test_providers_are_grouped_with_names_and_hints_and_local_servers_are_found() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")
-        shown = await at(run, "provider")
+        screen_text = await at(run, "provider")
         await run.until(lambda: "Local servers: found 1" in painted(run))
         rows = [line.split() for line in painted(run).split("\n")]
         assert ["Popular"] in rows
         assert ["›", "Anthropic", "Claude", "models"] in rows
         assert ["OpenAI", "GPT", "·", "OPENAI_API_KEY", "is", "set"] in rows
         assert ["Ollama", "models", "here", "·", "found:", "qwen3:8b"] in rows
-        assert shown.query_one("#connect-foot", Static).content == "Enter select · Esc close · ↑↓ move · type to filter"
+        assert (
+            screen_text.query_one("#connect-foot", Static).content
+            == "Enter select · Esc close · ↑↓ move · type to filter"
+        )
 
     drive(test, connect=ScriptedConnecting())
 

@@ -211,15 +211,15 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
     with breaking(group, at) as made:
         code = app.run(headless=True, size=(80, 24), auto_pilot=pilot)
     (worker,) = made
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert "Traceback" not in stderr
     if group == "leave":
         assert code == (1 if worker.has_broken else 0)
-        assert ("qcode stopped: BrokeError" in said) is worker.has_broken
+        assert ("qcode stopped: BrokeError" in stderr) is worker.has_broken
     else:
         assert code == 0
-        told = "Internal error: BrokeError" in seen[0].replace("\n", " ")
-        assert told is (worker.has_broken and group != "connect")
+        message = "Internal error: BrokeError" in seen[0].replace("\n", " ")
+        assert message is (worker.has_broken and group != "connect")
     return worker.has_broken
 
 
@@ -441,8 +441,8 @@ def test_endlessly_repeated_error_ends_the_app_and_keeps_the_draft(
 
     assert app.run(headless=True, size=(80, 24), auto_pilot=pilot) == 1
     assert "qcode stopped: BrokeError: again and again" in capsys.readouterr().err
-    (kept,) = (tmp_path / "drafts").iterdir()
-    assert "my draft" in kept.read_text()
+    (kept_file,) = (tmp_path / "drafts").iterdir()
+    assert "my draft" in kept_file.read_text()
 
 
 def test_failing_command_is_reported_and_the_app_continues() -> None:
@@ -492,10 +492,10 @@ def test_error_at_any_await_of_the_start_is_one_line_in_a_restored_terminal(
 
         with breaking("opening", at) as made:
             code = app.run(headless=True, size=(80, 24), auto_pilot=pilot)
-        said = capsys.readouterr().err
-        assert "Traceback" not in said
+        stderr = capsys.readouterr().err
+        assert "Traceback" not in stderr
         assert code == (1 if made[0].has_broken else 0)
-        assert ("qcode stopped: BrokeError" in said) is made[0].has_broken
+        assert ("qcode stopped: BrokeError" in stderr) is made[0].has_broken
         return made[0].has_broken
 
     at = 1

@@ -6,25 +6,25 @@ import pytest
 from rich.cells import cell_len
 
 from qcode.tui.commands.command import table_text
-from qcode.tui.widgets import HangingText, hanging
+from qcode.tui.widgets import HangingText, hanging_rows
 from tests.tui.harness import Running, drive
 
 LINE = "  rate limit     the provider refuses, qcode counts down and retries"
 
 
 def test_line_that_fits_is_unchanged() -> None:
-    assert list(hanging(LINE, 80)) == [LINE]
+    assert list(hanging_rows(LINE, 80)) == [LINE]
 
 
 def test_wrapped_text_stays_in_its_column() -> None:
-    assert list(hanging(LINE, 50)) == [
+    assert list(hanging_rows(LINE, 50)) == [
         "  rate limit     the provider refuses, qcode",
         "                 counts down and retries",
     ]
 
 
 def test_right_column_moves_below_if_too_narrow() -> None:
-    assert list(hanging(LINE, 36)) == [
+    assert list(hanging_rows(LINE, 36)) == [
         "  rate limit",
         "      the provider refuses, qcode",
         "      counts down and retries",
@@ -32,13 +32,13 @@ def test_right_column_moves_below_if_too_narrow() -> None:
 
 
 def test_line_without_columns_keeps_its_indent() -> None:
-    assert list(hanging("  keys: one and another", 15)) == ["  keys: one and", "  another"]
+    assert list(hanging_rows("  keys: one and another", 15)) == ["  keys: one and", "  another"]
 
 
 @pytest.mark.parametrize("line", [LINE, "日本語  " + "幅の広い文字" * 9, "x" * 90, "", "   ", "a  " + "b" * 50])
 @pytest.mark.parametrize("width", [12, 30, 41, 80])
 def test_no_row_is_wider_than_the_screen_and_no_word_is_lost(line: str, width: int) -> None:
-    rows = list(hanging(line, width))
+    rows = list(hanging_rows(line, width))
     assert all(cell_len(row) <= width for row in rows if row.strip())
     assert "".join("".join(rows).split()) == "".join(line.split())
 

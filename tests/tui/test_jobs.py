@@ -243,21 +243,21 @@ def talk(folder: Path, *lines: str) -> str:
 
 
 def test_linear_mode_lists_shows_sends_and_reports_the_end(pipe: Path) -> None:
-    said = talk(pipe.parent, "START", "/jobs", "/jobs 1", "/jobs send 1", "END", "/quit")
-    assert "Background jobs:\n1  running 0 s  echo begun; read line < pipe; echo got $line; exit 3" in said
-    assert "/jobs NUMBER shows the output" in said
-    assert "Job 1:\nrunning 0 s: echo begun" in said
-    assert "\n\nbegun" in said
-    assert "Note: Attached the output of job 1 (1 line) to your next message." in said
-    assert "Warning: Job 1 ended (exit 3)" in said
-    assert "Quit and stop" not in said
+    output = talk(pipe.parent, "START", "/jobs", "/jobs 1", "/jobs send 1", "END", "/quit")
+    assert "Background jobs:\n1  running 0 s  echo begun; read line < pipe; echo got $line; exit 3" in output
+    assert "/jobs NUMBER shows the output" in output
+    assert "Job 1:\nrunning 0 s: echo begun" in output
+    assert "\n\nbegun" in output
+    assert "Note: Attached the output of job 1 (1 line) to your next message." in output
+    assert "Warning: Job 1 ended (exit 3)" in output
+    assert "Quit and stop" not in output
 
 
 def test_linear_mode_asks_before_quitting_stops_a_job(pipe: Path) -> None:
-    said = talk(pipe.parent, "START", "/quit", "n", "/jobs", "/quit", "y", "never read")
-    assert said.count("Quit and stop 1 background job?") == 2
-    assert "1  running" in said
-    assert said.endswith("(y/n): ")
+    output = talk(pipe.parent, "START", "/quit", "n", "/jobs", "/quit", "y", "never read")
+    assert output.count("Quit and stop 1 background job?") == 2
+    assert "1  running" in output
+    assert output.endswith("(y/n): ")
 
 
 def test_resumed_session_shows_sent_output_as_a_card() -> None:

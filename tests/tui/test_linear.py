@@ -290,13 +290,13 @@ def test_recovery_is_reported_in_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    ("show", "told"),
+    ("show", "expected"),
     [("hidden", []), ("folded", ["Thinking."]), ("expanded", ["Thinking:", "because", "so"])],
 )
-def test_thinking_is_printed_as_configured(show: str, told: list[str]) -> None:
+def test_thinking_is_printed_as_configured(show: str, expected: list[str]) -> None:
     script: Script = [StepStarted(1), ReasoningDelta(0, "because\nso"), TextDelta(1, "Yes."), reply("Yes."), ended()]
     lines = talk(ScriptedConversation(script), "x", show_thinking=show)
-    assert lines[1 : lines.index("Assistant:")] == told
+    assert lines[1 : lines.index("Assistant:")] == expected
 
 
 def test_tool_output_is_printed_at_its_end_and_shortened_if_long() -> None:
@@ -419,13 +419,13 @@ def test_second_ctrl_c_quits(tmp_path: Path) -> None:
 def test_changes_of_the_to_do_list_are_described() -> None:
     begun = listed(("read", "in_progress"), ("fix", "pending"))
     gone_on = listed(("read", "done"), ("fix", "in_progress"))
-    said = talk(ScriptedConversation([begun, gone_on, gone_on, *says("Done."), ended()]), "go", "/todos")
-    at = said.index("Todos: 0/2 · doing: read")
-    assert said[at + 1 : at + 3] == ["now: read", "to do: fix"]
-    at = said.index("Todos: 1/2 · doing: fix")
-    assert said[at + 1 : at + 3] == ["done: read", "now: fix"]
-    assert len([line for line in said if line.startswith("Todos: 1/2")]) == 1
-    assert said[said.index("Todos:") + 1] == "1/2 · doing: fix"
+    output = talk(ScriptedConversation([begun, gone_on, gone_on, *says("Done."), ended()]), "go", "/todos")
+    at = output.index("Todos: 0/2 · doing: read")
+    assert output[at + 1 : at + 3] == ["now: read", "to do: fix"]
+    at = output.index("Todos: 1/2 · doing: fix")
+    assert output[at + 1 : at + 3] == ["done: read", "now: fix"]
+    assert len([line for line in output if line.startswith("Todos: 1/2")]) == 1
+    assert output[output.index("Todos:") + 1] == "1/2 · doing: fix"
 
 
 def test_plan_is_approved_by_number_with_its_mode() -> None:

@@ -19,10 +19,10 @@ async def shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
 
 def test_shell_command_is_run_printed_and_kept() -> None:
     conversation = ScriptedConversation()
-    said = "\n".join(talk(conversation, "!ls", run_line=shell))
-    assert "!: ls" in said
-    assert "a.py" in said
-    assert "exit 0" in said
+    output = "\n".join(talk(conversation, "!ls", run_line=shell))
+    assert "!: ls" in output
+    assert "a.py" in output
+    assert "exit 0" in output
     assert conversation.prompts == []
     assert len(conversation.kept) == 1
 

@@ -103,8 +103,8 @@ class Frames:
         first, by = self.chance.randrange(self.end), self.chance.randint(-3, 4)
         region = self.rows[first : self.end]
         new = [self.row() for _ in range(min(abs(by), len(region)))]
-        kept = region[by:] if by > 0 else region[: len(region) + by]
-        self.rows[first : self.end] = ([*kept, *new] if by > 0 else [*new, *kept])[: len(region)]
+        kept_rows = region[by:] if by > 0 else region[: len(region) + by]
+        self.rows[first : self.end] = ([*kept_rows, *new] if by > 0 else [*new, *kept_rows])[: len(region)]
 
     def replace(self) -> None:
         self.rows[self.chance.randrange(self.height)] = self.row()

@@ -70,10 +70,10 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
 
     assert snap_compare(app, run_before=wait, terminal_size=size)
     # The line as rendered for the width inside its padding.
-    shown = render_status(app.parts.status.status, size[0] - 2, 1_000.0).plain
-    assert ("no key  restricted  scripted" in shown) is (size[0] >= 80)
-    assert shown.startswith("ask  ⠋ waiting for the model")
-    assert shown.endswith("80% nearly full") is (size[0] >= 80)
+    text = render_status(app.parts.status.status, size[0] - 2, 1_000.0).plain
+    assert ("no key  restricted  scripted" in text) is (size[0] >= 80)
+    assert text.startswith("ask  ⠋ waiting for the model")
+    assert text.endswith("80% nearly full") is (size[0] >= 80)
 
 
 @pytest.mark.frames
@@ -99,10 +99,10 @@ def test_background_jobs(
         screens.append(rows_of(app))
 
     assert snap_compare(app, run_before=show, terminal_size=size)
-    (shown,) = screens
-    assert ("echo building [it]" if size[0] >= 80 else "echo building [i…") in shown
-    assert "exit 1" in shown
-    assert "Enter show output" in shown
+    (screen,) = screens
+    assert ("echo building [it]" if size[0] >= 80 else "echo building [i…") in screen
+    assert "exit 1" in screen
+    assert "Enter show output" in screen
 
 
 @pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
@@ -110,8 +110,8 @@ def test_aside(
     snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], tmp_path: Path
 ) -> None:
     answer = "It is a **parser** of `cart.toml`:\n\n- it reads [tables]\n- it keeps the order"
-    told = talk(tmp_path, text_reply(answer, usage=Usage(1_000, 100)), is_attended=True)
-    app = make_app(told.conversation, **changes)
+    conversation = talk(tmp_path, text_reply(answer, usage=Usage(1_000, 100)), is_attended=True)
+    app = make_app(conversation.conversation, **changes)
     screens: list[str] = []
 
     async def ask(pilot: Pilot[int]) -> None:
@@ -123,10 +123,10 @@ def test_aside(
         screens.append(rows_of(app))
 
     assert snap_compare(app, run_before=ask, terminal_size=size)
-    (shown,) = screens
-    assert "btw what is cart.py?" in shown
-    assert "it reads [tables]" in shown
-    assert f"Ctrl+S {'add to the conversation' if size[0] >= 80 else 'add'}  ·  Esc close" in shown
+    (screen,) = screens
+    assert "btw what is cart.py?" in screen
+    assert "it reads [tables]" in screen
+    assert f"Ctrl+S {'add to the conversation' if size[0] >= 80 else 'add'}  ·  Esc close" in screen
 
 
 @pytest.mark.parametrize("keys", ["escape", "escape,v,b"], ids=["normal", "visual"])
@@ -143,7 +143,7 @@ def test_vim_mode(snap_compare: Callable[..., bool], changes: dict[str, Any], si
         screens.append(rows_of(app))
 
     assert snap_compare(app, run_before=write, terminal_size=size)
-    (shown,) = screens
+    (screen,) = screens
     mode = "VISUAL" if "v" in keys.split(",") else "NORMAL"
-    assert mode in shown
-    assert "and its tests" in shown
+    assert mode in screen
+    assert "and its tests" in screen

@@ -44,7 +44,7 @@ class Planned(ScriptedConversation):
         self.plans = plans
 
     @property
-    def stored(self) -> tuple[StoredMessage, ...]:
+    def stored_messages(self) -> tuple[StoredMessage, ...]:
         found = []
         for text, state, summary in self.plans:
             asks = call("exit_plan_mode", json.dumps({"plan": text}))
@@ -98,11 +98,11 @@ def test_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
     session = it.conversation.session_id
     it.conversation.release()
     again = talk(tmp_path, text_reply("x"), resumes=session)
-    assert [(plan.text, plan.is_settled, plan.summary) for plan in plans_in(again.conversation.stored)] == [
+    assert [(plan.text, plan.is_settled, plan.summary) for plan in plans_in(again.conversation.stored_messages)] == [
         (PLAN, True, heading)
     ]
     seen = Recorder()
-    replay(again.conversation.stored, seen, lambda: 0.0)
+    replay(again.conversation.stored_messages, seen, lambda: 0.0)
     (update,) = [item[2] for item in seen.calls if item[0] == "update" and "plan" in item[2]]
     assert (update["plan"], update["summary"]) == (PLAN, heading)
     again.conversation.release()

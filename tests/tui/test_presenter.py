@@ -122,33 +122,33 @@ LIMIT = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, LI
 
 
 def test_limit_asks_whether_to_wait() -> None:
-    shown = present(LimitReached(LIMIT, 7_800, is_question=True))
-    assert shown.of("ask") == [("ask", LIMIT_ID)]
-    assert shown.activity is not None
-    assert not shown.activity.is_moving
+    record = present(LimitReached(LIMIT, 7_800, is_question=True))
+    assert record.of("ask") == [("ask", LIMIT_ID)]
+    assert record.activity is not None
+    assert not record.activity.is_moving
 
 
 def test_wait_for_a_limit_is_a_countdown_to_its_end() -> None:
-    shown = present(LimitReached(LIMIT, 7_800))
-    assert shown.activity is not None
-    assert shown.activity.until == shown.activity.since + 7_800
-    assert "limit until" in shown.activity.text
+    record = present(LimitReached(LIMIT, 7_800))
+    assert record.activity is not None
+    assert record.activity.until == record.activity.since + 7_800
+    assert "limit until" in record.activity.text
 
 
 def test_fallback_names_the_reason_and_the_next_model() -> None:
-    shown = present(ModelFellBack("p/m", "q/n", LIMIT))
-    assert shown.of("notice") == [("notice", "warning", "p: limit reached. This turn continues with q/n.")]
+    record = present(ModelFellBack("p/m", "q/n", LIMIT))
+    assert record.of("notice") == [("notice", "warning", "p: limit reached. This turn continues with q/n.")]
 
 
 def test_text_and_thinking_are_streamed_to_the_transcript() -> None:
-    shown = present(ReasoningDelta(0, "hm"), TextDelta(1, "a"), TextDelta(1, "b"), reply("ab"))
-    assert shown.of("text", "reasoning", "settle") == [("reasoning", "hm"), ("text", "a"), ("text", "b"), ("settle",)]
+    record = present(ReasoningDelta(0, "hm"), TextDelta(1, "a"), TextDelta(1, "b"), reply("ab"))
+    assert record.of("text", "reasoning", "settle") == [("reasoning", "hm"), ("text", "a"), ("text", "b"), ("settle",)]
 
 
 def test_escalation_restarts_the_reply_and_names_both_caps() -> None:
     retry, escalated = Retry(False, "max_tokens", 1, 64_000), OutputEscalated(8_000, 64_000)
-    shown = present(TextDelta(0, "half"), retry, escalated, TextDelta(0, "whole"))
-    assert shown.of("text", "restart") == [
+    record = present(TextDelta(0, "half"), retry, escalated, TextDelta(0, "whole"))
+    assert record.of("text", "restart") == [
         ("text", "half"),
         ("restart", "truncated at 8,000 tokens; retrying with 64,000 tokens"),
         ("text", "whole"),
@@ -159,26 +159,26 @@ def test_escalation_restarts_the_reply_and_names_both_caps() -> None:
 
 
 def test_continuation_is_a_mark_in_the_same_text() -> None:
-    shown = present(
+    record = present(
         TextDelta(0, "one "), Retry(True, "max_tokens", 1, 64_000), ContinuationAttempt(1, 9, 9, 9), TextDelta(0, "two")
     )
-    assert shown.of("text", "mark", "restart", "settle") == [
+    assert record.of("text", "mark", "restart", "settle") == [
         ("text", "one "),
         ("mark", "continued 1/3"),
         ("text", "two"),
     ]
-    assert shown.activity is not None
-    assert shown.activity.text == "continued 1/3: writing"
+    assert record.activity is not None
+    assert record.activity.text == "continued 1/3: writing"
 
 
 def test_recovery_stays_in_the_status_until_the_reply_is_decided() -> None:
     retry = Retry(False, "max_tokens", 1, 64_000)
-    shown = present(TextDelta(0, "half"), retry, OutputEscalated(8_000, 64_000), TextDelta(0, "whole"))
-    assert shown.activity is not None
-    assert shown.activity.text == "truncated at the output limit, retrying: writing"
-    shown = present(retry, OutputEscalated(8_000, 64_000), reply("whole"), StepStarted(2), TextDelta(0, "x"))
-    assert shown.activity is not None
-    assert shown.activity.text == "writing"
+    record = present(TextDelta(0, "half"), retry, OutputEscalated(8_000, 64_000), TextDelta(0, "whole"))
+    assert record.activity is not None
+    assert record.activity.text == "truncated at the output limit, retrying: writing"
+    record = present(retry, OutputEscalated(8_000, 64_000), reply("whole"), StepStarted(2), TextDelta(0, "x"))
+    assert record.activity is not None
+    assert record.activity.text == "writing"
 
 
 def test_retry_before_any_text_is_silent() -> None:
@@ -195,10 +195,10 @@ def test_reply_continued_after_a_lost_connection_is_marked() -> None:
 
 
 def test_restored_partial_replaces_the_new_attempt() -> None:
-    shown = present(
+    record = present(
         TextDelta(0, "half"), Retry(False, "max_tokens", 1, 9), TextDelta(0, "x"), PartialRestored("half", "r")
     )
-    assert shown.of("restore", "mark") == [
+    assert record.of("restore", "mark") == [
         ("restore", "half", "r"),
         ("mark", "the new attempt failed; showing the first one"),
     ]
@@ -206,7 +206,7 @@ def test_restored_partial_replaces_the_new_attempt() -> None:
 
 def test_call_has_one_card_from_its_first_character_to_its_result() -> None:
     shell = call()
-    shown = present(
+    record = present(
         ToolCallProgress(1, "c1", "shell", 1_200),
         ToolCallProgress(1, "c1", "shell", 2_400),
         reply("", shell, stop=StopReason.TOOL_USE),
@@ -214,19 +214,19 @@ def test_call_has_one_card_from_its_first_character_to_its_result() -> None:
         ToolOutput("c1", "file\n"),
         ToolFinished(shell, ToolOutcome("file\n", summary="1 line"), "done"),
     )
-    assert shown.of("card") == [("card", "c1", "shell", "")]
-    states = [entry[2].get("state") for entry in shown.of("update")]
+    assert record.of("card") == [("card", "c1", "shell", "")]
+    states = [entry[2].get("state") for entry in record.of("update")]
     assert states == ["writing", "writing", "waiting", "running", None, "done", None]
-    assert ("update", "c1", {"append": "file\n"}) in shown.calls
-    assert shown.calls[-1] == ("update", "c1", {"summary": "1 line"})
+    assert ("update", "c1", {"append": "file\n"}) in record.calls
+    assert record.calls[-1] == ("update", "c1", {"summary": "1 line"})
 
 
 def test_unstreamed_output_comes_with_the_result_and_a_diff_replaces_it() -> None:
     shell = call()
-    shown = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("all of it", is_error=True), "failed"))
-    assert ("update", "c1", {"output": "all of it"}) in shown.calls
-    shown = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("edited a", diff="@@ -1 +1 @@"), "done"))
-    assert ("update", "c1", {"diff": "@@ -1 +1 @@"}) in shown.calls
+    record = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("all of it", is_error=True), "failed"))
+    assert ("update", "c1", {"output": "all of it"}) in record.calls
+    record = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("edited a", diff="@@ -1 +1 @@"), "done"))
+    assert ("update", "c1", {"diff": "@@ -1 +1 @@"}) in record.calls
 
 
 def test_problems_of_an_edit_are_shown_below_its_diff() -> None:
@@ -234,8 +234,8 @@ def test_problems_of_an_edit_are_shown_below_its_diff() -> None:
     outcome = ToolOutcome(
         "for the model", summary="+1, 1 new problem", diff="@@ -1 +1 @@", problems="a.py:1:1: error: x"
     )
-    shown = present(ToolStarted(edit), ToolFinished(edit, outcome, "done"))
-    assert shown.calls[-1] == (
+    record = present(ToolStarted(edit), ToolFinished(edit, outcome, "done"))
+    assert record.calls[-1] == (
         "update",
         "c1",
         {"output": "a.py:1:1: error: x", "diff": "@@ -1 +1 @@", "summary": "+1, 1 new problem"},
@@ -244,47 +244,47 @@ def test_problems_of_an_edit_are_shown_below_its_diff() -> None:
 
 def test_rejected_call_that_never_started_has_a_card_with_its_reason() -> None:
     write = call("write", '{"path": "big.py"}', "c9")
-    shown = present(
+    record = present(
         reply("", write),
         ToolFinished(write, ToolOutcome("MUST be split", is_error=True, summary="not run"), "rejected"),
     )
-    assert shown.of("card") == [("card", "c9", "write", "big.py")]
-    assert ("update", "c9", {"state": "rejected", "argument": "big.py"}) in shown.calls
-    assert ("update", "c9", {"output": "MUST be split"}) in shown.calls
+    assert record.of("card") == [("card", "c9", "write", "big.py")]
+    assert ("update", "c9", {"state": "rejected", "argument": "big.py"}) in record.calls
+    assert ("update", "c9", {"output": "MUST be split"}) in record.calls
 
 
 def test_card_of_a_discarded_attempt_is_not_changed_again() -> None:
-    shown = present(
+    record = present(
         ToolCallProgress(1, "c1", "write", 100),
         Retry(False, "max_tokens", 1, 9),
         OutputEscalated(1, 9),
         reply("x"),
         ended(),
     )
-    after = shown.calls[shown.calls.index(("restart", "truncated at 1 tokens; retrying with 9 tokens")) :]
+    after = record.calls[record.calls.index(("restart", "truncated at 1 tokens; retrying with 9 tokens")) :]
     assert [entry for entry in after if entry[0] == "update"] == []
 
 
 def test_open_cards_are_cancelled_with_the_turn() -> None:
-    shown = present(ToolStarted(call()), ended(Outcome.CANCELLED))
-    assert ("update", "c1", {"state": "cancelled"}) in shown.calls
-    assert shown.of("mark") == [("mark", "interrupted")]
-    assert shown.of("notice") == []
+    record = present(ToolStarted(call()), ended(Outcome.CANCELLED))
+    assert ("update", "c1", {"state": "cancelled"}) in record.calls
+    assert record.of("mark") == [("mark", "interrupted")]
+    assert record.of("notice") == []
     long = replace(ended(Outcome.CANCELLED), seconds=49.0)
     assert present(long).of("mark") == [("mark", "interrupted · 49 s · $0.0021")]
-    assert shown.activity is None
+    assert record.activity is None
 
 
 def test_approval_pauses_the_timer_and_is_shown() -> None:
-    shown = present(ApprovalRequested(ToolApproval(call(), "Run?", "ls")))
-    assert shown.of("ask") == [("ask", "c1")]
-    assert shown.activity is not None
-    assert not shown.activity.is_moving
+    record = present(ApprovalRequested(ToolApproval(call(), "Run?", "ls")))
+    assert record.of("ask") == [("ask", "c1")]
+    assert record.activity is not None
+    assert not record.activity.is_moving
 
 
 def test_wait_is_a_countdown() -> None:
-    shown = present(Waiting(3.0, "rate limited", 2))
-    assert shown.activity == Activity("rate limited", 1_000.0, 1_003.0, 2)
+    record = present(Waiting(3.0, "rate limited", 2))
+    assert record.activity == Activity("rate limited", 1_000.0, 1_003.0, 2)
 
 
 def test_note_of_a_reply_is_shown_once() -> None:
@@ -317,8 +317,8 @@ def test_every_outcome_states_the_event_and_the_next_step() -> None:
 
 def test_error_message_cannot_carry_escape_sequences_or_lines() -> None:
     error = ErrorInfo("server", "bad\x1b[31m\nnews")
-    shown = present(replace(ended(Outcome.ERROR), error=error))
-    assert shown.of("notice") == [("notice", "error", "bad⏎news")]
+    record = present(replace(ended(Outcome.ERROR), error=error))
+    assert record.of("notice") == [("notice", "error", "bad⏎news")]
 
 
 def test_cost_of_recovery_is_reported_at_the_end() -> None:
@@ -420,11 +420,11 @@ def test_turn_ends_with_its_time_files_and_cost() -> None:
         ToolFinished(two, ToolOutcome("x", diff=NEW), "done"),
     ]
     failed = ToolFinished(lost, ToolOutcome("x", is_error=True, diff=NEW), "denied")
-    shown = present(*done, failed, replace(ended(cost="0.031"), seconds=34.2))
-    assert shown.of("mark") == [("mark", "34 s · 2 files +3 -2 · $0.0310")]
+    record = present(*done, failed, replace(ended(cost="0.031"), seconds=34.2))
+    assert record.of("mark") == [("mark", "34 s · 2 files +3 -2 · $0.0310")]
     assert present(replace(ended(cost=None), seconds=0.2)).of("mark") == []
-    shown = present(*done, ended(), TurnStarted("again"), replace(ended(cost=None), seconds=2.0))
-    assert shown.of("mark") == [("mark", "2 s")]
+    record = present(*done, ended(), TurnStarted("again"), replace(ended(cost=None), seconds=2.0))
+    assert record.of("mark") == [("mark", "2 s")]
 
 
 def test_open_question_of_a_server_is_closed_with_its_call() -> None:
@@ -454,6 +454,8 @@ def test_call_that_did_not_run_says_why_once_and_in_words_for_the_user() -> None
     assert finished("denied", "Denied by the user.") == {}
     assert finished("denied", "Denied: use make check") == {"summary": "use make check"}
     assert finished("denied", "Denied: two\nlines") == {"output": "Denied: two\nlines"}
-    told = "Rejected: You MUST split it."
-    assert finished("rejected", told, "truncated by the output limit") == {"summary": "truncated by the output limit"}
-    assert finished("rejected", told) == {"output": told}
+    message = "Rejected: You MUST split it."
+    assert finished("rejected", message, "truncated by the output limit") == {
+        "summary": "truncated by the output limit"
+    }
+    assert finished("rejected", message) == {"output": message}

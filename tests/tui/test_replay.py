@@ -67,7 +67,7 @@ class Person(Recorder):
 
 def replayed_rows(talked: Talk, *, is_resumed: bool = False) -> list[str]:
     transcript = Transcript(clock=FixedClock())
-    replay(talked.conversation.stored, transcript, FixedClock())
+    replay(talked.conversation.stored_messages, transcript, FixedClock())
     if is_resumed:
         show_resumed(talked.conversation, transcript)
     return transcript.plain_text().split("\n")
@@ -195,8 +195,8 @@ def test_old_session_without_display_data_still_replays(tmp_path: Path) -> None:
     for record in records:
         if record["kind"] != "message":
             record.pop("shown", None)
-    kept = [record for record in records if record["kind"] != "shown"]
-    path.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+    kept_rows = [record for record in records if record["kind"] != "shown"]
+    path.write_text("".join(json.dumps(record) + "\n" for record in kept_rows), encoding="utf-8")
     again = talk(tmp_path, resumes=session_id, is_attended=True)
     text = "\n".join(replayed_rows(again))
     assert "Done." in text
@@ -315,7 +315,7 @@ def long_session(base: Path, turns: int = 300) -> Talk:
 
 def test_end_of_a_long_session_is_shown_first_and_the_rest_above_it(tmp_path: Path) -> None:
     talked = long_session(tmp_path)
-    stored, transcript = talked.conversation.stored, Transcript(clock=FixedClock())
+    stored, transcript = talked.conversation.stored_messages, Transcript(clock=FixedClock())
     end = end_of(stored)
     assert len(stored) - MAX_MESSAGES_AT_ONCE <= end < len(stored)
     replay(stored[end:], transcript, FixedClock())
@@ -326,9 +326,8 @@ def test_end_of_a_long_session_is_shown_first_and_the_rest_above_it(tmp_path: Pa
 
 def test_turn_longer_than_the_end_is_split_before_a_reply(tmp_path: Path) -> None:
     talked = long_session(tmp_path, turns=150)
-    stored = [
-        StoredMessage(one.entry, is_own=False) if at else one for at, one in enumerate(talked.conversation.stored)
-    ]
+    messages = talked.conversation.stored_messages
+    stored = [StoredMessage(one.entry, is_own=False) if at else one for at, one in enumerate(messages)]
     end = end_of(stored)
     assert stored[end].entry.message.role == "assistant"
     transcript = Transcript(clock=FixedClock())
@@ -339,7 +338,7 @@ def test_turn_longer_than_the_end_is_split_before_a_reply(tmp_path: Path) -> Non
 
 
 def test_rest_of_a_long_session_is_not_added_to_another_conversation(tmp_path: Path) -> None:
-    stored, transcript = long_session(tmp_path).conversation.stored, Transcript(clock=FixedClock())
+    stored, transcript = long_session(tmp_path).conversation.stored_messages, Transcript(clock=FixedClock())
 
     async def body() -> None:
         adding = asyncio.ensure_future(show_earlier(stored, transcript, FixedClock()))

@@ -199,7 +199,7 @@ def test_missing_theme_folder_is_not_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"name": "No Caps"}, "name must be"),
         ({"name": 3}, "name must be"),
@@ -221,10 +221,10 @@ def test_missing_theme_folder_is_not_an_error(tmp_path: Path) -> None:
         ({"terminal_colors": 1}, "terminal_colors must be true or false"),
     ],
 )
-def test_theme_error_names_the_file(change: dict[str, object], said: str) -> None:
+def test_theme_error_names_the_file(change: dict[str, object], message: str) -> None:
     with pytest.raises(ThemeError, match=r"^Theme x\.toml: ") as caught:
         parse_theme({**GOOD, **change}, "x.toml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_theme_file_that_is_unreadable_or_not_toml_is_a_one_line_error(tmp_path: Path) -> None:

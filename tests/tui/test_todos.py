@@ -58,8 +58,8 @@ def test_last_successful_call_is_the_list() -> None:
 
 
 def test_list_survives_a_compaction() -> None:
-    kept = '{"items": [{"task": "b", "state": "pending"}]}'
-    text = f"<conversation_summary>\nx\n</conversation_summary>\n<open_todos>\n{kept}\n</open_todos>"
+    kept_list = '{"items": [{"task": "b", "state": "pending"}]}'
+    text = f"<conversation_summary>\nx\n</conversation_summary>\n<open_todos>\n{kept_list}\n</open_todos>"
     summary = user(text)
     assert is_summary(summary)
     assert [item.task for item in todos_in((summary, assistant(Text("on"))))] == ["b"]
@@ -68,8 +68,8 @@ def test_list_survives_a_compaction() -> None:
 def test_changes_are_described_in_words() -> None:
     before = (TodoItem("a", "in_progress"), TodoItem("b", "pending"), TodoItem("c", "pending"))
     after = (TodoItem("a", "done"), TodoItem("b", "in_progress"), TodoItem("d", "pending"))
-    told = changes(before, after)
-    assert told.split("\n") == ["1/3 · doing: b", "done: a", "now: b", "to do: d", "no longer on the list: c"]
+    descriptions = changes(before, after)
+    assert descriptions.split("\n") == ["1/3 · doing: b", "done: a", "now: b", "to do: d", "no longer on the list: c"]
     assert changes(after, after) == ""
     assert changes((TodoItem("a", "done"),), ()) == ""
 

@@ -158,10 +158,10 @@ def test_crash_ends_with_one_line_and_code_1(capsys: pytest.CaptureFixture[str])
         await crash()
 
     assert app.run(headless=True, size=(80, 24), auto_pilot=pilot) == 1
-    said = capsys.readouterr().err
-    assert "qcode stopped: ValueError: it broke after 9 steps" in said
-    assert "sk-canary" not in said
-    assert "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert "qcode stopped: ValueError: it broke after 9 steps" in stderr
+    assert "sk-canary" not in stderr
+    assert "Traceback" not in stderr
 
 
 def test_run_returns_the_exit_code() -> None:

@@ -63,11 +63,11 @@ def _lines(pattern: str, source: str) -> Callable[[str], Iterator[Problem]]:
 
 def _ruff(output: str) -> Iterator[Problem]:
     for row in _rows(output):
-        place = row.get("location")
+        location = row.get("location")
         # Rules such as F401 are opinions; a syntax error has none, or a code in words.
         severity: Severity = "warning" if re.fullmatch(r"[A-Z]+\d+", str(row.get("code"))) else "error"
-        if isinstance(place, dict):
-            line, column = _whole(place.get("row")), _whole(place.get("column"))
+        if isinstance(location, dict):
+            line, column = _whole(location.get("row")), _whole(location.get("column"))
             yield problem(severity, line, column, str(row.get("message")), f"ruff {row.get('code') or 'syntax'}")
 
 
@@ -92,10 +92,10 @@ def _shellcheck(output: str) -> Iterator[Problem]:
 
 def _node(output: str) -> Iterator[Problem]:
     """Read an uncaught error of node: the place on the first line, the message on a later one."""
-    place = re.search(r"^\[stdin\]:(\d+)", output, re.MULTILINE)
+    match = re.search(r"^\[stdin\]:(\d+)", output, re.MULTILINE)
     message = re.search(r"^(SyntaxError: .*)", output, re.MULTILINE)
-    if place and message and not _OTHER_DIALECT.search(message[1]):
-        yield problem("error", int(place[1]), 1, message[1], "node")
+    if match and message and not _OTHER_DIALECT.search(message[1]):
+        yield problem("error", int(match[1]), 1, message[1], "node")
 
 
 def _rows(output: str) -> list[Mapping[str, Any]]:

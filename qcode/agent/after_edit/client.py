@@ -1,6 +1,6 @@
 """One running language server: framing, requests in both directions, and the diagnostics of one document at a time.
 
-Apart from `servers`, which decides what runs. Messages are plain JSON objects: importing the types of `lsprotocol`
+Separate from `servers`, which decides what runs. Messages are plain JSON objects: importing the types of `lsprotocol`
 would take longer than the start of qcode (the tests validate every message with them). A document is open only while it
 is checked, so for everything else the server reads the disk. Specification: Language Server Protocol 3.17.
 """

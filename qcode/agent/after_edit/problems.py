@@ -123,8 +123,8 @@ class _Shift:
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         least = min(len(old), len(new))
         head = next((at for at in range(least) if old[at] != new[at]), least)
-        most = least - head
-        tail = next((at for at in range(most) if old[-1 - at] != new[-1 - at]), most)
+        max_tail = least - head
+        tail = next((at for at in range(max_tail) if old[-1 - at] != new[-1 - at]), max_tail)
         self._head = head
         self._tail_from = len(old) - tail
         self._by = len(new) - len(old)

@@ -1,4 +1,4 @@
-"""The language servers: which one is for a file, where its program is, and those that run, one for each language.
+"""The language servers: selects one for a file, finds its program, and keeps one running for each language.
 
 A program inside the workspace is never started: it is not pinned, so trusting the folder does not cover it. A server
 starts with the first edit of a file of its language, runs in a sandbox that can write nothing, and is restarted once.
@@ -88,11 +88,11 @@ def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> La
     ending = path.suffix.removeprefix(".").lower()
     if not ending:
         return None
-    own = configured.get(ending, configured.get(f".{ending}"))
+    configured_command = configured.get(ending, configured.get(f".{ending}"))
     known = next((language for language in LANGUAGES if ending in language.endings), None)
-    if own is not None and (known is None or ending != known.name):
+    if configured_command is not None and (known is None or ending != known.name):
         identifier = ending if known is None else known.endings[ending]
-        return Language(f".{ending}", {ending: identifier}, (own,) if own else ())
+        return Language(f".{ending}", {ending: identifier}, (configured_command,) if configured_command else ())
     return known
 
 
@@ -112,10 +112,10 @@ def find_server(
     workspace: Workspace,
 ) -> FoundServer:
     """Return the server of a language: the configured one, otherwise the first that is installed."""
-    own = configured.get(language.name)
-    if own is not None and not own:
+    configured_command = configured.get(language.name)
+    if configured_command is not None and not configured_command:
         return FoundServer(language, reason="off (after_edit.servers)")
-    candidates = (own,) if own is not None else language.servers
+    candidates = (configured_command,) if configured_command is not None else language.servers
     for command in candidates:
         program = _program(command[0], environment, workspace)
         if program:
@@ -145,7 +145,7 @@ def server_rows(
 
 
 class ServerPool:
-    """The running servers of a session. `launch` returns how to start a program confined; `sees_processes` as there."""
+    """The running servers of a session. `launch` starts a program in a sandbox; see `ServerOptions`."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class ServerPool:
         )
 
     async def check(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
-        """Return the problems of each text of the file; None if its server failed, for good if it failed twice."""
+        """Return the problems of each text of the file; None if its server failed. It is restarted once."""
         entry = self._entry(path)
         if entry is None or not entry.found.argv:
             return None
@@ -193,7 +193,7 @@ class ServerPool:
         async with entry.lock:
             while not entry.failure and not self._is_closed:
                 try:
-                    server = await self._running(entry)
+                    server = await self._running_server(entry)
                     return await server.check(path, identifier, texts)
                 except LanguageServerError as error:
                     if entry.server is not None:
@@ -234,7 +234,7 @@ class ServerPool:
             self._entries[language.name] = _Entry(found)
         return self._entries[language.name]
 
-    async def _running(self, entry: _Entry) -> LanguageServer:
+    async def _running_server(self, entry: _Entry) -> LanguageServer:
         if entry.server is not None and not entry.server.failure:
             return entry.server
         entry.starts += 1

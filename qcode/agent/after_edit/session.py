@@ -181,7 +181,7 @@ class AfterEdit:
             return edit
         # As for an edit of the model: it has seen this version, and undo restores the one before. A comparison of the
         # whole tree, as for other commands, would slow down every edit.
-        with scope.workspace.recorder.changing(place.path, formatted, now.data):
+        with scope.workspace.recorder.record_change(place.path, formatted, now.data):
             scope.workspace.remember(place, now)
         notes.append(_format_note(run, place.label, formatted.data, now.data))
         return EditedFile(edit.path, edit.before, now.data)

@@ -131,7 +131,7 @@ class Checkpoints:
         except NothingToDo as nothing:
             raise ValueError(str(nothing)) from None
 
-    async def watched(self, work: Coroutine[Any, Any, ToolOutcome]) -> ToolOutcome:
+    async def watch_changes(self, work: Coroutine[Any, Any, ToolOutcome]) -> ToolOutcome:
         """Run a command and record the files that it changed; their number is added to the summary."""
         try:
             async with self._watch_lock:
@@ -199,7 +199,7 @@ class Recorder:
             self.blobs.close()
 
     @contextmanager
-    def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> Iterator[None]:
+    def record_change(self, path: Path, old: Loaded | None, data: bytes | None) -> Iterator[None]:
         from qcode.agent.checkpoints.blobs import digest_of
 
         before = None if old is None else self._store_state(old.data, old.mode, path)

@@ -84,21 +84,21 @@ class FolderWatch:
             is_late = is_late or self._clock() > end
             return is_late
 
-        seen: dict[str, ObservedFile] = {}
+        observed: dict[str, ObservedFile] = {}
         room = MAX_TOTAL_BYTES
         try:
             for entry in walk.files(self._root, self._root, is_stopped):
                 file = _observe(entry.entry, known.get(entry.relative), room)
                 if file is None:
                     continue
-                seen[entry.relative] = file
+                observed[entry.relative] = file
                 room -= len(file.content or b"")
-                if len(seen) > MAX_FILES:
+                if len(observed) > MAX_FILES:
                     is_late = True
         except walk.WalkTooLarge:
             is_late = True
         if not is_late:
-            return seen
+            return observed
         self._is_too_large = True
         self._warnings.append("this folder is too large to track what commands change, so /undo does not revert that")
         return None
@@ -145,13 +145,17 @@ def _is_same(old: ObservedFile, new: ObservedFile) -> bool:
     return old.content is not None and old.content == new.content and old.stamp[3] == new.stamp[3]
 
 
-def _state(path: Path, seen: ObservedFile | None) -> FileState | None:
-    if seen is None:
+def _state(path: Path, observed: ObservedFile | None) -> FileState | None:
+    if observed is None:
         return None
-    if seen.content is not None:
-        return _state_of(seen.content, seen.stamp[3])
+    if observed.content is not None:
+        return _state_of(observed.content, observed.stamp[3])
     try:
-        return _state_of(path.read_bytes(), seen.stamp[3]) if seen.stamp[1] <= MAX_TOTAL_BYTES else _unread(seen)
+        return (
+            _state_of(path.read_bytes(), observed.stamp[3])
+            if observed.stamp[1] <= MAX_TOTAL_BYTES
+            else _unread(observed)
+        )
     except OSError:
         return None
 
@@ -161,7 +165,7 @@ def _state_of(content: bytes, mode: int) -> FileState:
     return FileState(prefix + digest_of(content), len(content), stat.S_IMODE(mode), is_kept=False)
 
 
-def _unread(seen: ObservedFile) -> FileState:
+def _unread(observed: ObservedFile) -> FileState:
     """Return a state for a content that was not read; its digest matches nothing."""
-    digest = f"unread-{seen.stamp[0]}-{seen.stamp[1]}"
-    return FileState(digest, seen.stamp[1], stat.S_IMODE(seen.stamp[3]), is_kept=False)
+    digest = f"unread-{observed.stamp[0]}-{observed.stamp[1]}"
+    return FileState(digest, observed.stamp[1], stat.S_IMODE(observed.stamp[3]), is_kept=False)

@@ -1,7 +1,7 @@
-"""Sub-agents in Claude Code's form as kinds of qcode: of `initialize.agents`, and of Markdown files.
+"""Converts sub-agents of Claude Code, from `initialize.agents` and Markdown files, to kinds of sub-agents of qcode.
 
 A definition only takes away: its tools narrow those of the conversation, and no field grants a right or chooses another
-host. See code.claude.com/docs/en/sub-agents. Apart because few runs have such files or hosts.
+host. See code.claude.com/docs/en/sub-agents. A separate module because few runs have such files or hosts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Commands in Markdown: `commands/git/commit.md` of qcode or Claude Code is `/git:commit`.
 
 They run as skills that only the user starts, with the same placeholders; one file is one command, and its front matter
-is optional. Form: https://code.claude.com/docs/en/slash-commands. Apart because few runs have such files.
+is optional. Form: https://code.claude.com/docs/en/slash-commands. A separate module because few runs have such files.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _T = TypeVar("_T")
 def find_commands(
     folders: Iterable[MarkdownFolder], used_names: Collection[str]
 ) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
-    """Return the commands, the first of a name, and a line for each file that is not used.
+    """Return the commands, one for each name (the first wins), and a line for each file that is not used.
 
     `used_names` are the names of skills, in lower case.
     """
     found: dict[str, Skill] = {}
     problems: list[str] = []
     for folder in folders:
-        for name, file in folder.named(problems):
+        for name, file in folder.named_files(problems):
             lower = name.lower()
             if lower in used_names or lower in found:
                 owner = "a skill" if lower in used_names else str(found[lower].file)

@@ -1,4 +1,4 @@
-"""The hooks in a settings file of Claude Code, as they are written there.
+"""Reads the hooks in a settings file of Claude Code, without converting them.
 
 Form: https://code.claude.com/docs/en/hooks.
 """

@@ -1,7 +1,7 @@
 """Folders of Markdown files with front matter, as Claude Code keeps commands, agents and rules.
 
-A file of a project is read only if the caller says that its folder is trusted. Apart because agents, commands and
-rules share it, and load one without the others.
+A file of a project is read only if the caller says that its folder is trusted. A separate module because agents,
+commands and rules share it, and load one without the others.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class MarkdownFolder:
 
     def files(self, problems: list[str]) -> Iterator[Path]:
         """Return its files in the order of their names; add a line to `problems` for each that is left out."""
-        return (file for _, file in self.named(problems))
+        return (file for _, file in self.named_files(problems))
 
-    def named(self, problems: list[str]) -> Iterator[tuple[str, Path]]:
+    def named_files(self, problems: list[str]) -> Iterator[tuple[str, Path]]:
         """Yield each file with its name, such as `git:commit` for `git/commit.md`."""
         for name, file in named_files(self.path, problems, inside=self.project, suffix=".md"):
             if file.name.lower() not in _NO_DEFINITION:

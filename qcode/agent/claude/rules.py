@@ -122,7 +122,7 @@ def _allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
 
 
 def _restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
-    at = next((place for place, word in enumerate(words) if "*" in word), len(words))
+    at = next((index for index, word in enumerate(words) if "*" in word), len(words))
     stem = words[at].partition("*")[0] if at < len(words) else ""
     if at == 0:
         plain = stem.removesuffix(":")

@@ -63,9 +63,9 @@ class ClaudeSettings:
 
 
 def converted_rules(
-    texts: Iterable[str], effect: RuleEffect, source: Source, place: Callable[[str], str] = lambda rule: ""
+    texts: Iterable[str], effect: RuleEffect, source: Source, location_of: Callable[[str], str] = lambda rule: ""
 ) -> ConvertedRules:
-    """Convert rules; those in qcode's form stay as they are. `place` returns where a rule is, for messages."""
+    """Convert rules; those in qcode's form stay as they are. `location_of` returns where a rule is, for messages."""
     rules: dict[str, None] = {}
     tools: dict[str, None] = {}
     lost: list[str] = []
@@ -79,7 +79,7 @@ def converted_rules(
         tools.update(dict.fromkeys(found.tools))
         if not found.loss:
             continue
-        lost.append(f"{place(text)}{effect} {one_line(text, 200)}: {found.loss}")
+        lost.append(f"{location_of(text)}{effect} {one_line(text, 200)}: {found.loss}")
         if effect == "deny" and not found.rules and text.startswith(_ENFORCED):
             unenforced.append(lost[-1])
     return ConvertedRules(tuple(rules), tuple(tools), tuple(lost), tuple(unenforced))

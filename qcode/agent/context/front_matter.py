@@ -2,7 +2,7 @@
 
 The only reader of it, for skills, commands, agents and rules. It reads no files and decides nothing about a field: the
 caller asks for text, a switch or names, and gets an error of the form `file:line: what` if the value is something else.
-Apart because PyYAML loads with the first file that has front matter.
+A separate module because PyYAML loads with the first file that has front matter.
 """
 
 from __future__ import annotations

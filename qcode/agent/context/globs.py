@@ -1,8 +1,8 @@
 """Globs of rules: `src/**/*.{ts,tsx}`, matched in time linear in pattern and path. Pure.
 
 `*` and `?` stay inside a name, `**` crosses folders, braces hold alternatives and may be nested, `[a-z]` is one
-character. A pattern is relative to the root of the project. Apart because only rules with `paths` need it: `pathspec`
-has no braces, and a regular expression for 10,000 alternatives takes too long to compile.
+character. A pattern is relative to the root of the project. A separate module because only rules with `paths` need it:
+`pathspec` has no braces, and a regular expression for 10,000 alternatives takes too long to compile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ANY, _IN_NAME, _ONE = "**", "*/", "?/"
 
 
 class GlobError(ValueError):
-    """A pattern cannot be read. The text is a part of a line."""
+    """A pattern cannot be read. The message is a clause without a capital or a full stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ def _fits(test: str, char: str) -> bool:
     if len(test) == 1:
         return test == char
     is_negated = test[1] in "!^"
-    body, place = test[2 if is_negated else 1 : -1], 0
-    while place < len(body):
-        if body[place + 1 : place + 2] == "-" and place + 2 < len(body):
-            found, place = body[place] <= char <= body[place + 2], place + 3
+    body, position = test[2 if is_negated else 1 : -1], 0
+    while position < len(body):
+        if body[position + 1 : position + 2] == "-" and position + 2 < len(body):
+            found, position = body[position] <= char <= body[position + 2], position + 3
         else:
-            found, place = body[place] == char, place + 1
+            found, position = body[position] == char, position + 1
         if found:
             return not is_negated
     return is_negated and char != "/"
@@ -116,26 +116,26 @@ class _Compiler:
 
     def _read(self) -> list[int]:
         """Read the whole pattern and return the nodes that its end follows."""
-        pattern, place, ends = self._pattern, 0, [0]
-        groups: list[tuple[list[int], list[int]]] = []  # of each open brace: where it begins, the ends of its branches
-        while place < len(pattern):
-            char = pattern[place]
+        pattern, position, ends = self._pattern, 0, [0]
+        groups: list[tuple[list[int], list[int]]] = []  # of open braces: first nodes, last nodes of branches
+        while position < len(pattern):
+            char = pattern[position]
             size = 1
-            if pattern.startswith("**/", place) and (place == 0 or pattern[place - 1] in "/{,"):
+            if pattern.startswith("**/", position) and (position == 0 or pattern[position - 1] in "/{,"):
                 # `a/**/b` also covers `a/b`: the folders and their last slash may be missing.
                 size = 3
-                while pattern.startswith("**/", place + size):
+                while pattern.startswith("**/", position + size):
                     size += 3
                 folders = self._node(_ANY, ends)
                 ends = [*ends, self._node("/", [folders])]
-            elif pattern.startswith("**", place):
+            elif pattern.startswith("**", position):
                 size = 2
                 ends = [self._node(_ANY, ends)]
             elif char in "*?":
                 ends = [self._node(_IN_NAME if char == "*" else _ONE, ends)]
-            elif char == "[" and (close := pattern.find("]", place + 2)) > 0:
-                size = close + 1 - place
-                ends = [self._node(pattern[place : close + 1], ends)]
+            elif char == "[" and (close := pattern.find("]", position + 2)) > 0:
+                size = close + 1 - position
+                ends = [self._node(pattern[position : close + 1], ends)]
             elif char == "{":
                 start = self._node("", ends)
                 groups.append(([start], []))
@@ -148,10 +148,10 @@ class _Compiler:
                 _, branches = groups.pop()
                 ends = [self._node("", [*branches, *ends])]
             else:
-                if char == "\\" and place + 1 < len(pattern):
-                    size, char = 2, pattern[place + 1]
+                if char == "\\" and position + 1 < len(pattern):
+                    size, char = 2, pattern[position + 1]
                 ends = [self._literal(char, ends)]
-            place += size
+            position += size
         if groups:
             raise GlobError("a brace is not closed")
         return ends

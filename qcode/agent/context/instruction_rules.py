@@ -1,6 +1,6 @@
 """Rules: Markdown files in `.claude/rules` and `.qwen/rules`, for all files or for those that their `paths` cover.
 
-Apart from `instructions`, because they load only if there is such a folder. Form: code.claude.com/docs/en/memory.
+Separate from `instructions`, because they load only if there is such a folder. Form: code.claude.com/docs/en/memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class InstructionRule:
         """Return whether the rule is about a file, by its path in the project."""
         return self.patterns is not None and any(pattern.matches(path) for pattern in self.patterns)
 
-    def why(self, path: str | None) -> str:
+    def reason_for(self, path: str | None) -> str:
         """Return why it was read: for the file `path`, or always."""
         return "a rule for every file" if path is None else f"a rule for {', '.join(self.globs)[:80]}, read for {path}"
 

@@ -148,7 +148,7 @@ class InstructionLoader:
 
         for rule in find_rules(folder, within, self.notices):
             if rule.patterns is None if path is None else rule.covers(path):
-                self.why = rule.why(path)
+                self.why = rule.reason_for(path)
                 label = _label(rule.file, within) if within is not None else str(rule.file)
                 self._load_judged(rule.file, label, within or _resolved(folder), is_rule=True)
         self.why = ""
@@ -290,9 +290,9 @@ def without_comments(text: str) -> str:
     result: list[str] = []
     inside = False
     last = text.rfind("-->")
-    place = 0
+    position = 0
     for line, is_code in _lines(text):
-        begins = not inside and not is_code and line.lstrip().startswith("<!--") and place < last
+        begins = not inside and not is_code and line.lstrip().startswith("<!--") and position < last
         inside = inside or begins
         if not inside:
             result.append(line)
@@ -300,7 +300,7 @@ def without_comments(text: str) -> str:
             inside = False
             rest = line.rpartition("-->")[2]
             result += [rest] if rest.strip() else []
-        place += len(line) + 1
+        position += len(line) + 1
     return "\n".join(result)
 
 

@@ -96,7 +96,7 @@ class Memory:
         nested = () if self._nested is None else self._nested.files
         read = tuple(map(self._label, (*self.read().files, *nested)))
         known = {file.path for file in read}
-        return (*read, *(place for place in self.places() if place.path not in known))
+        return (*read, *(memory_file for memory_file in self.places() if memory_file.path not in known))
 
     def notes(self) -> tuple[str, ...]:
         """Return a line for each omitted file, with the reason."""
@@ -107,33 +107,33 @@ class Memory:
         """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
         read = [self._label(file) for file in self.read().files if not file.imported_by]
         project = [file for file in read if file.owner == "project"]
-        own = [file for file in read if file.owner == "yours"]
+        user_files = [file for file in read if file.owner == "yours"]
         if self._is_trusted() and not any(Path(file.path).parent == self._folder for file in project):
             new = self._folder / OWN_NAME
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
                 project.append(MemoryFile(str(new), str(new.relative_to(self._root)), "project", None))
         if self._config_dir is not None and not os.path.lexists(self._config_dir / OWN_NAME):
             new = self._config_dir / OWN_NAME
-            own.append(MemoryFile(str(new), str(new), "yours", None))
-        return (*reversed(project), *own)
+            user_files.append(MemoryFile(str(new), str(new), "yours", None))
+        return (*reversed(project), *user_files)
 
     def append(self, path: str, text: str) -> str:
         """Add a line to one of `places`; return a message, or raise `ValueError` if it cannot be written."""
-        place = next((file for file in self.places() if file.path == path), None)
+        memory_file = next((file for file in self.places() if file.path == path), None)
         line = " ".join(text.split()).removeprefix("- ")
-        if place is None:
+        if memory_file is None:
             raise ValueError("that instruction file does not exist")
         if not line or len(line) > _MAX_LINE:
             raise ValueError(
                 f"only one line of up to {_MAX_LINE:,} characters can be added; use /memory to edit the file"
             )
         try:
-            if place.owner == "yours":
+            if memory_file.owner == "yours":
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _append(Path(path), line)
         except OSError as error:
-            raise ValueError(f"cannot write {place.label}: {error.strerror}") from None
-        return f"Added to {place.label}. It applies from the next turn."
+            raise ValueError(f"cannot write {memory_file.label}: {error.strerror}") from None
+        return f"Added to {memory_file.label}. It applies from the next turn."
 
     def init_prompt(self, wish: str) -> str:
         """Return the prompt to write or improve an instruction file; raise `ValueError` if the folder is restricted."""
@@ -143,8 +143,8 @@ class Memory:
         return init_prompt(existing, wish)
 
     def _label(self, file: InstructionFile) -> MemoryFile:
-        own = self._config_dir
-        folders = [] if own is None else [(own / OWN_NAME).resolve().parent]
+        own_folders = self._config_dir
+        folders = [] if own_folders is None else [(own_folders / OWN_NAME).resolve().parent]
         folders += [] if self._home is None else [(self._home / CLAUDE_FOLDER).resolve()]
         is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
         whose: Literal["yours", "project"] = "yours" if is_own else "project"
@@ -224,7 +224,7 @@ def split_memory_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence
     """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
     whose, colon, line = text.partition(":")
     word = cast("Literal['yours', 'project']", whose.strip().lower())
-    chosen = [place for place in places if place.owner == word][:1]
+    chosen = [file for file in places if file.owner == word][:1]
     return (chosen, line.strip()) if colon and chosen else (places, text)
 
 
@@ -258,11 +258,11 @@ def may_have_skills(context: RunContext) -> bool:
     """Return whether a folder of skills or commands exists, so that a run without any need not load their package."""
     if context.definition_folders(COMMANDS_FOLDER):
         return True
-    settings, own = context.settings.skills, context.user_folder
+    settings, user_folder = context.settings.skills, context.user_folder
     if context.options.no_skills:
         return False
-    places = [] if own is None else [own / "skills"]
-    if own is not None and settings.foreign:
+    places = [] if user_folder is None else [user_folder / "skills"]
+    if user_folder is not None and settings.foreign:
         places += [Path(context.env.get("HOME") or "/", name) for name in SKILL_FOLDERS[1:]]
     if context.reads_project:
         folder, root = context.folder.resolve(), context.root.resolve()

@@ -1,8 +1,8 @@
 """Instruction files below the folder of the session, and rules with `paths`: given to the model when it touches a file.
 
 They follow the result of the call, outermost first, each once; again after a change, and after a compaction has removed
-them. Nothing of dependency folders and nested repositories is read. Apart from `memory`, because most sessions touch no
-such file.
+them. Nothing of dependency folders and nested repositories is read. Separate from `memory`, because most sessions touch
+no such file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INTRODUCTION = "Instructions of the project for the files that this call touche
 
 @dataclass(frozen=True, slots=True)
 class _Attached:
-    """A file that was given to the model, with the state that tells a change."""
+    """A file that the model was given, with its modification time in nanoseconds and its size in bytes."""
 
     file: InstructionFile
     state: tuple[int, int]
@@ -40,7 +40,7 @@ class _Attached:
 class NestedInstructions:
     """The files that were attached in one context: of the conversation, or of a sub-agent.
 
-    `started` returns the instructions in the system prompt; `may_read` as in `load_instructions`.
+    `started` returns the instructions in the system prompt. `may_read` returns whether a file may be attached.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class NestedInstructions:
         )
 
     def forget(self) -> None:
-        """Attach every file again when it is needed: the conversation was compacted."""
+        """Forget which files were attached, because a compaction removed them; each is attached again when needed."""
         self._attached_files.clear()
 
     def text_for(self, paths: Iterable[str]) -> str:

@@ -31,10 +31,10 @@ def picture_at(path: str, folder: Path) -> Picture:
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
     try:
-        place = folder / Path(path).expanduser()
+        full_path = folder / Path(path).expanduser()
     except (RuntimeError, ValueError):
         raise InputError(f"{path} does not exist") from None
-    return picture_of(read_image(place, path), place.name, path)
+    return picture_of(read_image(full_path, path), full_path.name, path)
 
 
 def picture_of(data: bytes, name: str, path: str = "") -> Picture:

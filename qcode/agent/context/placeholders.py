@@ -4,7 +4,7 @@
 front matter names. A file with `$1` and no `$0` counts from 1, because earlier programs did. `\\$1` is literal. Values
 are never expanded again. `` !`command` `` at the start of a line or after a blank is a command, and so is a block that
 begins with ```` ```! ````.
-Form: https://code.claude.com/docs/en/skills. Apart because only skills and commands in Markdown need it.
+Form: https://code.claude.com/docs/en/skills. A separate module because only skills and commands in Markdown need it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Values:
         self.is_used = False
         self._words = _words(typed)
         self._first = 1 if counts_from_one(text) else 0
-        self._names = {name: place for place, name in enumerate(names)}
+        self._names = {name: index for index, name in enumerate(names)}
         self._variables = variables
 
     def expanded(self, text: str) -> Iterator[PromptPart]:

@@ -29,10 +29,10 @@ def git_folder(root: Path) -> Path | None:
     `.git` is valid if it has the entries that git requires (`HEAD`, `objects`, `refs`), or is a file that points to
     such a folder, as in a linked work tree or a submodule: https://git-scm.com/docs/gitrepository-layout.
     """
-    place = root / ".git"
-    pointer = read_small(place)
+    git_folder_path = root / ".git"
+    pointer = read_small(git_folder_path)
     if pointer is None:
-        return place if (place / "HEAD").is_file() and _has_store(place) else None
+        return git_folder_path if (git_folder_path / "HEAD").is_file() and _has_store(git_folder_path) else None
     if not pointer.startswith(_POINTER):
         return None
     target = root / pointer[len(_POINTER) :].strip()
@@ -85,10 +85,10 @@ class GitState:
 
 def read_head(root: Path) -> GitState:
     """Return branch and commit of the repository at `root`. Never raises."""
-    place = git_folder(root)
-    if place is None:
+    git_folder_path = git_folder(root)
+    if git_folder_path is None:
         return GitState()
-    head = read_small(place / "HEAD") or ""
+    head = read_small(git_folder_path / "HEAD") or ""
     branch, commit = _BRANCH.fullmatch(head), _COMMIT.fullmatch(head)
     name = branch[1] if branch and branch[1] != ".invalid" else ""
     return GitState(True, name, commit[1] if commit else "")

@@ -52,10 +52,10 @@ _UNATTENDED = (
 class Briefing:
     """The inputs of a system prompt. `model` is `provider/model`.
 
-    `replacement` is a prompt of the user that replaces all other parts, None for no such prompt; an empty one leaves
-    only the environment. `addition` comes last in each case.
+    `replacement` is a prompt of the user that replaces all other parts; None: there is no such prompt; empty: only the
+    environment is left. `addition` always comes last.
     `is_attended`: a user can answer and approve. `skills` is the section that lists the skills. `plan_instructions`
-    replace what plan mode asks for, also beside a `replacement`.
+    replace the instructions of plan mode, even if there is a `replacement`.
     """
 
     model: str
@@ -72,7 +72,7 @@ class Briefing:
 class Prompts:
     """The system prompts of a session. Instruction files are read again for each prompt of the conversation.
 
-    `replacement`, `addition` and `plan_instructions` as in `Briefing`.
+    See `Briefing` for `replacement`, `addition` and `plan_instructions`.
     """
 
     def __init__(
@@ -153,8 +153,12 @@ def _plan(briefing: Briefing) -> str:
     """Return the section about plan mode; empty in other modes."""
     if briefing.mode != "plan":
         return ""
-    own = briefing.plan_instructions.strip()
-    ending = f"\n\n{own}{_OWN_PLAN_ENDS[briefing.is_attended]}" if own else _PLAN_ENDS[briefing.is_attended]
+    instructions = briefing.plan_instructions.strip()
+    ending = (
+        f"\n\n{instructions}{_OWN_PLAN_ENDS[briefing.is_attended]}"
+        if instructions
+        else _PLAN_ENDS[briefing.is_attended]
+    )
     return f"{_PLAN}{ending}{_PLAN_APPROVAL if briefing.is_attended else ''}"
 
 
@@ -210,7 +214,7 @@ class PendingAttachments:
         return (*pending, *attached, *mentioned)
 
     def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return the blocks before a steering message, which can be withdrawn until the turn takes it."""
+        """Return the blocks to send before a steering message. Until the turn takes it, `defer` withdraws them."""
         self._steering_messages.append((text, self._held_blocks))
         return self.take_blocks(text, attached)
 
@@ -225,8 +229,8 @@ class PendingAttachments:
         """Hold the blocks of a withdrawn steering message for the next prompt."""
         self._held_blocks = (*self.take_steered(text), *self._held_blocks)
 
-    def turn_over(self) -> None:
-        """Hold the blocks of steering messages that the turn did not take for the next turn."""
+    def end_turn(self) -> None:
+        """Keep the blocks of steering messages that the turn did not take, for the next turn."""
         self.complaints.clear()
         self._held_blocks = (*(block for _, blocks in self._steering_messages for block in blocks), *self._held_blocks)
         self._steering_messages.clear()

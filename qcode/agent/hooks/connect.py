@@ -1,6 +1,6 @@
 """Makes the hooks of a session from the settings and from the hooks of the program that opens the agent.
 
-Apart from `session`, which a sub-agent's hooks use too and which knows no settings.
+Separate from `session`, which a sub-agent's hooks use too and which knows no settings.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def connect_hooks(
     """
     configured = configured_hooks(context)
     try:
-        own = [handler_of(event, hook) for event, hooks in own_hooks.items() for hook in hooks]
+        own_handlers = [handler_of(event, hook) for event, hooks in own_hooks.items() for hook in hooks]
     except (ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"hooks: {error}") from None
     handlers = [handler for handler in configured.handlers if handler.origin != "project"]
-    handlers += own
+    handlers += own_handlers
     handlers += [handler for handler in configured.handlers if handler.origin == "project"]
     if not handlers and not configured.unused:
         return None, configured.problems

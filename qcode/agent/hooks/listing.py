@@ -1,4 +1,4 @@
-"""The hooks of a run as text, for `/hooks` and `qcode hooks list`. Apart, because a session does not need it."""
+"""The hooks of a run as text, for `/hooks` and `qcode hooks list`. A separate module because no session needs it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The matcher of a hook: a list of exact names, or a regular expression, which is tried with a time limit.
 
-Apart because it loads the regular expressions with a time limit: those of the standard library cannot be stopped.
+A separate module because it loads the regular expressions with a time limit: those of the standard library cannot be
+stopped.
 """
 
 from __future__ import annotations

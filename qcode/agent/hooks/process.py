@@ -1,6 +1,6 @@
 """Runs the command of a hook: payload on stdin, output up to a limit, the whole process group ended in time.
 
-Apart from `runner`, because a program whose hooks are functions starts no process.
+Separate from `runner`, because a program whose hooks are functions starts no process.
 """
 
 from __future__ import annotations

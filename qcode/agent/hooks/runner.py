@@ -95,7 +95,7 @@ class HookRunner:
         """
         chosen: list[tuple[int, HookInput]] = []
         answers: dict[int, list[HookAnswer]] = {}
-        seen: set[tuple[object, int]] = set()
+        visited: set[tuple[object, int]] = set()
         for index, handler in enumerate(self.handlers):
             if handler.event != event:
                 continue
@@ -109,8 +109,8 @@ class HookRunner:
                 continue
             for hook_input in found:
                 key = (handler.run, id(hook_input))
-                if key not in seen:
-                    seen.add(key)
+                if key not in visited:
+                    visited.add(key)
                     chosen.append((index, hook_input))
         if chosen:
             ran = await self._side_by_side(event, chosen, emit)

@@ -1,7 +1,7 @@
 """The hooks of one session: the fields that every input has, the events beside calls, and the notices for the user.
 
-`SessionHooks` belongs to a conversation, `HookScope` to the conversation or one of its sub-agents. Events that cannot
-change anything run beside the turn.
+`SessionHooks` belongs to a conversation, `HookScope` to the conversation or one of its sub-agents. Hooks of
+events that cannot change anything run in parallel with the turn.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class SessionHooks:
         return await self.scope.confirm_stop("Stop", fields, ())
 
     def observe(self, event: TurnEvent, *, is_attended: bool) -> None:
-        """Start the hooks of an event that cannot be changed any more; they run beside the turn."""
+        """Start the hooks of an event that has already happened; they run in parallel with the turn."""
         match event:
             case ApprovalRequested(approval=approval) if is_attended:
                 self._notify(_kind_of(approval), approval.question)
@@ -295,7 +295,7 @@ class SessionHooks:
         self._summary = next((part.text for part in effect.parts if isinstance(part, Message) and part.text), "")
 
     def spawn(self, event: str, hook_input: HookInput) -> None:
-        """Run the handlers of an event beside the turn."""
+        """Run the handlers of an event in parallel with the turn."""
         if not self.runner.has(event):
             return
 
@@ -307,7 +307,7 @@ class SessionHooks:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
-        """Wait until the hooks beside the turn have ended."""
+        """Wait until the hooks that run in parallel with the turn have ended."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

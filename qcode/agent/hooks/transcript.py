@@ -1,6 +1,6 @@
 """The conversation as a file for hooks, one JSON line per message in Claude Code's form.
 
-Apart from `session`: hooks search this file for lines such as `"role":"assistant"`, so its form is a contract. It is
+Separate from `session`: hooks search this file for lines such as `"role":"assistant"`, so its form is a contract. It is
 written only if there are hooks; the session file stays the record of the conversation.
 """
 

@@ -44,7 +44,7 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
     )
     on_branch = set(map(id, branch(main)))
     titles: dict[str, str] = {}
-    own = {text_in(record.get("uuid")) for record in records}
+    own_ids = {text_in(record.get("uuid")) for record in records}
     for entry in main:
         kind = text_in(entry.get("type"))
         if kind in _SAID:
@@ -57,7 +57,7 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
         elif not _queued(entry, builder):
             counter = builder.bookkeeping if kind in _BOOKKEEPING else builder.left_out
             counter[kind if kind in _BOOKKEEPING else f"unknown record {kind or 'without type'}"] += 1
-            if kind == "summary" and entry.get("leafUuid") in own:  # a summary of another session occurs too
+            if kind == "summary" and entry.get("leafUuid") in own_ids:  # a summary of another session occurs too
                 titles[kind] = text_in(entry.get("summary"))
     title = next((titles[kind] for kind in (*_TITLES, "summary") if titles.get(kind)), "")
     first: JsonObject = next((entry for entry in main if "cwd" in entry), {})
@@ -142,7 +142,7 @@ def _message(record: JsonObject, builder: TranscriptBuilder) -> None:
             return
         model = text_in(message.get("model"))
         for block in _blocks(parts, builder):
-            builder.said(block, at, "" if model == "<synthetic>" else model)
+            builder.add_reply_block(block, at, "" if model == "<synthetic>" else model)
         return
     for part in parts:
         if part.get("type") == "tool_result":

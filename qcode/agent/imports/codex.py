@@ -124,13 +124,13 @@ class _Reader:
                     for name in ("summary", "content")
                     for entry in objects_in(item.get(name))
                 ]
-                builder.said(Reasoning("\n\n".join(text for text in texts if text)), at, self._model)
+                builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), at, self._model)
                 if "encrypted_content" in item and not any(texts):
                     builder.left_out["encrypted reasoning"] += 1
             case "compaction" | "compaction_summary":
                 builder.left_out["encrypted summary"] += 1
             case _ if kind.endswith("_call") and (call_id := _call_id(item, kind)):
-                builder.said(ToolCall(call_id, _tool_name(item, kind), _arguments(item)), at, self._model)
+                builder.add_reply_block(ToolCall(call_id, _tool_name(item, kind), _arguments(item)), at, self._model)
             case _ if kind.endswith("_output") and text_in(item.get("call_id")):
                 self._result(item, at)
             case _ if kind in _BOOKKEEPING:
@@ -142,7 +142,7 @@ class _Reader:
         role, blocks = item.get("role"), self._blocks(item.get("content"))
         if role == "assistant":
             for block in blocks:
-                self._builder.said(block, at, self._model)
+                self._builder.add_reply_block(block, at, self._model)
             return
         texts = [block.text.lstrip() for block in blocks if isinstance(block, Text)]
         if role != "user" or (texts and all(text.startswith(_INSTRUCTIONS) for text in texts)):

@@ -108,7 +108,7 @@ class TranscriptBuilder:
         if found:
             self._events.append(_Prompt(found, at, is_own))
 
-    def said(self, block: Block, at: str = "", model: str = "") -> None:
+    def add_reply_block(self, block: Block, at: str = "", model: str = "") -> None:
         """Add a block of a reply."""
         if not isinstance(block, Text | Reasoning) or block.text.strip():
             self._events.append(_ReplyBlock(block, at, model))

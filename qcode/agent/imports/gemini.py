@@ -84,12 +84,12 @@ def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: S
         model = text_in(message.get("model"))
         for thought in objects_in(message.get("thoughts")):
             texts = (text_in(thought.get("subject")), text_in(thought.get("description")))
-            builder.said(Reasoning("\n\n".join(text for text in texts if text)), at, model)
+            builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), at, model)
         for block in _blocks(parts, builder, known):
-            builder.said(block, at, model)
+            builder.add_reply_block(block, at, model)
         for call in calls:
             arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
-            builder.said(ToolCall(text_in(call.get("id")), text_in(call.get("name")), arguments), at, model)
+            builder.add_reply_block(ToolCall(text_in(call.get("id")), text_in(call.get("name")), arguments), at, model)
         for call in calls:
             _gemini_result(call, at, builder)
     elif kind in _NOTICES:
@@ -146,7 +146,7 @@ def _qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:
     parts = _parts(object_in(record.get("message")).get("parts"))
     if record.get("type") == "assistant":
         for block in _blocks(parts, builder, frozenset()):
-            builder.said(block, at, model)
+            builder.add_reply_block(block, at, model)
         return
     is_own = record.get("subtype") in (None, "mid_turn_user_message")
     _user_parts(parts, at, builder, known=frozenset(), is_own=is_own)
@@ -159,7 +159,7 @@ def _history(contents: Json) -> list[Message]:
         parts = _parts(content.get("parts"))
         if content.get("role") == "model":
             for block in _blocks(parts, builder, frozenset()):
-                builder.said(block)
+                builder.add_reply_block(block)
         else:
             _user_parts(parts, "", builder, known=frozenset())
     return [message.message for message in builder.finish() if isinstance(message, ForeignMessage)]

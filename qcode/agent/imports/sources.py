@@ -93,11 +93,11 @@ def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     def below(variable: str, usual: str) -> Path:
         return Path(env[variable]) if env.get(variable) else home / usual
 
-    claude, own = below("CLAUDE_CONFIG_DIR", ".claude") / "projects", below("CODEX_HOME", ".codex")
+    claude, program_folder = below("CLAUDE_CONFIG_DIR", ".claude") / "projects", below("CODEX_HOME", ".codex")
     places: Sequence[tuple[Path, str, int | None]] = (
         (claude, "*/*.jsonl", -2),
-        (own / "sessions", "**/rollout-*.jsonl", None),
-        (own / "archived_sessions", "rollout-*.jsonl", None),
+        (program_folder / "sessions", "**/rollout-*.jsonl", None),
+        (program_folder / "archived_sessions", "rollout-*.jsonl", None),
         (home / ".qwen", "projects/*/chats/*.jsonl", -3),
         (home / ".qwen", "tmp/*/chats/session-*.json*", -3),
         (home / ".gemini", "tmp/*/chats/session-*.json*", -3),

@@ -269,7 +269,7 @@ def _first_word(value: str) -> str:
     """Return a value up to its closing quote, or up to the space before a comment."""
     value = value.lstrip(_AROUND)
     if value[:1] in _QUOTES and value[:1]:
-        end = next((place for place, char in enumerate(value[1:], start=1) if char in _QUOTES), -1)
+        end = next((index for index, char in enumerate(value[1:], start=1) if char in _QUOTES), -1)
         return value[1:end] if end > 0 else value[1:]
     return re.split(r"(?<!\s)(?:\s++#|\s*+;|\s++&&)", value, maxsplit=1)[0]
 

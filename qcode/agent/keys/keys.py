@@ -107,10 +107,10 @@ class Keys:
         if store is not None:
             store.keyring.be_brief()
 
-    def known(self) -> frozenset[Secret]:
+    def known_keys(self) -> frozenset[Secret]:
         """Return every key that this process has read from a store or a command, so that it can be redacted."""
         store = vars(self).get("store")  # a store that was not opened has returned no key
-        stored: frozenset[Secret] = frozenset() if store is None else store.known()
+        stored: frozenset[Secret] = frozenset() if store is None else store.known_keys()
         return stored | self._commands.known
 
     def _places(self) -> Mapping[str, Place]:

@@ -73,7 +73,7 @@ class KeyStore:
             self._cached_keys[name] = found
         return self._cached_keys[name]
 
-    def known(self) -> frozenset[Secret]:
+    def known_keys(self) -> frozenset[Secret]:
         """Return the keys to redact everywhere: those in the file, and each that was read or added."""
         return frozenset(self._note())
 
@@ -89,7 +89,7 @@ class KeyStore:
             title = self.keyring.store(name, key)
         except KeyringError as error:
             reason = str(error)
-        with self.file.changing() as rows:
+        with self.file.edit_rows() as rows:
             was_in_keyring = name in rows and rows[name] is None
             rows[name] = key if reason else None
         self._cached_keys[name] = key
@@ -104,7 +104,7 @@ class KeyStore:
         found: list[Place] = []
         self._cached_keys.pop(name, None)
         is_in_keyring = False
-        with self.file.changing() as rows:
+        with self.file.edit_rows() as rows:
             if name in rows:
                 is_in_keyring = rows[name] is None
                 if not is_in_keyring:
@@ -114,7 +114,7 @@ class KeyStore:
         if self._forget_in_keyring(name, is_needed=is_in_keyring):
             found.append("keyring")
         if is_in_keyring:
-            with self.file.changing() as rows:
+            with self.file.edit_rows() as rows:
                 rows.pop(name, None)
         return tuple(found)
 
@@ -184,7 +184,7 @@ class KeyFile:
             os.close(folder)
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[Rows]:
+    def edit_rows(self) -> Iterator[Rows]:
         """Yield the stored keys to change, and write them after the block, under a lock against other processes.
 
         An invalid file counts as empty and is replaced. If writing fails, raise `KeyStoreError` and leave the old

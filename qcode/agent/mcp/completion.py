@@ -1,7 +1,7 @@
 """Completions for `@server:uri` and for the arguments of `/server:prompt`: the lists of servers, and their answers.
 
 A server is asked in the background (`completion/complete`), and its answer is kept; `changed` is called when it has
-come. Apart from `typed`, because only the app completes.
+come. Separate from `typed`, because only the app completes.
 """
 
 from __future__ import annotations

@@ -202,8 +202,8 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
     fields, values = form_of(schema), dict[str, Value]()
     title = single_spaced(message, _MAX_MESSAGE)
     for number, field in enumerate(fields, start=1):
-        place = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
-        answer = await _ask_field(f"{title}{place}", field, ask)
+        location = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
+        answer = await _ask_field(f"{title}{location}", field, ask)
         if isinstance(answer, str):
             return ("cancel" if answer == "cancel" else "decline"), {}
         if answer[0] is not None:

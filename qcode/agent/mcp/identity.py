@@ -124,8 +124,8 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
     except ServerError:
         return {f"program {config.command}": TrustedFile(NOT_FOUND, "")} if config.is_from_project else {}
     collector.add_program(config.command, cwd / program, is_any=config.is_from_project)
-    for place, argument in enumerate(config.args):
-        collector.add_argument(argument, has_data=place > 0)
+    for index, argument in enumerate(config.args):
+        collector.add_argument(argument, has_data=index > 0)
     for file in _TASKS.get(Path(program).name, ()):
         collector.add_argument(file)
     for package in _packages(Path(program).name, config.args):
@@ -168,8 +168,8 @@ def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
 
 def _modules(args: Sequence[str]) -> Iterator[str]:
     """Yield the modules of `-m MODULE` and `-mMODULE`."""
-    for place, argument in enumerate(args):
-        module = args[place + 1] if argument == "-m" and place + 1 < len(args) else argument[2:]
+    for index, argument in enumerate(args):
+        module = args[index + 1] if argument == "-m" and index + 1 < len(args) else argument[2:]
         if argument.startswith("-m") and _MODULE.fullmatch(module):
             yield module
 

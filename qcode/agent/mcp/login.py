@@ -1,7 +1,7 @@
 """A login at a tool server (OAuth): the address for the user, the answer of the browser, and the end of a login.
 
 The browser answers on a port of this machine that is open for this login only, or the user pastes the address that it
-shows. The caller shows the address, and opens it. Apart from `oauth`, which every connection needs.
+shows. The caller shows the address, and opens it. Separate from `oauth`, which every connection needs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def sign_in(
     assert config.url is not None
     client = client or ClientRegistration(config.client_id or "")
     before = await _stored_login(credentials)
-    async with _Callback.opened(client.port or before.port, is_fixed=bool(client.port or client.id)) as callback:
+    async with _Callback.listen(client.port or before.port, is_fixed=bool(client.port or client.id)) as callback:
         try:
             auth = ServerAuth(credentials, redirect=callback.address, client_metadata_url=config.client_metadata_url)
         except ValueError:
@@ -233,7 +233,7 @@ class _Callback:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, port: int, *, is_fixed: bool) -> AsyncIterator[_Callback]:
+    async def listen(cls, port: int, *, is_fixed: bool) -> AsyncIterator[_Callback]:
         """Listen on `port`, or on another one if that is taken and not `is_fixed`; raise `ServerError`."""
         try:
             listening = _listening_sockets(port)

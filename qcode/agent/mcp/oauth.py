@@ -2,7 +2,7 @@
 
 A subclass of the provider of the `mcp` package, which discovers, registers and exchanges codes. Here: tokens keep their
 expiry and the server that issued them, a refusal refreshes once before it counts, one process refreshes at a time, and
-metadata without S256, without https or at private addresses is refused. Apart from `login`, because every connection
+metadata without S256, without https or at private addresses is refused. Separate from `login`, because every connection
 with a login needs it; it imports the `mcp` package.
 """
 

@@ -199,10 +199,10 @@ def open_session(
         async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
             """Skip the check against the server's own schema, which may be wrong, or made to take forever."""
 
-    async def elicited(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
+    async def handle_elicitation(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
         return await elicit(params)
 
-    async def heard(message: object) -> None:
+    async def handle_message(message: object) -> None:
         if str(getattr(message, "method", "")).endswith("/list_changed"):
             on_change()
 
@@ -210,9 +210,9 @@ def open_session(
         list_roots_callback=_only_root(cwd),
         logging_callback=_logger(note),
         log_level=_LOG_LEVEL,
-        elicitation_callback=elicited,
+        elicitation_callback=handle_elicitation,
         sampling_callback=None if sample is None else lambda context, params: sample(params),
-        message_handler=heard,
+        message_handler=handle_message,
         client_info=types.Implementation(name="qcode", version=__version__),
         dispatcher=Dispatcher(*streams),
     )
@@ -231,10 +231,10 @@ def _only_root(cwd: Path) -> ListRootsFnT:
 
 
 def _logger(note: Callable[[str], None]) -> LoggingFnT:
-    async def logged(params: types.LoggingMessageNotificationParams) -> None:
+    async def handle_log(params: types.LoggingMessageNotificationParams) -> None:
         note(_log_line(params))
 
-    return logged
+    return handle_log
 
 
 def _log_line(params: types.LoggingMessageNotificationParams) -> str:

@@ -124,8 +124,8 @@ def _description(server: str, description: str) -> str:
     return f"A tool of the server {server}{note}"
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}… [cut]"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… [cut]"
 
 
 def _plain(text: str) -> str:

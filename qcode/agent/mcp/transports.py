@@ -69,7 +69,7 @@ async def connect_stdio(
     import anyio
     from mcp.shared.message import SessionMessage
 
-    process, out_read, err_read = await _started(program)
+    process, out_read, err_read = await _start_process(program)
     groups.add(process.pid)
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
@@ -96,7 +96,7 @@ async def connect_stdio(
                 log.end(process.returncode)
 
 
-async def _started(program: ServerProgram) -> tuple[asyncio.subprocess.Process, int, int]:
+async def _start_process(program: ServerProgram) -> tuple[asyncio.subprocess.Process, int, int]:
     """Start the process and return it with the read ends of its stdout and stderr, which the caller closes.
 
     Uses its own pipes, because asyncio's stay open as long as any child of the server holds the other end.
@@ -330,7 +330,7 @@ class Log:
 
     def end(self, exit_code: int) -> None:
         self.exit_code = exit_code
-        self.note(_ended(exit_code))
+        self.note(_exit_text(exit_code))
 
     def clear(self) -> None:
         self._data, self.exit_code = b"", None
@@ -342,10 +342,10 @@ class Log:
     @property
     def tail(self) -> tuple[str, ...]:
         """The last lines of the server that are not empty."""
-        ended = _ended(self.exit_code)
+        ended = _exit_text(self.exit_code)
         lines = (line.strip() for line in self.text.splitlines())
         return tuple(line for line in lines if line and line != ended)[-_TAIL_LINES:]
 
 
-def _ended(exit_code: int | None) -> str:
+def _exit_text(exit_code: int | None) -> str:
     return "" if exit_code is None else f"[{exit_text(exit_code)}]"

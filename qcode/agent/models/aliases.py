@@ -1,7 +1,7 @@
 """Short names of models: `sonnet`, `opus`, `haiku`, `flash`, `gpt`, as people and Claude Code's SDKs write them.
 
-Apart from `selection`, because it loads only for a name without a provider. A name stands for the newest model of its
-family at the first host with a credential.
+Separate from `selection`, because it loads only for a name without a provider. A name stands for the newest model of
+its family at the first host with a credential.
 """
 
 from __future__ import annotations

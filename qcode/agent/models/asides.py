@@ -2,7 +2,7 @@
 
 An aside is a separate turn with the same model, system prompt and history, without calls, compaction or fallback. Its
 replies are recovered as any other. Nothing of it is stored; its usage is added to the usage of the turns. This loads
-apart from the agent, with the first aside.
+separately from the agent, with the first aside.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Asides:
         """
         conversation, client = self._conversation, self._conversation.client
         history, asked = _aside_request(question, conversation.messages)
-        turn = Turn(self._settings(client), client.known(), history, client.counter())
+        turn = Turn(self._settings(client), client.known_model(), history, client.counter())
         async with aclosing(run_beside(conversation, client, turn, asked, f"/btw {question}", count)) as events:
             async for event in events:
                 yield event
@@ -102,7 +102,7 @@ async def run_beside(
     name: str,
     count: Callable[[TurnUsage], None] = lambda used: None,
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run a turn beside those of the conversation, without calls. Its usage is counted under `name`."""
+    """Run a turn without calls outside the conversation. Its usage is counted under `name`."""
     running = conversation.turn
     driver = Driver(turn, client.logged, _Services(client))
     attempts: list[AttemptRecord] = []

@@ -96,7 +96,7 @@ class ModelClient:
     def price(self) -> Price | None:
         return self.model.facts.price
 
-    def known(self) -> KnownModel:
+    def known_model(self) -> KnownModel:
         """Return all that is known of the model now."""
         host = self._limits.knowledge(self.provider.host, self.model.name)
         # The current answer of the server overrides a limit learned earlier.
@@ -106,7 +106,7 @@ class ModelClient:
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool the model is offered, hosted ones last."""
         hosted = self._hosted_tools if policy.lets_host_search else ()
-        return (*toolbox.specs(self.model.name, self.known().window), *filter(toolbox.is_offered, hosted))
+        return (*toolbox.specs(self.model.name, self.known_model().window), *filter(toolbox.is_offered, hosted))
 
     def system(self, mode: ApprovalMode) -> str:
         """Return the system prompt of the conversation in this mode."""
@@ -267,7 +267,7 @@ class Clients:
         retries = RetrySettings(network.max_retries, network.retry_after_max_s, network.wait_for_limit)
         return retries if self._context.is_attended else retries.unasked
 
-    def named(self, name: str) -> ModelClient:
+    def client_named(self, name: str) -> ModelClient:
         """Return a client for `provider/model`; raise `ValueError` with one line if it cannot be connected."""
         try:
             client = self.connect(named(name, self._context.settings, "chosen in the app", self._context.keys))
@@ -297,9 +297,9 @@ class Clients:
         return current if name in ("", current.name) else self.client_for_turns(name)
 
     def client_for_turns(self, name: str) -> ModelClient:
-        """Return a client that is connected once and used for some turns; raise `ValueError` as `named` does."""
+        """Return a client that is connected once and used for some turns; raise `ValueError` as `client_named` does."""
         if name not in self._turn_clients:
-            self._turn_clients[name] = self.named(name)
+            self._turn_clients[name] = self.client_named(name)
         return self._turn_clients[name]
 
     def small(self) -> ModelClient | None:

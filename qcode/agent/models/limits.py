@@ -82,9 +82,13 @@ class LimitStore:
         """Return the learned limits of `model` at `host`; empty if there are none."""
         return self._rows().get((host, model), HostKnowledge())
 
-    def everything(self) -> Mapping[tuple[str, str], HostKnowledge]:
+    def all_knowledge(self) -> Mapping[tuple[str, str], HostKnowledge]:
         """Return all stored limits by host and model; a model with only native calls recorded is left out."""
-        return {place: row for place, row in self._rows().items() if replace(row, native_calls=0) != HostKnowledge()}
+        return {
+            host_and_model: row
+            for host_and_model, row in self._rows().items()
+            if replace(row, native_calls=0) != HostKnowledge()
+        }
 
     def _rows(self) -> Mapping[tuple[str, str], HostKnowledge]:
         """Return what is stored by host and model, without invalid rows."""
@@ -97,11 +101,11 @@ class LimitStore:
 
     def all_limits(self) -> list[tuple[tuple[str, str], HostKnowledge]]:
         """Return all stored limits, learned first caps included, sorted by host and model."""
-        found = dict(self.everything())
-        for place, lengths in self._lengths().items():
+        found = dict(self.all_knowledge())
+        for host_and_model, lengths in self._lengths().items():
             first_cap = learn_first_cap(lengths)
             if first_cap is not None:
-                found[place] = replace(found.get(place, HostKnowledge()), first_cap=first_cap)
+                found[host_and_model] = replace(found.get(host_and_model, HostKnowledge()), first_cap=first_cap)
         return sorted(found.items())
 
     def remember(self, host: str, model: str, knowledge: HostKnowledge) -> None:
@@ -112,7 +116,7 @@ class LimitStore:
 
     def forget(self) -> int:
         """Delete all learned limits and lengths; return the number of models they were about."""
-        count = len({*self.everything(), *self._lengths()})
+        count = len({*self.all_knowledge(), *self._lengths()})
         for path in (self.path, self._lengths_path):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)

@@ -35,7 +35,7 @@ class OfferedProvider:
     """A provider with its known models, the most likely choice first.
 
     `is_ready`: it can be used without setup; `state` says why. `is_to_ask`: its host may list more models, see
-    `served`.
+    `ModelsService.list_host_models`.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ModelsService:
 
         Providers that cannot be used have no models here, unless `with_unready`.
         """
-        learned = self._limits.everything()
+        learned = self._limits.all_knowledge()
         specs = known_specs(self._context.settings).values()
         offered = [self._offered_provider(spec, learned, with_unready=with_unready) for spec in specs]
         return tuple(sorted(offered, key=lambda provider: provider.name == "demo"))
@@ -90,7 +90,7 @@ class ModelsService:
             # A slow keyring must not block the screen.
             await run_in_thread(lambda: keys.key_of(spec))
             names = (await check(settings, keys, spec, None)).models
-        learned = self._limits.everything()
+        learned = self._limits.all_knowledge()
         return tuple(self._model(spec, name, learned) for name in sorted(names, key=newest_first, reverse=True))
 
     @property
@@ -144,14 +144,16 @@ class ModelsService:
         yield from (model for owner, _, model in owned if owner == spec.name and model)
 
     def _learned_models(self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge]) -> Iterable[str]:
-        own = self._host(spec)
-        return (model for host, model in sorted(learned) if own and _plain(host) == own)
+        host_facts = self._host(spec)
+        return (model for host, model in sorted(learned) if host_facts and _plain(host) == host_facts)
 
     def _model(self, spec: ProviderSpec, name: str, learned: Mapping[tuple[str, str], HostKnowledge]) -> OfferedModel:
         """Return a model with the facts that a request would use: learned limits override the catalog."""
         facts = facts_of(spec.name, name, self._context.settings.models.get(f"{spec.name}/{name}"))
-        own = self._host(spec)
-        known = next((known for (host, model), known in learned.items() if model == name and _plain(host) == own), None)
+        host_facts = self._host(spec)
+        known = next(
+            (known for (host, model), known in learned.items() if model == name and _plain(host) == host_facts), None
+        )
         return OfferedModel(name, facts if known is None else _taught_facts(facts, known))
 
     def _host(self, spec: ProviderSpec) -> str:

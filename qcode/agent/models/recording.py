@@ -303,10 +303,10 @@ class ReplayProvider:
             self.unanswered += 1
             text = f"the recording {self._recorded.path} has {len(self._recorded.replies)} replies, and all were played"
             raise ProviderError(ErrorKind.BAD_REQUEST, text)
-        place = next(
+        index = next(
             (i for i, (_, reply) in enumerate(self._unused_replies) if reply.request.get("thread") == thread), 0
         )
-        return self._unused_replies.pop(place)
+        return self._unused_replies.pop(index)
 
     async def model_names(self) -> tuple[str, ...]:
         return (self._recorded.model.partition("/")[2],)
@@ -330,7 +330,7 @@ def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonOb
 
 
 def departures(recorded: Recorded, playback: ReplayProvider, redact: Callable[[str], str]) -> list[str]:
-    """Return a line for each request of a playback that differs from the recorded one, and for those that are missing.
+    """Return a line for each request of a playback that is missing or differs from the recorded one.
 
     A recording that ended early gives a line too, because nothing after its end can be compared. Texts are redacted
     before they are compared, as those of the recording are.

@@ -95,7 +95,7 @@ class Sampling:
             max_budget_usd=self._asides.budget_left(),
             allows_calls=False,
         )
-        turn = Turn(settings, client.known(), messages[:-1], client.counter())
+        turn = Turn(settings, client.known_model(), messages[:-1], client.counter())
         ended = None
         async with aclosing(run_beside(conversation, client, turn, messages[-1], f"sampling for {server}")) as events:
             async for event in events:

@@ -238,7 +238,7 @@ def choose(
     if settings.model:
         origin = settings.origin("model")
         return named(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
-    if connected and base_url is None and (again := _connected(connected, settings, keys)) is not None:
+    if connected and base_url is None and (again := _select_connected(connected, settings, keys)) is not None:
         return again
     with_key = _with_key(settings, keys, base_url)
     if with_key is not None:
@@ -248,7 +248,7 @@ def choose(
     return asyncio.run(_without_key(settings, keys, has_demo=has_demo))
 
 
-def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
+def _select_connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
     try:
         chosen = named(name, settings, "chosen in the app")
     except QcodeError:

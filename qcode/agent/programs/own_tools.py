@@ -141,8 +141,8 @@ class BoundTool:
         return Preview(f"Run the tool {visible(self.spec.name)} of this program?", detail)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: CallContext) -> ToolOutcome:
-        own = ToolContext(str(workspace.root), self._session_id(), context.output)
-        outcome = await self._tool.run(arguments, own)
+        tool_context = ToolContext(str(workspace.root), self._session_id(), context.output)
+        outcome = await self._tool.run(arguments, tool_context)
         text = bounded_text(outcome.content, context.max_output_chars, lambda: workspace.scratch)
         return dataclasses.replace(outcome, content=text)
 

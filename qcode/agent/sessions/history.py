@@ -166,7 +166,7 @@ class StoredMessage:
         return (*inner, *self.requests)
 
     @property
-    def paid(self) -> HistoryEntry:
+    def entry_with_requests(self) -> HistoryEntry:
         """The entry, with all requests beside it added so that the cost is complete."""
         beside = self.other_requests
         return replace(self.entry, attempts=(*self.entry.attempts, *beside)) if beside else self.entry

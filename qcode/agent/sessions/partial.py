@@ -3,8 +3,7 @@
 `ID.partial` lies beside the session file and is emptied when the reply is committed. It is append-only JSONL, written
 without fsync: the number of the message that the reply will become, and segments of text. A segment that comes again
 replaces the one before it, so that a secret which arrives in two parts is redacted as a whole; the first part is held
-back. A new attempt moves the
-text aside; `read_partial` returns the text that `PartialRestored` would bring back.
+back. A new attempt moves the text aside; `read_partial` returns the text that `PartialRestored` would bring back.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class PartialReply:
                 pass
 
     def renumber(self) -> None:
-        """Note that the reply will be committed under another number, after a compaction during the reply."""
+        """Use the new number of the next message: a compaction during the reply has changed it."""
         if self._is_begun:
             self._write({"n": self._number()})
 
@@ -192,8 +191,8 @@ class PartialReply:
 
     def _write_segment(self, text: str) -> None:
         if self._block is not None:
-            place: JsonObject = {"segment": self._index, "kind": self._kind, "block": self._block}
-            self._write({**place, "text": self._redact(text)})
+            header: JsonObject = {"segment": self._index, "kind": self._kind, "block": self._block}
+            self._write({**header, "text": self._redact(text)})
 
     def _write(self, record: JsonObject) -> None:
         if self._path is None or self._has_failed:

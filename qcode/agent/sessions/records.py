@@ -334,8 +334,8 @@ def move_to_json(move: Move) -> JsonObject:
 
 def move_from(record: JsonObject, history: SessionHistory) -> Move:
     to = _record_object(record.get("to"))
-    own = to.get("own")
-    after = history.head_of(runs_from(to.get("runs")), whole(to, "own") if own is not None else None)
+    own_number = to.get("own")
+    after = history.head_of(runs_from(to.get("runs")), whole(to, "own") if own_number is not None else None)
     files = tuple(_file_move(_record_object(item)) for item in _list(record, "files"))
     changes = tuple(_record_index(item) for item in _list(record, "changes"))
     return Move(whole(record, "move"), _move_reason(record), history.head, after, files, changes)

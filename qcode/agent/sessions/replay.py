@@ -93,9 +93,9 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
                 yield ReasoningDelta(number, text)
             case Text(text=text):
                 while marks and marks[0][0] <= at + len(text):
-                    place, mark = marks.pop(0)
-                    piece, text = text[: place - at], text[place - at :]
-                    at = place
+                    position, mark = marks.pop(0)
+                    piece, text = text[: position - at], text[position - at :]
+                    at = position
                     yield from _piece_with_mark(number, piece, mark)
                 at += len(text)
                 yield from [TextDelta(number, text)] if text else []

@@ -139,12 +139,12 @@ class Stats:
         return self.by.setdefault((day, model), UsageTotals())
 
     @property
-    def whole(self) -> UsageTotals:
+    def totals(self) -> UsageTotals:
         return _sum(self.by.values())
 
     def as_json(self) -> JsonObject:
         rows = [{"day": day, "model": model, **found.as_json()} for (day, model), found in sorted(self.by.items())]
-        total = self.whole.as_json()
+        total = self.totals.as_json()
         return {
             "sessions": self.sessions,
             "imported_turns": self.imported_turns,
@@ -160,9 +160,9 @@ class Stats:
         if not self.by:
             return ["no sessions yet", *notes]
         rows = [_HEADER, *(_row(day, model, found) for (day, model), found in sorted(self.by.items()))]
-        rows.append(_row("total", count_text(self.sessions, "session"), self.whole))
+        rows.append(_row("total", count_text(self.sessions, "session"), self.totals))
         table = columns(rows, text_columns=_TEXT_COLUMNS)
-        if unpriced := self.whole.unpriced_requests:
+        if unpriced := self.totals.unpriced_requests:
             notes.append(f"{count_text(unpriced, 'request')} of unknown price")
         return [*table, *notes]
 

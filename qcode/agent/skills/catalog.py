@@ -1,7 +1,7 @@
 """The catalog: the section of the system prompt that lists the skills, within its budget. Pure.
 
-It is the same for a whole session, so that provider caches stay warm. Apart because it is pure and its budget is tested
-alone.
+It is the same for a whole session, so that provider caches stay warm. A separate module because it is pure and its
+budget is tested alone.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
 from qcode.config import state_file
 from qcode.config.paths import SKILL_FOLDERS
 from qcode.safety.paths import has_settled
+from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
@@ -84,10 +85,11 @@ def skill_folders(
     found += [SkillFolder(_configured_folder(path, home), path, is_named=True) for path in named]
     if is_trusted:
         real_root = root.resolve()
-        for place in _folders_up(folder.resolve(), real_root):
+        for candidate in _folders_up(folder.resolve(), real_root):
             names = SKILL_FOLDERS if is_foreign else SKILL_FOLDERS[:1]
             found += [
-                SkillFolder(place / name, (place / name).relative_to(real_root).as_posix(), real_root) for name in names
+                SkillFolder(candidate / name, (candidate / name).relative_to(real_root).as_posix(), real_root)
+                for name in names
             ]
     return tuple(found)
 
@@ -172,12 +174,12 @@ def _skill_of(row: JsonObject) -> Skill | None:
     values: dict[str, Any] = {}
     for name, kind in _field_types():
         value: Any = row.get(name)
-        if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        if type(value).__name__ == kind:
+            values[name] = value
+        elif kind == "tuple[str, ...]" and isinstance(value, list) and set(map(type, value)) <= {str}:
             values[name] = tuple(value)
         elif kind == "Path" and isinstance(value, str):
             values[name] = Path(value)
-        elif type(value).__name__ == kind:
-            values[name] = value
         else:
             return None
     return Skill(**values)
@@ -189,14 +191,14 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
     skills: dict[str, Skill] = {}
     problems: list[str] = []
     hidden: list[tuple[Skill, Skill]] = []
-    seen: set[str] = set()
+    visited: set[str] = set()
     walk = _SkillWalk(problems)
     for folder in folders:
         for file, real in walk.files(folder):
-            if real in seen:
+            if real in visited:
                 continue
-            seen.add(real)
-            if len(seen) > MAX_SKILLS:
+            visited.add(real)
+            if len(visited) > MAX_SKILLS:
                 problems.append(f"{folder.label}: there are more than {MAX_SKILLS} skills; the rest are not read")
                 return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
             try:
@@ -230,31 +232,37 @@ class _SkillWalk:
         top = os.path.realpath(folder.path)
         if self._leads_out(folder.path, top, folder):
             return
+        if folder.path.is_symlink():
+            self._report_broken_link(folder.path, folder)
         if folder.is_named:
             try:
-                own = next((name for name in FILE_NAMES if (folder.path / name).is_file()), None)
+                skill_file = next((name for name in FILE_NAMES if (folder.path / name).is_file()), None)
             except OSError:
-                own = None
-            if own is not None:
-                yield folder.path / own, os.path.realpath(folder.path / own)
+                skill_file = None
+            if skill_file is not None:
+                yield folder.path / skill_file, os.path.realpath(folder.path / skill_file)
                 return
         pending: list[tuple[Path, str, int]] = [(folder.path, top, 0)]
-        seen = {top}
+        visited = {top}
         while pending:
             current, real_folder, depth = pending.pop()
             entries = _entries(current)
-            own = next((name for name in FILE_NAMES if name in entries), None)
-            if own is not None and depth:
-                real = _real(entries[own], real_folder)
-                if not self._leads_out(current / own, real, folder):
-                    yield current / own, real
+            skill_file = next((name for name in FILE_NAMES if name in entries), None)
+            if skill_file is not None and depth:
+                real = _real(entries[skill_file], real_folder)
+                if not self._leads_out(current / skill_file, real, folder):
+                    yield current / skill_file, real
                 continue
             if depth == MAX_DEPTH:
                 continue
             inner: list[tuple[Path, str, int]] = []
             for name in sorted(entries):
                 path = current / name
-                if name in _SKIPPED or not _is_folder(entries[name]):
+                if name in _SKIPPED:
+                    continue
+                if not _is_folder(entries[name]):
+                    if entries[name].is_symlink():
+                        self._report_broken_link(path, folder)
                     continue
                 self._folders += 1
                 if self._folders > MAX_FOLDERS:
@@ -264,10 +272,17 @@ class _SkillWalk:
                         )
                     break
                 real = _real(entries[name], real_folder)
-                if real not in seen and not self._leads_out(path, real, folder):
-                    seen.add(real)
+                if real not in visited and not self._leads_out(path, real, folder):
+                    visited.add(real)
                     inner.append((path, real, depth + 1))
             pending += reversed(inner)
+
+    def _report_broken_link(self, path: Path, folder: SkillFolder) -> None:
+        """Report a link to a folder that does not exist, such as that of an uninstalled skill."""
+        if not os.path.exists(path):  # noqa: PTH110 - a folder without permission raises no error here
+            inner = path.relative_to(folder.path).as_posix()
+            label = folder.label if inner == "." else f"{folder.label}/{inner}"
+            self._problems.append(f"{label}: a link to {one_line(str(path.readlink()), 120)}, which cannot be read")
 
     def _leads_out(self, path: Path, real: str, folder: SkillFolder) -> bool:
         """Return whether a path of a project leads out of it, and report that."""

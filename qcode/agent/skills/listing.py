@@ -16,7 +16,7 @@ _DESCRIPTION = 70
 
 
 def list_text(skills: Skills) -> str:
-    """Return all skills with place, size and state, and what is wrong with files."""
+    """Return all skills with folder, size and state, and the problems of their files."""
     rows = list(_rows(skills))
     if not rows:
         rows = [
@@ -26,7 +26,7 @@ def list_text(skills: Skills) -> str:
 
 
 def list_rows(skills: Skills) -> list[JsonObject]:
-    """Return all skills for programs."""
+    """Return all skills as JSON objects."""
     return [
         {
             "name": skill.handle,

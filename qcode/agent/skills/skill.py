@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 class Skill:
     """A skill that can be used. `handle` is its name in the catalog and after the slash.
 
-    `file` is its `SKILL.md` and `folder` its real folder; `place` is the folder of skills around it, for the user.
+    `file` is its `SKILL.md` and `folder` its real folder; `place` names the folder of skills around it, for display.
     `hint` describes its arguments, `parameters` names them. `is_for_model`: it is in the catalog; `is_for_user`:
     `/name` runs it. `forks`: it runs as a sub-agent of the kind `agent`. `unknown_fields` are fields without an effect.
     `is_command`: it is a command in Markdown, one file with a prompt, which only the user starts.
@@ -102,7 +102,7 @@ def read_skill_file(file: Path, label: str) -> FrontMatter:
     return read_front_matter(data, label)
 
 
-def read_skill(file: Path, label: str, place: str, *, is_from_project: bool) -> Skill:
+def read_skill(file: Path, label: str, place_label: str, *, is_from_project: bool) -> Skill:
     """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read."""
     matter = read_skill_file(file, label)
     description = _description(matter)
@@ -132,7 +132,7 @@ def read_skill(file: Path, label: str, place: str, *, is_from_project: bool) -> 
         single_spaced(" ".join(filter(None, (description, when)))),
         file,
         Path(os.path.realpath(file)).parent,
-        place,
+        place_label,
         is_from_project,
         hint=matter.source("argument-hint") or "",
         parameters=parameters or (),

@@ -1,6 +1,6 @@
 """The rules of the skill format, in the words of its reference checker `skills-ref` 0.1.1, for `qcode skills check`.
 
-Apart, because loading a skill for use is lenient: see `skill`. Rules: https://agentskills.io/specification
+A separate module because loading a skill for use is lenient: see `skill`. Rules: https://agentskills.io/specification
 """
 
 from __future__ import annotations

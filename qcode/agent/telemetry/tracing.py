@@ -203,7 +203,7 @@ class Tracing:
     def end_request(
         self, started: tuple[Span, float], facts: Attributes, agent: str, seen: ReplyFacts, error: str
     ) -> None:
-        """End the span of a model request of the turn `agent` with what was `seen` of the reply."""
+        """End the span of a model request of the turn `agent`. `seen` are the facts of the reply so far."""
         if error:
             self._failed.add(agent)
         if seen.usage is not None:
@@ -289,12 +289,12 @@ class TracedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         span, facts, agent = self._tracing.begin_request(self._provider, request)
-        seen, error = ReplyFacts(), "cancelled"
+        reply_facts, error = ReplyFacts(), "cancelled"
         stream = self._provider.stream(request)
         try:
             async for event in stream:
                 if type(event) is not ReasoningDelta:
-                    seen.add(event, captures=self._tracing.captures)
+                    reply_facts.add(event, captures=self._tracing.captures)
                 yield event
             error = ""
         except ProviderError as failure:
@@ -303,7 +303,7 @@ class TracedProvider:
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()  # a cancelled reply closes its connection at once
-            self._tracing.end_request(span, facts, agent, seen, error)
+            self._tracing.end_request(span, facts, agent, reply_facts, error)
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._provider.model_names()

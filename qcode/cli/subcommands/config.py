@@ -83,7 +83,7 @@ def _change(options: Options, name: str, typed: str | None, *, is_project: bool,
     store = TrustStore(context.paths.state_dir, context.folder)
     before = _values(file, scope)
     # The user changes the file here, so a trusted folder stays trusted.
-    with store.accepting(context.root, frozenset({str(file)})):
+    with store.accept_changes(context.root, frozenset({str(file)})):
         path = change_checked(file, name, typed, scope, configured_rules)
     after = _values(file, scope)
     if is_json:

@@ -1,6 +1,6 @@
 """`qcode help TOPIC`: the part of the help about a subcommand, flag, section, exit code, variable or config key.
 
-Apart from `flags`, which must import nothing, so that `--help` is quick.
+Separate from `flags`, which must import nothing, so that `--help` is quick.
 """
 
 from __future__ import annotations

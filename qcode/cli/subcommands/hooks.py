@@ -1,6 +1,6 @@
 """`qcode hooks`: the hooks that apply in this folder, and their answers to an event.
 
-`test` runs them for real, with the input on stdin. Apart, as every subcommand.
+`test` runs them for real, with the input on stdin. A separate module, as every subcommand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`qcode import`: what other programs keep in their settings, and with `--write` the same for qcode.
+"""`qcode import`: list the settings of other programs that qcode can use, and write them with `--write`.
 
-Nothing that is found is run, and no file of another program is changed. Apart, as every subcommand.
+It runs nothing that it finds and changes no file of another program. A separate module, as every subcommand.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def run_import(rest: Sequence[str]) -> int:
     if problem is not None:
         raise problem
     home = context.env.get("HOME", "")
-    own = Target(context.paths.config_file, context.paths.config_dir, home)
+    user_target = Target(context.paths.config_file, context.paths.config_dir, home)
     is_read = context.reads_project
     folder = context.root / PROJECT_FOLDER
     project = Target(folder / CONFIG_NAME, folder, home, context.root) if is_read else None
     places = ImportFolders(context.env, context.root, is_read)
-    plans = {name: _plan(name, places, own, project) for name in words or PROGRAMS}
-    files = [] if "write" not in flags else [*own.write(), *(project.write() if project is not None else ())]
+    plans = {name: _plan(name, places, user_target, project) for name in words or PROGRAMS}
+    files = [] if "write" not in flags else [*user_target.write(), *(project.write() if project is not None else ())]
     if "json" in flags:
         write_stdout(json.dumps(_as_json(plans, files), ensure_ascii=False, indent=2) + "\n")
     else:

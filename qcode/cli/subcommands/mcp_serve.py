@@ -1,7 +1,7 @@
 """`qcode mcp serve`: qcode as a tool server on standard streams for other agents, with two tools.
 
 `ask` runs one turn in a folder below the operator's folder. The operator decides about trust, mode and limits with
-flags; the caller can raise none of them. Nothing but the protocol goes to stdout. Apart from `mcp`, because it loads
+flags; the caller can raise none of them. Nothing but the protocol goes to stdout. Separate from `mcp`, because it loads
 the server side of the `mcp` package, whose tools read the annotations of this module.
 """
 
@@ -177,8 +177,8 @@ def _server(options: Options, root: Path) -> MCPServer:
 def _folder_in(root: Path, folder: str) -> Path | None:
     """Return a folder inside `root`, None for anything else, such as a name that no folder can have."""
     try:
-        place = (root / folder).resolve()
-        return place if place.is_relative_to(root) and place.is_dir() else None
+        path = (root / folder).resolve()
+        return path if path.is_relative_to(root) and path.is_dir() else None
     except (OSError, ValueError):
         return None
 

@@ -1,7 +1,7 @@
 """`qcode replay`: plays back a recording in the current folder, and shows where the run differs from it.
 
 The recorded prompts are sent again, with the recorded attachments. Calls of tools are judged by the rules of this run,
-as in pipe mode, so the recording of another user can do no more than a model could. Apart from `batch`, which
+as in pipe mode, so the recording of another user can do no more than a model could. Separate from `batch`, which
 runs many prompts.
 """
 

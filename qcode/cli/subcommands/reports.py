@@ -136,8 +136,8 @@ def run_stats(rest: Sequence[str]) -> int:
         return facts_of(provider, model, context.settings.models.get(name)).price
 
     stats = Stats(price_of)
-    own = SessionStore(context.paths.state_dir, context.root).folder
-    stats.read(sorted(own.parent.glob("*/*.jsonl") if "all" in flags else own.glob("*.jsonl")))
+    store_folder = SessionStore(context.paths.state_dir, context.root).folder
+    stats.read(sorted(store_folder.parent.glob("*/*.jsonl") if "all" in flags else store_folder.glob("*.jsonl")))
     _print(json.dumps(stats.as_json())) if "json" in flags else _print(*map(clean, stats.lines()))
     return _end(problem, is_reported=False)
 

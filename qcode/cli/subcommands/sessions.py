@@ -58,7 +58,7 @@ def run_sessions(rest: Sequence[str]) -> int:
         case ["export", wanted] if flags.keys() <= _FLAGS["export"]:
             code = _export(store, wanted, flags, settings)
         case ["import", *places] if flags.keys() <= _FLAGS["import"]:
-            code = _import(state_dir, root, [Path(place) for place in places], flags)
+            code = _import(state_dir, root, [Path(path) for path in places], flags)
         case ["show", wanted] if flags.keys() <= _OF_A_FOLDER:
             code = _show(store, wanted)
         case ["delete", wanted] if flags.keys() <= _OF_A_FOLDER:
@@ -164,7 +164,7 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
 
     is_everywhere, is_json = "all" in flags, "json" in flags
     if places:
-        found = [session for place in places for session in sessions_in(place)]
+        found = [session for path in places for session in sessions_in(path)]
     else:
         found = find(os.environ, None if is_everywhere else root)
     if not found:
@@ -173,7 +173,7 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
         write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
         write_stdout("[]\n" if is_json else "")
         return 0
-    is_chosen = "yes" in flags or (bool(places) and not any(place.is_dir() for place in places))
+    is_chosen = "yes" in flags or (bool(places) and not any(path.is_dir() for path in places))
     chosen = found if is_chosen else _choose_sessions(found, is_json=is_json)
     # The oldest first, so that `-c` continues the newest.
     done = [
@@ -248,9 +248,9 @@ def _imported(
     target = root
     try:
         foreign = read_file(found.path)
-        own = Path(foreign.cwd) if foreign.cwd else root
-        if is_everywhere and own.is_dir():
-            target = find_project_root(own)
+        session_folder = Path(foreign.cwd) if foreign.cwd else root
+        if is_everywhere and session_folder.is_dir():
+            target = find_project_root(session_folder)
         done = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(foreign)
     except (QcodeError, OSError) as error:
         write_stderr(f"{found.path}: {error}")

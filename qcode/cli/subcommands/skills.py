@@ -1,6 +1,6 @@
 """`qcode skills`: the skills that apply in this folder, and a check of skills by the rules of the format.
 
-Nothing of a skill is run, and no model is needed. Apart, as every subcommand.
+Nothing of a skill is run, and no model is needed. A separate module, as every subcommand.
 """
 
 from __future__ import annotations

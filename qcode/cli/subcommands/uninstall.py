@@ -107,10 +107,10 @@ def _listing(paths: ConfigPaths, items: Sequence[KeptItem], names: Sequence[str]
         yield from (f"  {short(item.path):<{width}}  {bytes_text(item.size):>8}  {item.meaning}" for item in items)
     if names:
         yield f"  keys of {', '.join(names)}"
-    own = [folder for folder in _project_folders(paths) if folder.exists()]
-    if own:
+    project_folders = [folder for folder in _project_folders(paths) if folder.exists()]
+    if project_folders:
         yield "Not removed, because they belong to projects:"
-        yield from (f"  {short(folder)}" for folder in own)
+        yield from (f"  {short(folder)}" for folder in project_folders)
     found = installation()
     yield f"The program was installed {f'from {found.clone}' if found.clone else f'with {found.installer}'}; remove it:"
     yield f"  {found.remove_command}"

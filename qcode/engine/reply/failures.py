@@ -153,7 +153,7 @@ def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, cou
 
 
 def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Effect]:
-    """Wait or end as without fallback models: none of them could be used. `limit` as in `NoModelLeft`."""
+    """Wait or end as without fallback models: none of them could be used. See `NoModelLeft` for `limit`."""
     phase = state.phase
     assert isinstance(phase, NeedsModel)
     state.plan = replace(state.plan, fallback=None)

@@ -40,7 +40,7 @@ class JudgedCall:
 class ReplyResult:
     """The result of a reply. `message` is None if there is nothing to store.
 
-    `limit` is the limit of the prompt that ended it, or None. `escalates_next` as in `recovery.RunCalls`.
+    `limit` is the limit of the prompt that ended it, or None. See `recovery.RunCalls` for `escalates_next`.
     """
 
     ending: Ending

@@ -153,7 +153,7 @@ class Reply:
         return failures.resume_with_model(self._state, plan, model, counter)
 
     def resume_without_model(self, limit: ErrorInfo | None = None) -> list[Effect]:
-        """Wait or end after `NeedsModel`: no other model could be used. `limit` as in `NoModelLeft`."""
+        """Wait or end after `NeedsModel`: no other model could be used. See `NoModelLeft` for `limit`."""
         return failures.resume_without_model(self._state, limit)
 
     def resume(self, messages: tuple[Message, ...]) -> list[Effect]:

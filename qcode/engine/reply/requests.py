@@ -25,7 +25,7 @@ from qcode.values import dataclass
 class ReplyPlan:
     """The inputs of a reply, shared by all its attempts. `messages` is a valid history for every provider.
 
-    `can_make_room`: the conversation may be compacted once if the window is full. `fallback` as in `TurnSettings`.
+    `can_make_room`: the conversation may be compacted once if the window is full. See `TurnSettings` for `fallback`.
     `note` goes with the first request and with the same request at a larger cap; the other ones end in a text that asks
     for something else. `starts_escalated`: the first request has the larger cap already. `allows_calls` as in
     `TurnSettings`.

@@ -124,11 +124,11 @@ class ReplyState:
     def is_affordable(self) -> bool:
         """Whether the prompt cost less than the user's cost limit; True if there is none."""
         limit = self.plan.max_budget_usd
-        return limit is None or self.ledger.whole.spent < limit
+        return limit is None or self.ledger.outermost.spent < limit
 
     def learn(self, learn: Learn) -> Effect:
         """Apply a new fact to this reply, and return the effect that stores it."""
-        self.model = self.model.learning(learn)
+        self.model = self.model.with_learner(learn)
         self.caps = self._plan_caps()
         return learn
 

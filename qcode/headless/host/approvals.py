@@ -243,7 +243,10 @@ def _suggestions(approval: ToolApproval) -> list[JsonObject]:
     rule = claude_rule(approval.rule)
     if rule is not None:
         places = ("session", "localSettings") if approval.is_keepable else ("session",)
-        found += [{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": place} for place in places]
+        found += [
+            {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": destination}
+            for destination in places
+        ]
     if "edits" in approval.offers:
         found.append({"type": "setMode", "mode": "acceptEdits", "destination": "session"})
     return found

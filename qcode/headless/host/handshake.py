@@ -128,9 +128,11 @@ def _without_own(configs: Sequence[PathText]) -> tuple[tuple[PathText, ...], tup
         if not isinstance(servers, dict):
             paths.append(path)
             continue
-        own = [name for name, config in servers.items() if isinstance(config, dict) and config.get("type") == "sdk"]
-        names += own
-        left = {name: config for name, config in servers.items() if name not in own}
+        host_servers = [
+            name for name, config in servers.items() if isinstance(config, dict) and config.get("type") == "sdk"
+        ]
+        names += host_servers
+        left = {name: config for name, config in servers.items() if name not in host_servers}
         paths += [json.dumps({"mcpServers": left})] if left else []
     return tuple(paths), tuple(names)
 

@@ -45,7 +45,7 @@ class Names:
     def of_tool(self, name: str) -> str:
         return claude_name(name, self.server_tools)
 
-    def listed(self, name: str) -> str:
+    def list_name(self, name: str) -> str:
         """Return the name in lists of tools and of denied calls."""
         theirs = self.of_tool(name)
         return _LISTED_AGENT if theirs == _AGENT else theirs
@@ -93,14 +93,14 @@ class HostLines(StreamLines):
                 trigger = "manual" if self._is_asked else "auto"
                 metadata: JsonObject = {"trigger": trigger, "pre_tokens": before}
                 boundary: JsonObject = {"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata}
-                return [*lines, self._status(None), self.sealed(boundary)]
+                return [*lines, self._status(None), self.with_ids(boundary)]
             case _:
                 return lines
 
     _is_asked = False
 
     def _status(self, status: str | None) -> JsonObject:
-        return self.sealed(status_line(status, self._mode()))
+        return self.with_ids(status_line(status, self._mode()))
 
     def block(self, block: Block) -> JsonObject:
         if not isinstance(block, ToolCall):
@@ -139,7 +139,7 @@ def status_line(status: str | None, mode: str) -> JsonObject:
 
 def host_init(facts: InitFacts, names: Names, mode: str) -> JsonObject:
     """Return the `init` line for a host; `mode` is the permission mode in Claude Code's words."""
-    listed = tuple(names.listed(tool) for tool in facts.tools)
+    listed = tuple(names.list_name(tool) for tool in facts.tools)
     line = init_line(replace(facts, tools=listed))
     return {**line, "permissionMode": mode, "claude_code_version": CLAUDE_CODE_VERSION}
 
@@ -172,7 +172,7 @@ def _denial(denial: JsonObject, names: Names) -> JsonObject:
     name, arguments = denial["tool_name"], denial["tool_input"]
     assert isinstance(name, str)
     assert isinstance(arguments, dict)
-    return {**denial, "tool_name": names.listed(name), "tool_input": claude_input(name, arguments, names.folder)}
+    return {**denial, "tool_name": names.list_name(name), "tool_input": claude_input(name, arguments, names.folder)}
 
 
 def without_null_counts(usage: JsonObject) -> JsonObject:

@@ -313,7 +313,7 @@ class HostSession(Exchange):
     def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
         """Return a prompt with its command expanded, and attach the files that it mentions."""
         foreign: tuple[tuple[int, int], ...] = ()
-        if prompt.startswith("/") and (found := self.agent.custom_commands().typed(prompt)) is not None:
+        if prompt.startswith("/") and (found := self.agent.custom_commands().match_command(prompt)) is not None:
             command, arguments = found
             foreign, display = command.foreign(arguments), prompt
             prompt = command.expand(arguments)

@@ -1,8 +1,8 @@
 """The Messages API over the anthropic SDK, which owns address, authentication, headers and error classes.
 
 The body is passed unchanged as `extra_body`: the SDK converts no field and prints no warning about a model or a
-thinking mode. The response is read as bytes (`providers.streaming`). Apart from `registry`, because it loads with the
-first model of this protocol.
+thinking mode. The response is read as bytes (`providers.streaming`). Separate from `registry`, because it loads with
+the first model of this protocol.
 """
 
 from __future__ import annotations

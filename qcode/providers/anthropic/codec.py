@@ -97,8 +97,8 @@ def _encode_settled(encoded: EncodedMessages, messages: Sequence[Message], used_
 def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: bool = True) -> list[JsonObject]:
     """Return messages in the form of the API. With `has_end` False others follow them."""
     sent: list[JsonObject] = []
-    for place, message in enumerate(messages):
-        is_last = has_end and place == len(messages) - 1
+    for index, message in enumerate(messages):
+        is_last = has_end and index == len(messages) - 1
         encode_one = (
             partial(_user, message) if message.role == "user" else partial(_assistant, message, is_last=is_last)
         )
@@ -448,7 +448,7 @@ class AnthropicDecoder(Ending):
             if values is None:
                 return self._blocks.end(number)
             piece = {**piece, "input": values or object_in(piece.get("input"))}
-            line = self._searches.searched(text_in(object_in(piece["input"]).get("query")))
+            line = self._searches.record_query(text_in(object_in(piece["input"]).get("query")))
             events = self._blocks.write(number, line)
         return events + self._blocks.end(number, search_mark(PROTOCOL, piece))
 

@@ -342,11 +342,11 @@ def _play_agents(scene: Scene) -> Script:
         tasks = (("See what is in the folder", "List the files of the folder."), ("Read the README", "Read README.md."))
         calls = tuple(
             ToolCall(
-                f"demo_{scene.number + place}",
+                f"demo_{scene.number + index}",
                 "agent",
                 json.dumps({"description": description, "prompt": prompt, "kind": "explore"}),
             )
-            for place, (description, prompt) in enumerate(tasks)
+            for index, (description, prompt) in enumerate(tasks)
         )
         return (Text("I will give one task each to two sub-agents, which work in parallel.\n"), *calls)
     answers = "\n\n".join(shortened(step.result.content) for step in scene.steps)

@@ -321,7 +321,7 @@ class GeminiDecoder(Ending):
         """Collect the search queries and the cited pages."""
         queries = grounding.get("webSearchQueries")
         for query in queries if isinstance(queries, list) else ():
-            self._searches.searched(text_in(query))
+            self._searches.record_query(text_in(query))
         for chunk in objects_in(grounding.get("groundingChunks")):
             page = object_in(chunk.get("web"))
             self._searches.cites(text_in(page.get("uri")), text_in(page.get("title")))
@@ -333,7 +333,7 @@ class GeminiDecoder(Ending):
         args = object_in(object_in(part.get("toolCall")).get("args"))
         queries = args.get("queries")
         asked = [text_in(query) for query in queries] if isinstance(queries, list) else [text_in(args.get("query"))]
-        lines = "".join(self._searches.searched(query) for query in asked if query)
+        lines = "".join(self._searches.record_query(query) for query in asked if query)
         events += self._blocks.write(block, lines) or self._blocks.name(block)
         return [*events, *self._blocks.end(block, search_mark(PROTOCOL, part))]
 

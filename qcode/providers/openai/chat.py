@@ -334,8 +334,10 @@ class ChatDecoder(Ending):
     def __init__(self, quirks: ChatQuirks | None = None, *, tag: str = "0") -> None:
         super().__init__()
         names = ("reasoning_content", "reasoning")
-        own = quirks.reasoning_field if quirks else ""
-        self._reasoning_fields = (own, *names) if own and own not in names else names
+        reasoning_field = quirks.reasoning_field if quirks else ""
+        self._reasoning_fields = (
+            (reasoning_field, *names) if reasoning_field and reasoning_field not in names else names
+        )
         self._blocks = BlockWriter()
         self._calls = CallDeltas(self._blocks, tag=tag)
         self._response_id = ""

@@ -405,7 +405,7 @@ class ResponsesDecoder:
             return f"Opened {url}\n"
         queries = action.get("queries")
         several = [text_in(query) for query in queries] if isinstance(queries, list) else []
-        return "".join(self._searches.searched(query) for query in several or [text_in(action.get("query"))])
+        return "".join(self._searches.record_query(query) for query in several or [text_in(action.get("query"))])
 
     def _terminate(self, response: JsonObject, status: str) -> list[ReplyEvent]:
         events = self._start(response)

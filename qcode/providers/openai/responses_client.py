@@ -1,4 +1,4 @@
-"""The Responses API, directly or over the openai SDK. Apart from `client`, so that neither imports both codecs.
+"""The Responses API, directly or over the openai SDK. Separate from `client`, so that neither imports both codecs.
 
 The body is passed unchanged as `extra_body`, and the response is read as bytes, as in `client`, which also provides the
 connection.

@@ -158,7 +158,7 @@ class TailCalls:
         )
 
     def _read(self, pending: str) -> list[WrittenCall]:
-        """Return the calls that `pending` consists of; none if it is text. A near miss is noted in `rejected`."""
+        """Return the calls in `pending`, none if it is text. A near miss is added to `rejected_candidates`."""
         try:
             form, calls = self._parse(pending)
             for call in calls:
@@ -527,5 +527,5 @@ class _Reader:
 def begin(
     request: ModelRequest, habits: CallHabits, search: MarkSearch, blocks: Sequence[int], text: int | None
 ) -> TailEvents:
-    """Return the reader of the rest of a reply, whose first mark of a call `search` has found."""
+    """Return the reader of the rest of a reply, after `search` has found the first mark of a call."""
     return TailEvents(request, habits, TailCalls(request, habits, search), set(blocks), text)

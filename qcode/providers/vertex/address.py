@@ -1,7 +1,8 @@
 """Addresses on Vertex AI. Pure.
 
 An address names host, project and location, as in `https://HOST/projects/PROJECT/locations/LOCATION`. Sources: Google's
-page on the locations of Vertex AI, and the SDKs of Google and Anthropic. Apart, because only these providers need it.
+page on the locations of Vertex AI, and the SDKs of Google and Anthropic. A separate module because only these providers
+need it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gemini and Claude on Vertex AI, over the SDKs of Google and Anthropic, which sign in and choose the path.
 
 The token comes from the connection's key, or from the Application Default Credentials of this machine. `google-auth` is
-a dependency of `google-genai`. Apart from the other clients, because it loads with the first model of Vertex AI.
+a dependency of `google-genai`. Separate from the other clients, because it loads with the first model of Vertex AI.
 """
 
 from __future__ import annotations

@@ -100,15 +100,15 @@ def _private_root(confinement: Confinement) -> list[str]:
         options += ["--tmpfs", folder]
     for device in _DEVICES:  # --dev would mount twice as many
         options += ["--dev-bind", device, device]
-    for place, text in _DEVICE_LINKS:
-        options += ["--symlink", text, place]
+    for link, text in _DEVICE_LINKS:
+        options += ["--symlink", text, link]
     options += ["--dir", "/dev/shm", "--proc", "/proc"]  # noqa: S108  # a name in the sandbox
     for path in confinement.empty:
         options += ["--dir", path]
     for path in sorted(confinement.readable, key=depth):
         options += ["--ro-bind", path, path]
-    for place, text in confinement.links:
-        options += ["--symlink", text, place]
+    for link, text in confinement.links:
+        options += ["--symlink", text, link]
     return options
 
 
@@ -122,9 +122,9 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
         options += ["--ro-bind", path, path]
     for path in sorted(confinement.writable, key=depth):
         options += ["--bind", path, path]
-    for place, text in confinement.links:
-        if any(is_within(place, folder) for folder in _PRIVATE):
-            options += ["--symlink", text, place]
+    for link, text in confinement.links:
+        if any(is_within(link, folder) for folder in _PRIVATE):
+            options += ["--symlink", text, link]
     return options
 
 

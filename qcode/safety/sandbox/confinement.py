@@ -56,6 +56,7 @@ SYSTEM_FOLDERS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
 )  # fmt: skip
 """Folders of the system that every command sees, if they exist."""
+TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  # nothing is written there
 _PROGRAMS = (*SYSTEM_FOLDERS, "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/local/bin")
 _PARTS_OF_PREFIX = ("lib", "lib64", "libexec", "share")
 _SHARED_PREFIXES = (".local",)
@@ -74,6 +75,22 @@ def program_folders(search_path: str, home: str) -> tuple[str, ...]:
         if part.startswith("/"):
             found += _needed_for(os.path.realpath(part), home)
     return tuple(dict.fromkeys(path for path in found if _is_offered(path, home)))
+
+
+def toolchain_folders(scope: SandboxScope) -> tuple[str, ...]:
+    """Return the toolchains on the search path that lie in a temporary folder, which a sandbox hides.
+
+    For `PREFIX/bin` it is the whole prefix, because a compiler reads more of it than its libraries: Go its sources.
+    """
+    found: list[str] = []
+    for part in scope.search_path.split(":"):
+        folder = os.path.realpath(part) if part.startswith("/") else ""
+        if not is_within_any(folder, TEMPORARY_FOLDERS) or folder in TEMPORARY_FOLDERS:
+            continue
+        prefix, name = os.path.split(folder)
+        is_whole = name in ("bin", "sbin") and prefix not in TEMPORARY_FOLDERS
+        found.append(prefix if is_whole and not is_within(str(scope.root), prefix) else folder)
+    return tuple(dict.fromkeys(path for path in found if _is_offered(path, scope.home_path)))
 
 
 def _needed_for(folder: str, home: str) -> Iterator[str]:
@@ -108,14 +125,14 @@ def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, s
     """Return the links on these paths outside the `visible` folders: path and target of each."""
     found: dict[str, str] = {}
     for path in paths:
-        pending, current, seen = path.split("/")[1:], "", 0
-        while pending and seen < 40:
+        pending, current, count = path.split("/")[1:], "", 0
+        while pending and count < 40:
             part = pending.pop(0)
             step = f"{current}/{part}"
             if not os.path.islink(step):  # noqa: PTH114  # text
                 current = step
                 continue
-            seen += 1
+            count += 1
             text = os.readlink(step)  # noqa: PTH115  # the text of the link, unchanged
             if not any(is_within(step, folder) for folder in visible):
                 found[step] = text

@@ -134,11 +134,11 @@ class Guard:
         name = path.rpartition("/")[2].lstrip(".") or "file"
         try:
             relocation.make_folder(folder)
-            place = f"{folder}/{os.urandom(4).hex()}-{name}"
-            relocation.move(path, place)
+            target = f"{folder}/{os.urandom(4).hex()}-{name}"
+            relocation.move(path, target)
         except OSError:
             return ""
-        return place
+        return target
 
 
 def _record(paths: Iterable[str], mounted: frozenset[str]) -> dict[str, RecordedPath]:

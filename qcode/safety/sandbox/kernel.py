@@ -110,22 +110,22 @@ def separate_mounts() -> None:
     call("private mounts", "mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
 
 
-def bind(source: str, place: str) -> None:
-    """Show `source` at `place`, including the mounts below it."""
-    call(f"mount {place}", "mount", os.fsencode(source), os.fsencode(place), None, _BIND | _RECURSIVE, None)
+def bind(source: str, target: str) -> None:
+    """Show `source` at `target`, including the mounts below it."""
+    call(f"mount {target}", "mount", os.fsencode(source), os.fsencode(target), None, _BIND | _RECURSIVE, None)
 
 
-def restrict_mount(place: str, *, is_read_only: bool, is_recursive: bool = True) -> None:
+def restrict_mount(target: str, *, is_read_only: bool, is_recursive: bool = True) -> None:
     """Forbid device nodes and set-user-ID bits at a mount and the mounts below it, and optionally writes."""
     flags = struct.pack("=4Q", _NO_SUID | _NO_DEV | (_READ_ONLY if is_read_only else 0), 0, 0, 0)
     at = _AT_RECURSIVE if is_recursive else 0
-    call(f"mount {place}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(place), at, flags, len(flags))
+    call(f"mount {target}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(target), at, flags, len(flags))
 
 
-def forbid_setuid(place: str) -> None:
+def forbid_setuid(target: str) -> None:
     """Ignore set-user-ID bits at a mount and the mounts below it, as bwrap would, which takes one call for each."""
     flags = struct.pack("=4Q", _NO_SUID, 0, 0, 0)
-    call(f"mount {place}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(place), _AT_RECURSIVE, flags, len(flags))
+    call(f"mount {target}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(target), _AT_RECURSIVE, flags, len(flags))
 
 
 def cover(folder: str) -> None:
@@ -134,21 +134,21 @@ def cover(folder: str) -> None:
     call(f"mount {folder}", "mount", b"tmpfs", os.fsencode(folder), b"tmpfs", flags, b"size=4k,mode=755")
 
 
-def mount_empty(place: str, *, has_devices: bool = False) -> None:
+def mount_empty(target: str, *, has_devices: bool = False) -> None:
     """Mount an empty writable folder, optionally for device nodes."""
     flags = _NO_SUID | (0 if has_devices else _NO_DEV)
-    call(f"mount {place}", "mount", b"tmpfs", os.fsencode(place), b"tmpfs", flags, b"mode=755")
+    call(f"mount {target}", "mount", b"tmpfs", os.fsencode(target), b"tmpfs", flags, b"mode=755")
 
 
-def mount_terminals(place: str) -> None:
+def mount_terminals(target: str) -> None:
     """Mount a private folder of terminals."""
     data = b"newinstance,ptmxmode=0666,mode=620"
-    call(f"mount {place}", "mount", b"devpts", os.fsencode(place), b"devpts", _NO_SUID | _NO_EXEC, data)
+    call(f"mount {target}", "mount", b"devpts", os.fsencode(target), b"devpts", _NO_SUID | _NO_EXEC, data)
 
 
-def enter_root(place: str) -> None:
+def enter_root(target: str) -> None:
     """Make a mounted folder the root of the thread, and detach the old root."""
-    call("root", "chdir", os.fsencode(place))
+    call("root", "chdir", os.fsencode(target))
     call("root", "syscall", _PIVOT_ROOT, b".", b".")
     call("old root", "umount2", b".", _DETACH)
     call("root", "chdir", b"/")

@@ -97,7 +97,7 @@ def _grantable(folder: str, hidden: Sequence[str]) -> Iterator[str]:
     inside = [path for path in hidden if is_within(path, folder)]
     if folder in inside or is_within_any(folder, KERNEL_FOLDERS):
         return
-    if not inside and not any(is_within(place, folder) for place in KERNEL_FOLDERS):
+    if not inside and not any(is_within(protected, folder) for protected in KERNEL_FOLDERS):
         yield folder
         return
     try:

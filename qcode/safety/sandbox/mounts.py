@@ -1,7 +1,7 @@
 """Mounts that root makes in the thread that starts bwrap, at a tenth of the cost of a mount in bwrap.
 
 The thread first gets a private mount namespace (mount_namespaces(7)), and bwrap copies its mounts. So a thread serves
-one command. Apart from `bubblewrap`, which loads this module only for root: `kernel` needs ctypes.
+one command. Separate from `bubblewrap`, which loads this module only for root: `kernel` needs ctypes.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
     for path in sorted(covered, key=depth):
         _show(path)
-    for place, text in confinement.links:
-        if not os.path.lexists(f"{_NEW_ROOT}{place}"):
-            os.makedirs(os.path.dirname(f"{_NEW_ROOT}{place}"), exist_ok=True)  # noqa: PTH103, PTH120  # text
-            os.symlink(text, f"{_NEW_ROOT}{place}")  # noqa: PTH211  # text
+    for link, text in confinement.links:
+        if not os.path.lexists(f"{_NEW_ROOT}{link}"):
+            os.makedirs(os.path.dirname(f"{_NEW_ROOT}{link}"), exist_ok=True)  # noqa: PTH103, PTH120  # text
+            os.symlink(text, f"{_NEW_ROOT}{link}")  # noqa: PTH211  # text
     for path in sorted(confinement.writable, key=depth):
         os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
         _bind(path, f"{_NEW_ROOT}{path}")
@@ -78,37 +78,37 @@ def _show_readable(confinement: Confinement, private: Sequence[str], covered: Se
 
 
 def _hide(paths: Sequence[str], files: Sequence[str]) -> None:
-    """Cover each existing path with an empty folder or file; `files` are files for certain."""
+    """Cover each existing path with an empty folder or file; `files` are known to be files."""
     if paths or files:
         # A copy of a mount keeps its restrictions, which saves one call for each file.
         _bind(EMPTY_FILE, EMPTY_FILE, is_read_only=True)
     folders = set(filter(os.path.isdir, paths))
     for path in (*paths, *files):
-        place = f"{_NEW_ROOT}{path}"
+        target = f"{_NEW_ROOT}{path}"
         with contextlib.suppress(FileNotFoundError):
             if path in folders:
-                kernel.cover(place)
+                kernel.cover(target)
             else:
-                kernel.bind(EMPTY_FILE, place)
+                kernel.bind(EMPTY_FILE, target)
 
 
-def _bind(source: str, place: str, *, is_read_only: bool = False) -> None:
-    """Mount `source` at `place`, if both still exist."""
+def _bind(source: str, target: str, *, is_read_only: bool = False) -> None:
+    """Mount `source` at `target`, if both still exist."""
     with contextlib.suppress(FileNotFoundError):
-        kernel.bind(source, place)
+        kernel.bind(source, target)
         if is_read_only:
-            kernel.restrict_mount(place, is_read_only=True)
+            kernel.restrict_mount(target, is_read_only=True)
 
 
 def _show(path: str) -> None:
     """Show a folder or a file of the host in the new root, read-only."""
-    place = f"{_NEW_ROOT}{path}"
+    target = f"{_NEW_ROOT}{path}"
     if os.path.isdir(path):  # noqa: PTH112  # text
-        os.makedirs(place, exist_ok=True)  # noqa: PTH103  # text
+        os.makedirs(target, exist_ok=True)  # noqa: PTH103  # text
     else:
-        os.makedirs(os.path.dirname(place), exist_ok=True)  # noqa: PTH103, PTH120  # text
-        _make_file(place)
-    _bind(path, place, is_read_only=True)
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120  # text
+        _make_file(target)
+    _bind(path, target, is_read_only=True)
 
 
 def _make_devices(folder: str, further: Iterable[str]) -> None:
@@ -132,21 +132,21 @@ def _make_devices(folder: str, further: Iterable[str]) -> None:
     kernel.forbid_setuid(folder)
 
 
-def _make_device(device: str, place: str) -> None:
-    """Make the same device at `place`, or mount it there: the right to make one may be missing, as in a container."""
+def _make_device(device: str, target: str) -> None:
+    """Make the same device at `target`, or mount it there: the right to make one may be missing, as in a container."""
     info = os.stat(device)  # noqa: PTH116  # text
     try:
-        os.mknod(place, stat.S_IFMT(info.st_mode), info.st_rdev)
+        os.mknod(target, stat.S_IFMT(info.st_mode), info.st_rdev)
     except PermissionError:
-        _make_file(place)
-        _bind(device, place)
+        _make_file(target)
+        _bind(device, target)
     else:
-        os.chmod(place, info.st_mode)  # noqa: PTH101  # text
+        os.chmod(target, info.st_mode)  # noqa: PTH101  # text
 
 
-def _make_file(place: str) -> None:
-    if not os.path.lexists(place):
-        os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+def _make_file(target: str) -> None:
+    if not os.path.lexists(target):
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _is_folder(path: str) -> bool:

@@ -52,14 +52,14 @@ def move(path: str, place: str) -> None:
             _remove(source, name)
 
 
-def read(path: str, most: int) -> bytes:
-    """Return the first `most` bytes of a plain file."""
+def read(path: str, max_bytes: int) -> bytes:
+    """Return the first `max_bytes` bytes of a plain file."""
     with opened_parent(path) as (folder, name):
         descriptor = os.open(name, _READ, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
-            return file.read(most)
+            return file.read(max_bytes)
 
 
 def write_new(path: str, content: bytes, mode: int) -> None:

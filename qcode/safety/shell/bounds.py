@@ -1,6 +1,6 @@
 """Limits of a command text, checked before it is parsed, so that a verdict takes under 50 ms for any text. Pure.
 
-Apart from `parser`, its only importer, which has the maximum length. tree-sitter is linear on valid text, but its
+Separate from `parser`, its only importer, which has the maximum length. tree-sitter is linear on valid text, but its
 error recovery is not: 20,000 characters of `((a` take 3 s, of `a|` 4 s, and a parse holds the interpreter until it
 ends. The cost grows with the length, the number of structural characters and the depth of brackets, so each has a
 limit. Characters inside quotes count too, because recognizing quotes needs a parser.

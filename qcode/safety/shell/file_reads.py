@@ -57,7 +57,7 @@ class Reads:
     masks: bool
 
     def files(self, *words: Word, leading: Leading = "none") -> list[_Group]:
-        """Check the paths that the words name, and return them. `leading` as in `Leading`."""
+        """Check the paths that the words name, and return them. See `Leading` for `leading`."""
         groups: list[_Group] = []
         try:
             for word in words:

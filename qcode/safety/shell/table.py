@@ -349,9 +349,9 @@ def _attached_value(word: Word, value: str, role: Role) -> Word:
 def _roles(form: Operands, words: list[Word]) -> list[Role]:
     """Return one role for each operand; raise if there are too few or too many, or a word may shift the others."""
     count = len(words)
-    most = len(form.roles) if form.repeated_index is None else form.maximum
-    if most is not None and count > most:
-        raise _UnknownUse(f"the operand {words[most].text!r} is not expected")
+    max_operands = len(form.roles) if form.repeated_index is None else form.maximum
+    if max_operands is not None and count > max_operands:
+        raise _UnknownUse(f"the operand {words[max_operands].text!r} is not expected")
     if count - sum(_may_vanish(word) for word in words) < form.minimum:
         raise _UnknownUse("an operand is missing")
     roles = list(form.roles)

@@ -2,7 +2,7 @@
 
 `wildcards.toml` lists options that write, send a file or run a program; its header explains every key. The rest is
 recognized by the name of the option, so an unknown option such as `--coverage-directory` is not covered either.
-Apart from `rules`, its only importer: it loads with the first command that a wildcard may cover.
+Separate from `rules`, its only importer: it loads with the first command that a wildcard may cover.
 """
 
 from __future__ import annotations

@@ -110,8 +110,10 @@ def _python(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[
     """Return a function that builds the command of a Python program, preferring the project's virtual environment."""
 
     def command(folder: Path, files: Sequence[str]) -> list[str]:
-        own = next((f"{venv}/bin/{name}" for venv in (".venv", "venv") if (folder / venv / "bin" / name).exists()), "")
-        return [own or name, *arguments, *files]
+        venv_program = next(
+            (f"{venv}/bin/{name}" for venv in (".venv", "venv") if (folder / venv / "bin" / name).exists()), ""
+        )
+        return [venv_program or name, *arguments, *files]
 
     return command
 

@@ -1,7 +1,7 @@
 """Finds the positions of a patch's hunks in a text, in order, and applies them. Pure.
 
-Loads apart from `patch`, with the first patch. A hunk is located by its lines and by the anchors before it. If several
-positions match and no anchor decides, it is refused, because a patch in the wrong place is worse than none.
+Loaded separately from `patch`, with the first patch. A hunk is located by its lines and by the anchors before it. If
+several positions match and no anchor decides, it is refused, because a patch in the wrong place is worse than none.
 """
 
 from __future__ import annotations

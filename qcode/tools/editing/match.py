@@ -369,7 +369,7 @@ def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
     at = single.find(pattern)
     while at >= 0:
         after = at + len(pattern)
-        start, end = (place + shifts[bisect_right(behind, place)] for place in (at, after))
+        start, end = (offset + shifts[bisect_right(behind, offset)] for offset in (at, after))
         yield Passage(start, end, new.strip() if new.strip() else new)
         at = single.find(pattern, after)
 

@@ -18,7 +18,7 @@ _SECONDS = 30
 
 
 def main() -> int:
-    folder, first, last, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    folder, first, last, max_bytes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
     logging.disable(logging.CRITICAL)
@@ -32,10 +32,10 @@ def main() -> int:
     count = len(reader.pages)
     _write_line(count)
     for number in range(first, min(last, count) + 1):
-        text = reader.pages[number - 1].extract_text()[:most]
-        most -= len(text)
+        text = reader.pages[number - 1].extract_text()[:max_bytes]
+        max_bytes -= len(text)
         _write_line([number, text])
-        if most <= 0:
+        if max_bytes <= 0:
             break
     return 0
 

@@ -62,13 +62,13 @@ def _text_of(path: str) -> str | None:
 def _hits_across(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]:
     """Return the numbers of the lines with matches of a multiline search, each with the byte offset of the first."""
     hits: dict[int, int] = {}
-    number, seen = 1, 0
+    number, consumed = 1, 0
     for count, found in enumerate(pattern.finditer(text), start=1):
         start, end = found.span()
         if start == len(text) and (not text or text[-1] == "\n"):
             break  # no line follows the last line end
-        number += text.count("\n", seen, start)
-        seen = start
+        number += text.count("\n", consumed, start)
+        consumed = start
         line = text[text.rfind("\n", 0, start) + 1 : start]
         hits.setdefault(number, len(line.encode("utf-8", "replace")))
         for more in range(text.count("\n", start, max(start, end - 1))):

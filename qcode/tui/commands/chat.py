@@ -137,12 +137,12 @@ def _pick_mode(context: CommandContext) -> None:
     if current not in MODES:
         rows.insert(0, PickerRow(current, current, "chosen at the start", is_current=True))
 
-    def picked(name: str | None) -> None:
+    def on_pick(name: str | None) -> None:
         mode = next((mode for mode in MODES if mode == name), None)
         if mode is not None:
             context.use_mode(mode)
 
-    context.screen.open_screen(Picker("Permission mode", rows), picked)
+    context.screen.open_screen(Picker("Permission mode", rows), on_pick)
 
 
 def _next_mode(context: CommandContext, _argument: str) -> None:

@@ -59,9 +59,9 @@ async def _check(context: CommandContext, kind: TriedKind, value: str) -> None:
 
 
 def _permission_choices(context: CommandContext) -> Sequence[str]:
-    own = [rule for rule in context.agent.permissions.rules() if rule.number]
-    undo = [f"undo {rule.text}" for rule in own]
-    keep = [f"keep {rule.text}" for rule in own if rule.scope == "session"]
+    removable_rules = [rule for rule in context.agent.permissions.rules() if rule.number]
+    undo = [f"undo {rule.text}" for rule in removable_rules]
+    keep = [f"keep {rule.text}" for rule in removable_rules if rule.scope == "session"]
     return ("list", *undo, *keep, "allow shell(…)", "ask shell(…)", "deny shell(…)", "check …")
 
 
@@ -102,14 +102,14 @@ def _memory(context: CommandContext, text: str) -> None:
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
         return
-    place, line = split_memory_line(text, memory.places())
-    if len(place) == 1:
-        _append(context, place[0].path, line)
+    file, line = split_memory_line(text, memory.places())
+    if len(file) == 1:
+        _append(context, file[0].path, line)
     elif context.app is not None:
         from qcode.tui.screens.inspection import PlacePicker
 
         context.screen.open_screen(
-            PlacePicker(place, line),
+            PlacePicker(file, line),
             lambda path: _append(context, path, line) if path is not None else None,
         )
     else:
@@ -124,7 +124,7 @@ def _append(context: CommandContext, path: str, line: str) -> None:
 
 
 def _memory_choices(context: CommandContext) -> Sequence[str]:
-    return [f"{whose}: " for whose in dict.fromkeys(place.owner for place in context.agent.memory.places())]
+    return [f"{whose}: " for whose in dict.fromkeys(file.owner for file in context.agent.memory.places())]
 
 
 def _init(context: CommandContext, wish: str) -> None:
@@ -158,7 +158,7 @@ def _plan(context: CommandContext, prompt: str) -> None:
 
 def _show_plan(context: CommandContext) -> None:
     """Show the last plan that was approved, otherwise the last one that was proposed."""
-    plans = plans_in(context.agent.conversation.stored)
+    plans = plans_in(context.agent.conversation.stored_messages)
     if not plans:
         context.view.notify("info", "No plan in this session yet. /plan TASK asks the model for one.")
         return
@@ -264,7 +264,7 @@ CONTROLS: tuple[Command, ...] = (
         _plan,
         ("plan",),
         "[prompt | show]",
-        lambda context: (_SHOW,) if plans_in(context.agent.conversation.stored) else (),
+        lambda context: (_SHOW,) if plans_in(context.agent.conversation.stored_messages) else (),
     ),
     Command(
         "permissions",

@@ -122,10 +122,10 @@ _MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
 _NAMED = frozenset((*(str(key.value) for key in Keys), *KEY_NAME_REPLACEMENTS.values()))
 
 
-def keymap(own: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tuple[str, ...]]:
+def keymap(user_keys: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tuple[str, ...]]:
     """Return the keys of each command by its id. A key the user assigns is removed from its previous command."""
     known = {command.id for command in commands}
-    assigned = {command_id: _split_keys(keys) for command_id, keys in own.items() if command_id in known}
+    assigned = {command_id: _split_keys(keys) for command_id, keys in user_keys.items() if command_id in known}
     used_keys = {key for keys in assigned.values() for key in keys}
     return {
         command.id: assigned[command.id]
@@ -135,9 +135,9 @@ def keymap(own: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tup
     }
 
 
-def bindings(own: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap:
+def bindings(user_keys: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap:
     """Return the key bindings of the app; they take precedence over any widget's."""
-    keys = keymap(own, commands)
+    keys = keymap(user_keys, commands)
     return BindingsMap(
         Binding(key, f"command('{command.id}')", command.title, show=False, priority=True, id=command.id)
         for command in commands
@@ -150,11 +150,11 @@ def keys_of(command: Command, context: CommandContext) -> tuple[str, ...]:
     return keymap(context.agent.context.settings.ui.keys, context.commands).get(command.id, command.keys)
 
 
-def problems(own: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:
+def problems(user_keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:
     """Yield id and error for each invalid entry: an unknown command, an unknown key, one key for two commands."""
     known = [command.id for command in commands]
     owners: dict[str, str] = {}
-    for command_id, keys in own.items():
+    for command_id, keys in user_keys.items():
         if command_id not in known:
             yield command_id, f"unknown command {command_id}; {nearest_hint(command_id, known)}"
             continue

@@ -71,24 +71,24 @@ def _rewind(context: CommandContext, _argument: str) -> None:
         context.view.notify("info", "Nothing to rewind: this session has no messages yet.")
         return
 
-    def picked(number: str | None) -> None:
+    def on_pick(number: str | None) -> None:
         message = next((own_message for own_message in messages if str(own_message.number) == number), None)
         if message is not None:
             _pick_rewind_scope(context, message)
 
     from qcode.tui.screens.rewind import RewindPicker
 
-    context.screen.open_screen(RewindPicker(messages), picked)
+    context.screen.open_screen(RewindPicker(messages), on_pick)
 
 
 def _pick_rewind_scope(context: CommandContext, message: OwnMessage) -> None:
-    def picked(scope: str | None) -> None:
+    def on_pick(scope: str | None) -> None:
         if scope is not None:
             _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("RewindScope", scope)))
 
     from qcode.tui.screens.rewind import RewindScopePicker
 
-    context.screen.open_screen(RewindScopePicker(message), picked)
+    context.screen.open_screen(RewindScopePicker(message), on_pick)
 
 
 def _undo(context: CommandContext, _argument: str) -> None:

@@ -232,12 +232,12 @@ def open_palette(context: CommandContext) -> None:
     """Let the user pick a command, and then its argument."""
     from qcode.tui.screens.palette import PalettePicker
 
-    def picked(command_id: str | None) -> None:
+    def on_pick(command_id: str | None) -> None:
         command = next((candidate for candidate in context.commands if candidate.id == command_id), None)
         if command is not None:
             _run_picked(context, command)
 
-    context.screen.open_screen(PalettePicker(context, context.agent.settings.choices.recent), picked)
+    context.screen.open_screen(PalettePicker(context, context.agent.settings.choices.recent), on_pick)
 
 
 def _run_picked(context: CommandContext, command: Command) -> None:
@@ -246,11 +246,11 @@ def _run_picked(context: CommandContext, command: Command) -> None:
     if choices:
         from qcode.tui.screens.palette import NO_ARGUMENT, ArgumentPicker
 
-        def picked(argument: str | None) -> None:
+        def on_pick(argument: str | None) -> None:
             if argument is not None:
                 run_command(context, command, "" if argument == NO_ARGUMENT else argument)
 
-        context.screen.open_screen(ArgumentPicker(command, choices), picked)
+        context.screen.open_screen(ArgumentPicker(command, choices), on_pick)
     elif command.argument and not command.argument.startswith("["):
         context.screen.write_prompt(f"/{command.names[0]} ")
     else:

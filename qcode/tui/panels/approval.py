@@ -344,10 +344,10 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _option_lines(self, width: int, *, is_low: bool) -> list[Line]:
         """Return the rows of the choices. On a low screen only the chosen one is wrapped, so that all are in view."""
         lines: list[Line] = []
-        for place, option in enumerate(self.options):
-            is_chosen = place == self._index
+        for index, option in enumerate(self.options):
+            is_chosen = index == self._index
             paint = ink("choice") if is_chosen else ink()
-            number = f"{place + 1} "
+            number = f"{index + 1} "
             keys = ", ".join(key for key in (option.letter, option.key) if key)
             spans = [(visible(option.label), paint)]
             spans += [(f" ({keys})", ink("dim"))] if keys else []

@@ -224,5 +224,5 @@ def _answers_to(question: Question) -> tuple[Option, ...]:
         Option(visible(choice.label), decision=Answer(choice.label), detail=visible(choice.detail))
         for choice in question.choices
     )
-    own = Option("Other: write an answer" if choices else "Write an answer", "t")
-    return (*choices, own)
+    write_option = Option("Other: write an answer" if choices else "Write an answer", "t")
+    return (*choices, write_option)

@@ -47,7 +47,7 @@ class Labels(Generic[Meaning]):
     def __getitem__(self, label: str) -> Meaning:
         return self._meanings[label]
 
-    def within(self, text: str) -> list[str]:
+    def labels_in(self, text: str) -> list[str]:
         """Return the labels of this kind in `text`, in order."""
         return [match[0] for match in _LABEL.finditer(text) if match[0] in self._meanings]
 
@@ -116,13 +116,13 @@ class Images:
         size = f" {picture.size[0]}x{picture.size[1]}" if picture.size is not None else ""
         return self.labels.add(f"[Image #{self.labels.number} {name}{size}]", picture)
 
-    def within(self, text: str) -> tuple[Image, ...]:
+    def images_in(self, text: str) -> tuple[Image, ...]:
         """Return the images whose labels are in `text`, each once, in order."""
-        return tuple(self.labels[label].image for label in dict.fromkeys(self.labels.within(text)))
+        return tuple(self.labels[label].image for label in dict.fromkeys(self.labels.labels_in(text)))
 
     def lasting(self, text: str) -> str:
         """Return `text` as another session can use it: with a mention of the file in place of each label."""
-        for label in self.labels.within(text):
+        for label in self.labels.labels_in(text):
             path = self.labels[label].path
             text = text.replace(label, mention_of(path) if path and "://" not in path else "[image]")
         return text

@@ -112,7 +112,7 @@ class SlashMenu(Widget):
             choices = tuple(choice.without_hint() for choice in choices)
         visible = choices[first : first + _MAX_MENU_ROWS]
         width = max((cell_len(choice.left) for choice in choices if choice.help), default=0)
-        rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(visible)]
+        rows = [self._row(choice, width, first + index == self._index) for index, choice in enumerate(visible)]
         if len(visible) < len(self._choices):
             rows.append(Content.styled(f"  {len(visible)} of {len(self._choices)}", "$muted"))
         return Content("\n").join(rows)

@@ -217,7 +217,7 @@ class Prompt(EditingArea):
         return selection
 
     def get_line(self, line_index: int) -> RichText:
-        """Return a line as it is painted: with the selection of visual mode."""
+        """Return a line to paint, with the selection of vim's visual mode highlighted."""
         line = super().get_line(line_index)
         selected = self._vim.selected_columns(line_index) if self._vim is not None else None
         if selected is not None:
@@ -392,7 +392,7 @@ class Prompt(EditingArea):
         if self._vim is not None:
             self._vim.reset()
         self._menu.close()
-        self.post_message(self.Submitted(self.pastes.expand(typed), typed, self.images.within(typed)))
+        self.post_message(self.Submitted(self.pastes.expand(typed), typed, self.images.images_in(typed)))
 
     def _remember(self, typed: str) -> None:
         self.sent.add(typed, self.images.lasting(self.pastes.expand(typed)))
@@ -401,10 +401,10 @@ class Prompt(EditingArea):
 
     def offer(self, *, is_news: bool = False) -> None:
         """Update the menu. `is_news`: the file index has more files than at the last update."""
-        place = (self.text, self.cursor_location)
-        if self._sources is None or (place == self._offered_at and not is_news):
+        text_and_cursor = (self.text, self.cursor_location)
+        if self._sources is None or (text_and_cursor == self._offered_at and not is_news):
             return
-        self._offered_at = place
+        self._offered_at = text_and_cursor
         self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
         is_hidden = self.screen.has_class("-asking")  # a question takes the place of the prompt
         if (

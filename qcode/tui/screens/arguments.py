@@ -1,6 +1,6 @@
 """The form for the arguments of a tool server's prompt, when several are missing. One missing argument is typed inline.
 
-Apart from `commands`, because it loads when it first opens.
+Separate from `commands`, because it loads when it first opens.
 """
 
 from __future__ import annotations

@@ -122,11 +122,11 @@ def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
     """Return the parts that can be undone, by the id of their row. The only hunk of a file is the file."""
     found: dict[str, ChangePart] = {}
     for turn in turns:
-        for place, file in enumerate(turn.files):
-            found[f"{turn.number}/{place}"] = ChangePart(turn.number, file)
+        for index, file in enumerate(turn.files):
+            found[f"{turn.number}/{index}"] = ChangePart(turn.number, file)
             if len(file.hunks) > 1:
                 for hunk in range(len(file.hunks)):
-                    found[f"{turn.number}/{place}/{hunk}"] = ChangePart(turn.number, file, hunk)
+                    found[f"{turn.number}/{index}/{hunk}"] = ChangePart(turn.number, file, hunk)
     return found
 
 
@@ -140,8 +140,8 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
     rows = [PickerRow(ALL, "Everything since the start", count_text(len(changes), "file"), group="This session")]
     for position, turn in reversed(list(enumerate(turns, 1))):
         group = f"{position}. {one_line(turn.text, 100) or '(empty)'}"
-        for place, file in enumerate(turn.files):
-            row = f"{turn.number}/{place}"
+        for index, file in enumerate(turn.files):
+            row = f"{turn.number}/{index}"
             rows.append(PickerRow(row, one_line(file.path), size_text(file), group=group, also=turn.text[:500]))
             if len(file.hunks) > 1:
                 rows += [hunk_row(f"{row}/{at}", hunk, group) for at, hunk in enumerate(file.hunks)]

@@ -1,6 +1,6 @@
 """The list of `/copy`: the replies of a conversation, each with its code blocks.
 
-Apart from the view because it loads only when it opens.
+Separate from the view because it loads only when it opens.
 """
 
 from __future__ import annotations

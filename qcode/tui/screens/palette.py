@@ -3,7 +3,7 @@
 The palette lists every command with its keys, recently used ones first, then the values of its argument. The theme
 picker applies each theme while it is highlighted; Enter keeps it, closing restores the previous one.
 
-Apart from the commands because it loads only when it opens.
+Separate from the commands because it loads only when it opens.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class PermissionsScreen(Picker):
 
     def _rules(self) -> dict[str, RuleInForce]:
         """Return the rules by the ids of their rows."""
-        return {f"rule:{place}:{rule.text}": rule for place, rule in enumerate(self._permissions.rules())}
+        return {f"rule:{index}:{rule.text}": rule for index, rule in enumerate(self._permissions.rules())}
 
     def _decision_detail(self, row: str) -> str:
         if row == "mode":
@@ -155,8 +155,8 @@ class PermissionsScreen(Picker):
         if rule is not None:
             return f"{control_text.rule_line(rule)}\n{visible(rule.origin)}"
         decisions = self._permissions.decisions()
-        place = int(row.rpartition(":")[2]) if row.startswith("call:") else len(decisions)
-        return control_text.decision_text(decisions[place]) if place < len(decisions) else ""
+        index = int(row.rpartition(":")[2]) if row.startswith("call:") else len(decisions)
+        return control_text.decision_text(decisions[index]) if index < len(decisions) else ""
 
     @property
     def _title(self) -> str:
@@ -175,11 +175,11 @@ class PermissionsScreen(Picker):
     def _decision_rows(self) -> list[PickerRow]:
         rows = [
             PickerRow(
-                f"call:{place}",
+                f"call:{index}",
                 control_text.called(record),
                 f"{control_text.decision_label(record)}{f': {visible(record.reason)}' if record.reason else ''}",
             )
-            for place, record in enumerate(self._permissions.decisions())
+            for index, record in enumerate(self._permissions.decisions())
         ]
         return rows[::-1]
 

@@ -126,10 +126,10 @@ class PickerList(Widget):
         self.rows, self._query = rows, query
         self.index = max(0, min(index, len(rows) - 1))
         self._lines = []
-        for place, row in enumerate(rows):
-            if row.group and (place == 0 or rows[place - 1].group != row.group):
+        for position, row in enumerate(rows):
+            if row.group and (position == 0 or rows[position - 1].group != row.group):
                 self._lines.append(row.group)
-            self._lines.append(place)
+            self._lines.append(position)
         self._max_widths = _max_widths(rows, self._columns)
         self.refresh(layout=True)
 
@@ -160,8 +160,8 @@ class PickerList(Widget):
         return Content("\n").join([*head, *(self._line(line, shape, width) for line in lines)])
 
     def on_click(self, event: events.Click) -> None:
-        place = self._first + event.y - self._has_head
-        line = self._lines[place] if 0 <= place < len(self._lines) else ""
+        index = self._first + event.y - self._has_head
+        line = self._lines[index] if 0 <= index < len(self._lines) else ""
         if isinstance(line, int):
             self.post_message(self.Clicked(line))
 
@@ -407,7 +407,7 @@ class Finder(Vertical):
     def _filter(self, keep: str, index: int) -> None:
         """Show the rows that match the filter; highlight the row with the id `keep`, otherwise the one at `index`."""
         rows = tuple(self._found())
-        at = next((place for place, row in enumerate(rows) if row.id == keep), index)
+        at = next((position for position, row in enumerate(rows) if row.id == keep), index)
         self._list.offer(rows, self.typed if self._is_loose else "", at)
         nothing = self.query_one(".finder-empty", Static)
         nothing.display, self._list.display = not rows, bool(rows)

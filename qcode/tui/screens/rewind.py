@@ -1,7 +1,7 @@
 """The screens of `/rewind`: pick an earlier message.
 
 They ask which message, what of it (conversation, files or both), and what to do about files that were changed outside
-qcode. Apart from the commands, because it loads when it opens.
+qcode. Separate from the commands, because it loads when it opens.
 """
 
 from __future__ import annotations

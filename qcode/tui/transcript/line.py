@@ -329,10 +329,10 @@ def letters(rows: Iterable[Line]) -> int:
 
 def row_of(rows: Sequence[Line], count: int) -> int:
     """Return the row that contains the letter after the first `count` letters."""
-    seen = 0
+    consumed = 0
     for index, line in enumerate(rows):
-        seen += sum(character.isalnum() for character in line.text)
-        if seen > count:
+        consumed += sum(character.isalnum() for character in line.text)
+        if consumed > count:
             return index
     return max(0, len(rows) - 1)
 

@@ -128,8 +128,8 @@ class MarkdownStream:
             return rows
         result: list[Line] = []
         cursor = 0
-        for place, label in self._marks:
-            after = max(0, place - self._bare)
+        for position, label in self._marks:
+            after = max(0, position - self._bare)
             if after > len(rows) and not is_last:
                 break
             result += rows[cursor : min(after, len(rows))]

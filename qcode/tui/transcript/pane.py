@@ -94,10 +94,10 @@ class Pane(ScrollView):
             self._reading_position = ReadingPosition(self.column.entries[index], row)
             self._seen_arrivals = self.content.arrivals
 
-    def go_to(self, place: ReadingPosition) -> None:
-        """Show `place` at the top of the view, or follow the end if too little text is below it."""
+    def go_to(self, position: ReadingPosition) -> None:
+        """Show `position` at the top of the view, or follow the end if too little text is below it."""
         self._seen_arrivals = self.content.arrivals if self._reading_position is None else self._seen_arrivals
-        self._reading_position = place
+        self._reading_position = position
         self.flush()
         if self.scroll_y >= self.max_scroll_y:
             self.follow()
@@ -287,29 +287,29 @@ class Pane(ScrollView):
     def _find_place(self, is_resized: bool) -> int:
         """Lay out the rows around the view and return the row that belongs at its top."""
         column, view = self.column, self.size.height
-        place = self._reading_position
-        if place is None or not column.entries:
+        position = self._reading_position
+        if position is None or not column.entries:
             column.lay_out_up(len(column.entries), 2 * view)
             return max(0, column.height - view)
-        index = column.index(place.entry)
+        index = column.index(position.entry)
         is_rewritten = self.content.held is not None and index is not None and index >= self.content.held_at
         if index is None or (is_rewritten and not is_resized):
             # The entry is gone or its rows are being replaced one for one: stay at the same height.
             index, row = column.find(round(self.scroll_y))
-            letters = place.letters if place.entry is column.entries[index] and place.is_in(row) else None
-            self._reading_position = place = ReadingPosition(column.entries[index], row, letters)
+            letters = position.letters if position.entry is column.entries[index] and position.is_in(row) else None
+            self._reading_position = position = ReadingPosition(column.entries[index], row, letters)
         column.lay_out(index)
-        if is_resized and place.letters is not None:
-            place.row = place.entry.row_with(place.letters)
+        if is_resized and position.letters is not None:
+            position.row = position.entry.row_with(position.letters)
         column.lay_out_down(index, 2 * view)
         column.lay_out_up(index, 2 * view)
-        return column.top(index) + max(0, min(place.row, place.entry.height(column.width) - 1))
+        return column.top(index) + max(0, min(position.row, position.entry.height(column.width) - 1))
 
     def _remember_letters(self) -> None:
         """Remember which text is at the top of the view, before a new width changes the rows."""
-        place = self._reading_position
-        if place is not None and place.letters is None and place.row > 0:
-            place.letters = place.entry.letters_above(place.row)
+        position = self._reading_position
+        if position is not None and position.letters is None and position.row > 0:
+            position.letters = position.entry.letters_above(position.row)
 
     def _move_to(self, target: int) -> None:
         self._is_placing = True

@@ -64,7 +64,7 @@ def end_of(messages: Sequence[StoredMessage]) -> int:
 async def show_earlier(
     messages: Sequence[StoredMessage], transcript: Transcript, clock: Callable[[], float], *, max_continuations: int = 3
 ) -> None:
-    """Add `messages` above those in `transcript`, unless it shows another conversation by then."""
+    """Add `messages` above those in `transcript`; stop if it meanwhile shows another conversation."""
     content = transcript.content
     earlier = transcript.blank()
     for number, _ in enumerate(_replay_steps(messages, earlier, clock, max_continuations), 1):
@@ -94,7 +94,7 @@ def _replay_steps(
 
 def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None:
     """Say when the session was used last, and whether its last turn finished."""
-    stored = conversation.stored
+    stored = conversation.stored_messages
     try:
         when = datetime.fromisoformat(stored[-1].entry.at).astimezone()
     except (ValueError, IndexError):
@@ -106,8 +106,8 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def is_told(conversation: Conversation, notice: str) -> bool:
-    """Whether `show_resumed` says what a notice of the loaded session says."""
-    return is_about_broken_turn(notice) and has_unfinished_turn(conversation.stored)
+    """Whether `show_resumed` already reports the fact in `notice`, a notice of the loaded session."""
+    return is_about_broken_turn(notice) and has_unfinished_turn(conversation.stored_messages)
 
 
 def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
@@ -136,7 +136,7 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
 
 
 class _NoInteraction:
-    """The status line and the user of a replay: what was running and asked is over."""
+    """A status line and a user that do nothing: in a replay nothing runs and no question is open."""
 
     def show_activity(self, activity: Activity | None) -> None: ...
     def show_usage(self, event: UsageUpdated) -> None: ...

@@ -139,9 +139,9 @@ class MarkingPane(Pane):
         """Unfold one entry, or fold it again; the rows above it stay where they are."""
         self.hold()
         self.content.unfold(entry, not entry.is_unfolded)
-        place = self.place
-        if place is not None:
-            self.go_to(place)
+        position = self.place
+        if position is not None:
+            self.go_to(position)
 
     def select(self, start: Offset, end: Offset) -> None:
         """Select from the character at `start` up to, not including, the one at `end`."""

@@ -362,19 +362,19 @@ class Transcript(CardChoosingPane):
 
         After the last prompt, scroll to the end.
         """
-        own = [index for index, entry in enumerate(self.column.entries) if isinstance(entry, PromptEntry)]
-        if not own:
+        prompt_indexes = [index for index, entry in enumerate(self.column.entries) if isinstance(entry, PromptEntry)]
+        if not prompt_indexes:
             return False
         index, row = self.column.find(round(self.scroll_y))
         entry = self.column.entries[index]
         is_at_start = row <= entry.gap
         if step < 0:
-            before = [at for at in own if at < index or (at == index and not is_at_start)]
+            before = [at for at in prompt_indexes if at < index or (at == index and not is_at_start)]
             target = before[-1] if before else None
         else:
             if self.is_anchored:
                 return False
-            target = next((at for at in own if at > index), None)
+            target = next((at for at in prompt_indexes if at > index), None)
             if target is None:
                 self.scroll_end(animate=False)
                 return True

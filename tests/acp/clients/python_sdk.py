@@ -38,7 +38,7 @@ class Recorder:
 async def main() -> None:
     folder, command = sys.argv[1], sys.argv[2:]
     client = Recorder()
-    said: list[list[str]] = []
+    replies: list[list[str]] = []
     async with spawn_agent_process(client, command[0], *command[1:]) as (agent, _):
         await agent.initialize(protocol_version=PROTOCOL_VERSION)
         session = await agent.new_session(cwd=folder, mcp_servers=[])
@@ -47,7 +47,7 @@ async def main() -> None:
         async def prompt(words: str) -> None:
             client.text = ""
             result = await agent.prompt(session_id=session_id, prompt=[text_block(words)])
-            said.append([result.stop_reason, client.text])
+            replies.append([result.stop_reason, client.text])
 
         for words in ("edit it", "make a file", "tell me"):
             await prompt(words)
@@ -56,7 +56,7 @@ async def main() -> None:
         await client.spoke.wait()
         await agent.cancel(session_id=session_id)
         await running
-    found = {"said": said, "diffs": client.diffs, "kinds": sorted(set(client.kinds))}
+    found = {"said": replies, "diffs": client.diffs, "kinds": sorted(set(client.kinds))}
     sys.stdout.write(json.dumps(found))
 
 

@@ -63,14 +63,14 @@ async def main() -> None:
     folder, command = sys.argv[1], shlex.join(sys.argv[2:])
     data: Any = {"name": "qcode", "identity": "qcode", "short_name": "qcode", "run_command": {"*": command}}
     agent, screen = Agent(Path(folder), data, None), Screen()
-    said: list[list[str | None]] = []
+    replies: list[list[str | None]] = []
     await agent.start(screen)
     await screen.ready.wait()
 
     async def prompt(words: str) -> None:
         screen.text = ""
         stop = await agent.send_prompt(words)
-        said.append([stop, screen.text])
+        replies.append([stop, screen.text])
 
     for words in ("edit it", "make a file", "tell me"):
         await prompt(words)
@@ -80,7 +80,7 @@ async def main() -> None:
     await agent.cancel()
     await running
     await agent.stop()
-    found = {"said": said, "diffs": screen.diffs, "kinds": sorted(screen.kinds), "failures": screen.failures}
+    found = {"said": replies, "diffs": screen.diffs, "kinds": sorted(screen.kinds), "failures": screen.failures}
     sys.stdout.write(json.dumps(found))
 
 

@@ -84,4 +84,4 @@ class Editing:
     def told(self) -> list[str]:
         """The results as the model got them."""
         messages = self.it.conversation.messages
-        return [block.content for said in messages for block in said.blocks if isinstance(block, ToolResult)]
+        return [block.content for message in messages for block in message.blocks if isinstance(block, ToolResult)]

@@ -122,22 +122,22 @@ class Bytes(RuleBasedStateMachine):
 
     @rule()
     def resume(self) -> None:
-        said = self.runner.said
+        messages = self.runner.said
         if not list(self.runner.store.ids()):
             return
         self.runner = self.runner.again()
-        assert self.runner.said == said
+        assert self.runner.said == messages
 
     @rule()
     def there_and_back(self) -> None:
         """An undo followed by a redo changes nothing."""
-        files, said = self.runner.files, self.runner.said
+        files, messages = self.runner.files, self.runner.said
         try:
             self.runner.undo(("a.txt", "b.txt", "dir/c.txt"))
         except NothingToDo:
             return
         self.runner.redo()
-        assert (self.runner.files, self.runner.said) == (files, said)
+        assert (self.runner.files, self.runner.said) == (files, messages)
 
     @invariant()
     def nothing_is_left_lying_around(self) -> None:

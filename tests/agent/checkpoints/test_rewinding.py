@@ -85,12 +85,12 @@ def test_rewind_reverts_files_messages_or_both(tmp_path: Path, what: RewindScope
     runner.turn("one", a_txt=b"1")
     number = runner.turn("two", a_txt=b"2", b_txt=b"b")
     runner.turn("three", a_txt=b"3")
-    before, said = runner.files, runner.said
+    before, messages = runner.files, runner.said
     runner.do(runner.rewinder.plan_rewind(number, what))
     assert runner.files == (before if what == "conversation" else {"a.txt": b"1"})
-    assert runner.said == (said if what == "files" else ["one", "did one"])
+    assert runner.said == (messages if what == "files" else ["one", "did one"])
     runner.redo()
-    assert (runner.files, runner.said) == (before, said)
+    assert (runner.files, runner.said) == (before, messages)
 
 
 def test_files_can_be_reverted_after_only_the_conversation_was(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_deleted_file_is_restored_with_its_mode(tmp_path: Path) -> None:
     runner.session.append(user("delete it"))
     place = runner.workspace.resolve("run.sh", "write")
     old = runner.workspace.load(place)
-    with open_folder(place.base, ()) as folder, runner.recorder.changing(place.path, old, None):
+    with open_folder(place.base, ()) as folder, runner.recorder.record_change(place.path, old, None):
         remove_file(folder, "run.sh", old, "run.sh")
     assert runner.files == {}
     runner.undo()

@@ -63,10 +63,10 @@ def test_each_turn_lists_its_files_with_their_hunks(runner: CheckpointRunner) ->
 
 def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: CheckpointRunner) -> None:
     number = runner.turn("both", a_txt=edited(BASE, l3="three"), b_txt=b"new\n")
-    said = runner.said
+    messages = runner.said
     assert undo_part(runner, number, "b.txt") == "Undone: 1 file restored. /redo reverts this."
     assert runner.files == {"a.txt": edited(BASE, l3="three")}
-    assert runner.said == said
+    assert runner.said == messages
     assert [file.path for file in listed(runner)[0].files] == ["a.txt"]
     with pytest.raises(NothingToDo, match="already undone"):
         runner.rewinder.plan_part(number, str(runner.path("b.txt")))

@@ -86,9 +86,9 @@ REFUSED = [
 def test_unusable_front_matter_is_an_error_with_its_line(text: str, line: int, what: str) -> None:
     with pytest.raises(FrontMatterError) as raised:
         read_front_matter(text, "some/f.md")
-    said = str(raised.value)
-    assert said.startswith(f"some/f.md:{line}: {what}")
-    assert "\n" not in said
+    message = str(raised.value)
+    assert message.startswith(f"some/f.md:{line}: {what}")
+    assert "\n" not in message
 
 
 def test_bytes_that_are_not_utf_8_are_an_error_with_their_line() -> None:

@@ -104,8 +104,8 @@ def words(element: ElementTree.Element) -> str:
 def test_every_format_contains_all_messages(form: ExportForm) -> None:
     text = written(form)
     assert text.endswith("\n")
-    for said in ("I look.", "Done.", "hm", "shell" if form == "json" else "Run", "cut", "see"):
-        assert said in text, said
+    for part in ("I look.", "Done.", "hm", "shell" if form == "json" else "Run", "cut", "see"):
+        assert part in text, part
 
 
 def test_json_contains_the_messages_value_for_value() -> None:
@@ -136,8 +136,11 @@ def test_only_web_and_mail_links_of_a_reply_are_links() -> None:
 
 def test_addresses_in_prompts_and_replies_are_links() -> None:
     prompt = "see https://a.example/x_y?q=1&r=2, (http://b.example/z)."
-    said = [user(prompt), assistant(Text("Read https://c.example/ä_b. Not `https://d.example` <https://e.example>"))]
-    tree = parsed(written("html", *said))
+    messages = [
+        user(prompt),
+        assistant(Text("Read https://c.example/ä_b. Not `https://d.example` <https://e.example>")),
+    ]
+    tree = parsed(written("html", *messages))
     assert [link for link in links(tree) if not link.startswith("#")] == [
         "https://a.example/x_y?q=1&r=2",
         "http://b.example/z",
@@ -181,8 +184,8 @@ def test_calls_have_the_names_and_arguments_of_the_app(form: ExportForm) -> None
 
 def test_page_passes_a_strict_html_parser() -> None:
     html5lib = pytest.importorskip("html5lib")
-    said = (*SAID[:3], assistant(Text(MARKDOWN), Reasoning("*hm*")), user(NASTY), assistant(Text(NASTY)))
-    html5lib.HTMLParser(strict=True).parse(written("html", *said))
+    messages = (*SAID[:3], assistant(Text(MARKDOWN), Reasoning("*hm*")), user(NASTY), assistant(Text(NASTY)))
+    html5lib.HTMLParser(strict=True).parse(written("html", *messages))
 
 
 def test_page_loads_nothing_and_follows_the_color_scheme_of_the_reader() -> None:
@@ -227,18 +230,18 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
     elif form == "md":
         assert f"```diff\n{DIFF}" in text
     else:
-        shown = json.loads(text)["messages"][1]["shown"]["c1"]
-        assert shown == {"state": "done", "summary": "+1 -1 lines [redacted]", "diff": DIFF, "seconds": 2.0}
+        shown_result = json.loads(text)["messages"][1]["shown"]["c1"]
+        assert shown_result == {"state": "done", "summary": "+1 -1 lines [redacted]", "diff": DIFF, "seconds": 2.0}
 
 
 def test_result_belongs_to_the_reply_of_its_call_if_the_server_uses_an_id_again() -> None:
-    said = [user("look")]
+    messages = [user("look")]
     for path in ("a.py", "b.py"):
-        said += [
+        messages += [
             assistant(ToolCall("call_0", "read", json.dumps({"path": path}))),
             Message("user", (ToolResult("call_0", "read", f"contents of {path}"),)),
         ]
-    cards = [words(card) for card in parsed(written("html", *said, assistant(Text("Done.")))).iter("details")]
+    cards = [words(card) for card in parsed(written("html", *messages, assistant(Text("Done.")))).iter("details")]
     assert [card.partition("contents of ")[2] for card in cards] == ["a.py", "b.py"]
 
 
@@ -282,10 +285,10 @@ def test_work_of_a_sub_agent_is_inside_its_card() -> None:
 
 def test_every_format_reports_truncation_and_cost() -> None:
     turns = turns_of(history_of(SAID, {3: TRUNCATED}))
-    said = "completed with 3 API calls (1 initial + 1 escalation + 1 continuation), 8,000 discarded output tokens."
+    expected = "completed with 3 API calls (1 initial + 1 escalation + 1 continuation), 8,000 discarded output tokens."
     # 3,000 tokens in at $1 and 72,300 out at $2 per million
     for form in EXPORT_FORMS:
-        assert said in exported(turns, ABOUT, ExportRequest(form)), form
+        assert expected in exported(turns, ABOUT, ExportRequest(form)), form
     assert "15 s · 75.3k tokens · $0.15 · m/m" in exported(turns, ABOUT, ExportRequest("md"))
     assert "15 s · 75.3k tokens · $0.15 · m/m" in words(parsed(exported(turns, ABOUT, ExportRequest("html"))))
     assert json.loads(exported(turns, ABOUT, ExportRequest("json")))["turns"][0] == {
@@ -320,15 +323,15 @@ def test_secrets_are_redacted_in_every_part(form: ExportForm) -> None:
     ("expected", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
 )
 def test_turn_range_is_exported_with_turn_numbers(expected: str, numbers: list[int]) -> None:
-    said = [message for number in range(4) for message in (user(f"ask {number}"), assistant(Text("yes")))]
-    page = json.loads(written("json", *said, turns=expected))
+    messages = [message for number in range(4) for message in (user(f"ask {number}"), assistant(Text("yes")))]
+    page = json.loads(written("json", *messages, turns=expected))
     assert [turn["number"] for turn in page["turns"]] == numbers
-    tree = parsed(written("html", *said, turns=expected))
+    tree = parsed(written("html", *messages, turns=expected))
     assert [item.attrib["id"] for item in tree.iter("section")] == [f"turn-{number}" for number in numbers]
 
 
 @pytest.mark.parametrize(
-    ("expected", "said"),
+    ("expected", "message"),
     [
         ("7", "No turn in 7: this session has 2 turns."),
         ("2-1", "No turn in 2-1: this session has 2 turns."),
@@ -336,10 +339,10 @@ def test_turn_range_is_exported_with_turn_numbers(expected: str, numbers: list[i
         ("-", '"-" is not a range of turns. Use 3, 3-7, 3- or -7.'),
     ],
 )
-def test_range_without_turns_is_a_one_line_error(expected: str, said: str) -> None:
+def test_range_without_turns_is_a_one_line_error(expected: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^.") as refused:
         written("md", turns=expected)
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMS)

@@ -131,13 +131,13 @@ def test_session_imported_in_the_middle_of_a_call_gets_its_result_later(root: Pa
 def test_file_that_lost_its_end_takes_nothing_away(program: str, root: Path) -> None:
     whole = write(root.parent / "s.jsonl", RECORDS[program](str(root)))
     first = migration(root).run(read_file(whole))
-    kept = store_of(root).load(first.session_id).messages
+    kept_messages = store_of(root).load(first.session_id).messages
     data = whole.read_bytes()
     for end in range(len(data) - 1, 0, -97):
         whole.write_bytes(data[:end])
         with suppress(InputError):  # too little of it is left
             migration(root).run(read_file(whole))
-    assert store_of(root).load(first.session_id).messages == kept
+    assert store_of(root).load(first.session_id).messages == kept_messages
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])

@@ -73,8 +73,8 @@ def result(call_id: str, content: Any, **more: Any) -> Record:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
 
 
-def text(said: str) -> Record:
-    return {"type": "text", "text": said}
+def text(message: str) -> Record:
+    return {"type": "text", "text": message}
 
 
 def claude_records(cwd: str = "/nowhere/project") -> list[Record]:
@@ -142,9 +142,9 @@ def codex_record(kind: str, payload: Record, number: int) -> Record:
     return {"timestamp": time_of(number), "type": kind, "payload": payload}
 
 
-def codex_message(role: str, said: str) -> Record:
+def codex_message(role: str, message: str) -> Record:
     kind = "output_text" if role == "assistant" else "input_text"
-    return {"type": "message", "role": role, "content": [{"type": kind, "text": said}]}
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": message}]}
 
 
 def codex_call(call_id: str, name: str, arguments: Record) -> Record:

@@ -19,7 +19,7 @@ KEY = Secret("sk-canary-0123456789abcdef")
 
 def put(state: Path, name: str = "openai", key: Secret | None = KEY) -> KeyFile:
     file = KeyFile(state)
-    with file.changing() as rows:
+    with file.edit_rows() as rows:
         rows[name] = key
     return file
 
@@ -116,7 +116,7 @@ def test_temporary_files_of_a_dead_process_are_removed(tmp_path: Path) -> None:
 
 def test_file_is_deleted_with_the_last_key(tmp_path: Path) -> None:
     file = put(tmp_path)
-    with file.changing() as rows:
+    with file.edit_rows() as rows:
         rows.clear()
     assert not file.path.exists()
     assert file.read() == {}

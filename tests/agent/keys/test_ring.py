@@ -78,24 +78,24 @@ def test_backend_that_cannot_be_loaded_is_not_available(monkeypatch: pytest.Monk
 
 def test_hanging_keyring_is_asked_once(use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Stuck))
-    told: list[str] = []
-    stuck = Keyring("qcode test", patience_s=0.05, on_wait=lambda: told.append("waiting"))
+    notices: list[str] = []
+    stuck = Keyring("qcode test", patience_s=0.05, on_wait=lambda: notices.append("waiting"))
     with pytest.raises(KeyringError, match="did not answer within"):
         stuck.get("openai")
     use_keyring(make(backends.Working))
     with pytest.raises(KeyringError, match="did not answer within"):
         stuck.get("openai")
-    assert told == ["waiting"]
+    assert notices == ["waiting"]
 
 
 def test_wait_is_not_reported_once_the_screen_is_up(use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Stuck))
-    told: list[str] = []
-    stuck = Keyring("qcode test", patience_s=60, on_wait=lambda: told.append("waiting"))
+    notices: list[str] = []
+    stuck = Keyring("qcode test", patience_s=60, on_wait=lambda: notices.append("waiting"))
     stuck.be_brief(0.05)
     with pytest.raises(KeyringError, match=r"0\.05 s"):
         stuck.get("openai")
-    assert told == []
+    assert notices == []
 
 
 def test_hanging_keyring_does_not_block_exit(tmp_path: Path) -> None:

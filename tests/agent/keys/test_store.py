@@ -109,8 +109,8 @@ def test_keys_seen_in_this_run_stay_known_for_redaction(tmp_path: Path, use_keyr
     use_keyring(make(fail.Keyring))
     store(tmp_path).store("openai", KEY)
     mine = store(tmp_path)
-    assert mine.known() == {KEY}
+    assert mine.known_keys() == {KEY}
     mine.store("gemini", Secret("another-key-1"))
     mine.remove("openai")
-    assert mine.known() == {KEY, Secret("another-key-1")}
-    assert CANARY not in f"{mine.known()!r} {KEY} {KEY!r} {KEY:>30} {REDACTED}"
+    assert mine.known_keys() == {KEY, Secret("another-key-1")}
+    assert CANARY not in f"{mine.known_keys()!r} {KEY} {KEY!r} {KEY:>30} {REDACTED}"

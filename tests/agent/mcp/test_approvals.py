@@ -85,8 +85,8 @@ async def states(folders: ServerFolders, spec: ServerSpec, *, says_yes: bool = F
         if says_yes:
             servers.answer(approvals[0].id, Allow())
             await until(lambda: servers.statuses()[0].state in ("ready", "waiting"))
-        shown = "\n".join(f"{approval.question}\n{approval.detail}" for approval in approvals)
-        return [status.state for status in servers.statuses()], shown
+        text = "\n".join(f"{approval.question}\n{approval.detail}" for approval in approvals)
+        return [status.state for status in servers.statuses()], text
 
 
 @pytest.mark.parametrize("is_from_project", [True, False], ids=["project", "own"])
@@ -97,13 +97,13 @@ def test_rewritten_script_needs_approval_before_it_runs(folders: ServerFolders, 
     begun = folders.begun()
     evil = "import os\n\nos.system('touch stolen \u202e')\n"
     (folders.work / "server.py").write_text(evil)
-    found, shown = asyncio.run(states(folders, spec))
+    found, details = asyncio.run(states(folders, spec))
     assert found == ["waiting"]
     assert folders.begun() == begun
     assert not (folders.work / "stolen").exists()
-    assert "files that it runs have changed" in shown or "runs have changed since its last start" in shown
-    assert "+os.system('touch stolen \\u202e')" in shown
-    assert "starts:   server.py" in shown
+    assert "files that it runs have changed" in details or "runs have changed since its last start" in details
+    assert "+os.system('touch stolen \\u202e')" in details
+    assert "starts:   server.py" in details
     (folders.work / "server.py").write_text(SCRIPT + "# reviewed\n")
     assert asyncio.run(states(folders, spec, says_yes=True))[0] == ["ready"]
     assert asyncio.run(states(folders, spec)) == (["ready"], "")
@@ -145,8 +145,8 @@ def test_ended_server_is_not_restarted_with_a_changed_script(folders: ServerFold
 def test_approval_without_file_hashes_asks_again(folders: ServerFolders) -> None:
     spec = with_script(folders)
     folders.pins.change(spec.key, {"approved": spec.fingerprint})
-    found, shown = asyncio.run(states(folders, spec))
-    assert (found, "that did not check the files" in shown) == (["waiting"], True)
+    found, details = asyncio.run(states(folders, spec))
+    assert (found, "that did not check the files" in details) == (["waiting"], True)
 
 
 def test_changed_arguments_of_a_user_server_need_no_approval(folders: ServerFolders) -> None:
@@ -164,9 +164,9 @@ def test_server_too_large_to_hash_asks_at_each_start(folders: ServerFolders, mon
     spec = of_project(folders)
     spec = replace(spec, config=replace(spec.config, args=("-W", "ignore", "-m", "pkg")))
     for _ in range(2):
-        found, shown = asyncio.run(states(folders, spec, says_yes=True))
+        found, details = asyncio.run(states(folders, spec, says_yes=True))
         assert found == ["ready"]
-        assert "too large to compare" in shown
+        assert "too large to compare" in details
 
 
 def test_changed_and_new_tools_wait_for_approval_and_the_others_work(folders: ServerFolders) -> None:

@@ -69,12 +69,12 @@ def test_unusable_address_is_named_with_its_reason(folders: ServerFolders) -> No
         )
         async with open_servers(folders.servers(*specs, env={"LINES": "canary\nX: y"})) as servers:
             await until(lambda: {status.state for status in servers.statuses()} == {"failed"})
-            said = texts(servers)
-            assert "refusing failed: it answered with an error" in said
-            assert "401" in said
-            assert "closed failed: it cannot be reached" in said
-            assert "odd failed: the header Authorization contains characters" in said
-            assert "canary" not in said
+            notices = texts(servers)
+            assert "refusing failed: it answered with an error" in notices
+            assert "401" in notices
+            assert "closed failed: it cannot be reached" in notices
+            assert "odd failed: the header Authorization contains characters" in notices
+            assert "canary" not in notices
 
     from tests.fakes.sdk_tool_server import HttpToolServer
 

@@ -82,8 +82,8 @@ def run(servers: Servers) -> tuple[str, str, str]:
     async def body() -> tuple[str, str, str]:
         async with open_servers(servers):
             state = servers.statuses()[0].state
-            said = (await call(servers, "guarded__whoami")).content if state == "ready" else ""
-            return state, said, texts(servers)
+            text = (await call(servers, "guarded__whoami")).content if state == "ready" else ""
+            return state, text, texts(servers)
 
     return asyncio.run(body())
 
@@ -117,8 +117,8 @@ def test_server_without_a_login_is_named_with_the_command_and_others_work(
         async with open_servers(servers, is_attended=False):
             assert [status.state for status in servers.statuses()] == ["sign-in", "ready"]
             assert "other__add" in names(servers)
-            said = texts(servers)
-            assert "guarded was not started: it needs a login: run qcode mcp login guarded" in said
+            notices = texts(servers)
+            assert "guarded was not started: it needs a login: run qcode mcp login guarded" in notices
 
     asyncio.run(body())
     assert not {"/authorize", "/register", PROTECTED} & set(server.paths())
@@ -157,9 +157,9 @@ def test_revoked_login_needs_a_new_one_and_keeps_the_registration(server: OAuthS
     login = log_in(server, folders)
     server.valid.clear()
     server.refreshes.clear()
-    state, _, said = run(servers_of(server, folders))
+    state, _, output = run(servers_of(server, folders))
     assert state == "sign-in"
-    assert "qcode mcp login guarded" in said
+    assert "qcode mcp login guarded" in output
     stored = credentials_of(server, folders).load()
     assert stored is not None
     assert (stored.tokens, stored.client) == ({}, login.client)
@@ -173,9 +173,9 @@ def test_unreachable_authorization_server_leaves_the_login_stored(server: OAuthS
     change(server, folders, expires_at=1.0)
     server.valid.clear()
     server.token_status = 503
-    state, _, said = run(servers_of(server, folders))
+    state, _, output = run(servers_of(server, folders))
     assert state == "sign-in"
-    assert "cannot be refreshed: the authorization server answered 503" in said
+    assert "cannot be refreshed: the authorization server answered 503" in output
     stored = credentials_of(server, folders).load()
     assert stored is not None
     assert stored.token
@@ -320,10 +320,10 @@ def test_login_at_a_wrong_or_hostile_server_fails_and_stores_nothing(
     caplog.set_level(logging.DEBUG)
     with pytest.raises(ServerError, match=says) as caught:
         log_in(server, folders)
-    said = f"{caught.value}{caplog.text}"
-    assert "canary" not in said
+    message = f"{caught.value}{caplog.text}"
+    assert "canary" not in message
     states = [form["state"] for form in server.forms("/authorize")]
-    assert not any(state in said for state in states)
+    assert not any(state in message for state in states)
     assert credentials_of(server, folders).load() is None
 
 
@@ -351,16 +351,16 @@ def test_redirect_of_metadata_is_followed_within_its_origin_only(server: OAuthSe
 
 
 def test_pasted_address_completes_a_login_without_a_browser(server: OAuthServer, folders: ServerFolders) -> None:
-    shown: list[str] = []
+    shown_texts: list[str] = []
 
     async def show(address: str) -> None:
-        shown.append(address)
+        shown_texts.append(address)
 
     async def paste() -> str:
-        if len(shown) == 1:
-            shown.append("")
+        if len(shown_texts) == 1:
+            shown_texts.append("")
             return "I do not know"
-        form = {name: values[0] for name, values in parse_qs(urlsplit(shown[0]).query).items()}
+        form = {name: values[0] for name, values in parse_qs(urlsplit(shown_texts[0]).query).items()}
         return server.granted(form) + "\n"
 
     config = spec_of(server).config
@@ -410,7 +410,7 @@ def test_tokens_are_redacted_once_they_are_known(server: OAuthServer, folders: S
     login = log_in(server, folders)
     store = store_of(folders)
     Credentials(spec_of(server), server.address, store).load()
-    known = {secret.reveal() for secret in store.known()}
+    known = {secret.reveal() for secret in store.known_keys()}
     assert {login.token, login.tokens["refresh_token"]} <= known
 
 
@@ -427,10 +427,10 @@ def test_login_that_is_too_large_is_not_stored_and_leaves_the_keys(server: OAuth
 
 def test_header_of_the_user_replaces_the_login(server: OAuthServer, folders: ServerFolders) -> None:
     log_in(server, folders)
-    state, _, said = run(servers_of(server, folders, headers={"Authorization": "Bearer wrong"}))
+    state, _, output = run(servers_of(server, folders, headers={"Authorization": "Bearer wrong"}))
     assert state == "failed"
-    assert "401" in said
-    assert "login" not in said
+    assert "401" in output
+    assert "login" not in output
 
 
 def test_login_works_with_the_authorization_server_of_the_package(folders: ServerFolders) -> None:

@@ -62,10 +62,10 @@ def test_descriptions_are_cleaned_capped_and_attributed_to_the_server() -> None:
     assert found.spec.description.startswith("A tool of the server srv, which says about it: Ignore all long")
     assert len(found.spec.description) < MAX_DESCRIPTION + 100
     schema = {"properties": {"title": {"type": "string", "description": "\x1b[2Jx" * 1000, "enum": ["\x1b"]}}}
-    shown: Any = one(schema=schema).spec.parameters
-    assert shown["properties"]["title"]["enum"] == ["\x1b"]
-    assert "\x1b" not in shown["properties"]["title"]["description"]
-    assert len(shown["properties"]["title"]["description"]) < 1_100
+    parameters: Any = one(schema=schema).spec.parameters
+    assert parameters["properties"]["title"]["enum"] == ["\x1b"]
+    assert "\x1b" not in parameters["properties"]["title"]["description"]
+    assert len(parameters["properties"]["title"]["description"]) < 1_100
 
 
 @pytest.mark.parametrize(

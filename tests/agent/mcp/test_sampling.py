@@ -25,8 +25,8 @@ SENT = Answer("Send")
 
 
 def request(**changes: Any) -> dict[str, Any]:
-    said = {"role": "user", "content": {"type": "text", "text": "Name a \u202ecolor"}}
-    return {"messages": [said], "maxTokens": 100_000, "systemPrompt": "One word.", **changes}
+    message = {"role": "user", "content": {"type": "text", "text": "Name a \u202ecolor"}}
+    return {"messages": [message], "maxTokens": 100_000, "systemPrompt": "One word.", **changes}
 
 
 def sampled(

@@ -101,19 +101,19 @@ def test_result_has_the_answer_and_the_usage(tmp_path: Path) -> None:
 
 def test_cut_answer_is_continued_and_deltas_are_final(tmp_path: Path) -> None:
     async def work(agent: Agent) -> tuple[str, list[Retry]]:
-        shown = ""
+        text = ""
         others: list[Retry] = []
         async with agent.stream("tell") as turn:
             async for event in turn:
                 if isinstance(event, TextDelta):
-                    shown += event.text
+                    text += event.text
                 elif isinstance(event, Retry):
                     others.append(event)
-        assert turn.result.text == shown
-        return shown, others
+        assert turn.result.text == text
+        return text, others
 
-    (shown, retries), _ = use(tmp_path, [Truncated("One two three, "), "four five."], work)
-    assert shown == "One two three, four five."
+    (text, retries), _ = use(tmp_path, [Truncated("One two three, "), "four five."], work)
+    assert text == "One two three, four five."
     assert [retry.is_continuation for retry in retries] == [True]
 
 

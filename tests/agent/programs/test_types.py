@@ -63,5 +63,5 @@ def test_members_of_public_names_are_annotated(pyright: Path, tmp_path: Path) ->
     homes = {f"{getattr(qcode, name).__module__}.{name}" for name in qcode.__all__ if name != "__version__"}
     public = [one for one in symbols if one["name"] in homes or one["name"].rpartition(".")[0] in homes]
     assert len(public) > len(homes)
-    messages = [said["message"] for one in public for said in one["diagnostics"]]
+    messages = [diagnostic["message"] for one in public for diagnostic in one["diagnostics"]]
     assert [message for message in messages if "missing type annotation" in message] == []

@@ -183,9 +183,9 @@ def test_partial_equals_the_answer_of_an_interrupted_pipe(
     answer = AnswerSoFar()
     for event in events:
         answer.handle(event)
-    kept = text_of(written(folder / "p", *events))
-    assert kept.rstrip() == answer.text.rstrip()  # a block of white space at the end is not kept
-    assert answer.text.startswith(kept)
+    kept_text = text_of(written(folder / "p", *events))
+    assert kept_text.rstrip() == answer.text.rstrip()  # a block of white space at the end is not kept
+    assert answer.text.startswith(kept_text)
 
 
 def killed(chat: Talk, prompt: str, expected: Sequence[str], hang: Hang) -> Path:

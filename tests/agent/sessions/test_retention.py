@@ -24,11 +24,11 @@ def test_old_session_is_deleted_with_its_files(tmp_path: Path) -> None:
     old, young = stored(store, *CONVERSATION), stored(store, *CONVERSATION)
     old.with_suffix(".corrupt").write_text("a torn line")
     written(old, 30.1)
-    kept = written(young, 29.9)
+    kept_id = written(young, 29.9)
     assert store.prune(NOW - timedelta(days=30)) == 1
-    assert list(store.ids()) == [kept]
+    assert list(store.ids()) == [kept_id]
     assert not old.with_suffix(".corrupt").exists()
-    assert store.load(kept).messages == CONVERSATION
+    assert store.load(kept_id).messages == CONVERSATION
 
 
 def test_open_session_is_kept_in_this_and_other_processes(tmp_path: Path) -> None:

@@ -192,11 +192,11 @@ def test_session_list_shows_the_title_or_the_first_words(tmp_path: Path) -> None
     session.close()
     os.utime(first, ns=(10**18, 10**18))
     by_id = {summary.session_id: summary for summary in store.summaries()}
-    shown = by_id[first.stem]
-    assert shown.title.startswith("please sort xx")
-    assert len(shown.title) == 80
-    assert (shown.messages, shown.model, shown.size) == (2, MODEL, first.stat().st_size)
-    assert shown.updated.tzinfo is UTC
+    row = by_id[first.stem]
+    assert row.title.startswith("please sort xx")
+    assert len(row.title) == 80
+    assert (row.messages, row.model, row.size) == (2, MODEL, first.stat().st_size)
+    assert row.updated.tzinfo is UTC
     assert (by_id[session.session_id].title, by_id[session.session_id].model) == ("Späte Arbeit", "openai/gpt-x")
     assert store.summaries()[-1].session_id == first.stem
 
@@ -255,5 +255,5 @@ def test_secrets_never_reach_the_file(tmp_path: Path) -> None:
     session.close()
     text = (store.folder / f"{session.session_id}.jsonl").read_text()
     assert "canary" not in text
-    (kept,) = store.load(session.session_id).messages[1].calls
-    assert json.loads(kept.arguments) == {"command": "echo [redacted]", "other": ["[redacted]", 1], "x": "q"}
+    (kept_file,) = store.load(session.session_id).messages[1].calls
+    assert json.loads(kept_file.arguments) == {"command": "echo [redacted]", "other": ["[redacted]", 1], "x": "q"}

@@ -121,7 +121,26 @@ def test_circular_links_end(places: Places) -> None:
     put(base, "x")
     (base / "loop").symlink_to(base)
     (base / "self").symlink_to("self")
-    assert [skill.handle for skill in places.find().skills] == ["x"]
+    found = places.find()
+    assert [skill.handle for skill in found.skills] == ["x"]
+    assert found.problems == ("~/.claude/skills/self: a link to self, which cannot be read",)
+
+
+def test_link_to_a_missing_folder_is_reported(places: Places) -> None:
+    put(places.home / ".agents/skills", "x")
+    (places.home / ".agents/skills/gone").symlink_to("/none/pdf")
+    (places.home / ".agents/skills/note.txt").touch()
+    (places.home / ".claude").mkdir()
+    (places.home / ".claude/skills").symlink_to("/none")
+    (inside := places.root / ".qcode/skills").mkdir(parents=True)
+    (inside / "old").symlink_to("../none")
+    found = places.find()
+    assert [skill.handle for skill in found.skills] == ["x"]
+    assert found.problems == (
+        "~/.agents/skills/gone: a link to /none/pdf, which cannot be read",
+        "~/.claude/skills: a link to /none, which cannot be read",
+        ".qcode/skills/old: a link to ../none, which cannot be read",
+    )
 
 
 @pytest.mark.parametrize("limit", ["MAX_SKILLS", "MAX_FOLDERS"])

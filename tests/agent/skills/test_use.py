@@ -278,14 +278,14 @@ def test_command_never_runs_when_the_model_loads_the_skill(places: Places) -> No
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "said"),
+    ("command", "code", "message"),
     [("touch made", 55, "needs approval"), ("rm -r made", 55, "is denied"), ("ls nowhere", 1, "failed")],
 )
 def test_command_that_may_not_run_or_fails_aborts_the_prompt(
-    places: Places, command: str, code: int, said: str
+    places: Places, command: str, code: int, message: str
 ) -> None:
     put(places.home / ".claude/skills", "pdf", body=f"!`{command}`")
-    with pytest.raises(QcodeError, match=said) as raised:
+    with pytest.raises(QcodeError, match=message) as raised:
         prompt_of(places, "pdf", disallowed_tools=["shell(rm *)"])
     assert raised.value.exit_code == code
     assert not (places.root / "made").exists()

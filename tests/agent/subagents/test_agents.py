@@ -180,8 +180,8 @@ def test_decision_of_another_kind_denies_the_call_of_a_sub_agent_and_is_reported
     one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     events = one.run(one.answering(AcceptPlan(), []))
     assert [finished.state for finished in inner_results(events)] == ["denied"]
-    told = [event.text for event in events if isinstance(event, Notice)]
-    assert told == ["AcceptPlan does not decide a ToolApproval; it was denied."]
+    notices = [event.text for event in events if isinstance(event, Notice)]
+    assert notices == ["AcceptPlan does not decide a ToolApproval; it was denied."]
 
 
 def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(t
     assert [finished.is_revised for finished in inner_results(events)] == [True]
     assert (one.work / "a.txt").read_text() == "mine\n"
     for conversation in (one.conversation, resumed(one).conversation):
-        shown = [event for event in replayed(conversation.stored) if isinstance(event, AgentEvent)]
-        (finished,) = (event.event for event in shown if isinstance(event.event, ToolFinished))
+        items = [event for event in replayed(conversation.stored_messages) if isinstance(event, AgentEvent)]
+        (finished,) = (event.event for event in items if isinstance(event.event, ToolFinished))
         assert parse_object(finished.call.arguments) == {"path": "a.txt", "content": "mine\n"}
         assert finished.is_revised
     conversation.release()
@@ -300,18 +300,18 @@ def test_truncated_answer_of_a_sub_agent_is_continued(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "message"),
     [
         (fails(ErrorKind.BAD_REQUEST, message="no\nsuch thing"), "no such thing"),
         (text_reply(""), "no text"),
     ],
 )
-def test_failed_sub_agent_is_a_one_line_error_of_its_call(tmp_path: Path, reply: tuple[object], said: str) -> None:
+def test_failed_sub_agent_is_a_one_line_error_of_its_call(tmp_path: Path, reply: tuple[object], message: str) -> None:
     one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [reply]})  # type: ignore[list-item]  # steps
     events = one.run()
     outcome = results(events)[0].outcome
     assert outcome.is_error
-    assert said in outcome.content
+    assert message in outcome.content
     assert "\n" not in outcome.content
     assert ended(events).outcome is Outcome.END_TURN
 
@@ -400,5 +400,5 @@ def test_events_of_a_sub_agent_have_unique_call_ids(tmp_path: Path) -> None:
     ids = [finished.call.call_id for finished in (*results(events), *inner_results(events))]
     assert len(set(ids)) == len(ids) == 5
     inside = [event.event for event in events if isinstance(event, AgentEvent)]
-    said = [event.message for event in inside if isinstance(event, ReplyFinished) and event.message is not None]
-    assert {call.call_id for message in said for call in message.calls} == {"agent_0/call_1", "agent_1/call_1"}
+    texts = [event.message for event in inside if isinstance(event, ReplyFinished) and event.message is not None]
+    assert {call.call_id for message in texts for call in message.calls} == {"agent_0/call_1", "agent_1/call_1"}

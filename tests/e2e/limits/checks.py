@@ -39,9 +39,9 @@ def check_row(played: Played) -> None:
     assert end.api_calls == row.api
     assert blocks_of(played.messages) == list(row.stored)
     assert [event.call.name for event in played.events if isinstance(event, ToolStarted)] == list(row.ran)
-    told = [event.outcome.content for event in played.events if isinstance(event, ToolFinished)]
-    assert len(told) == len(row.told)
-    assert [part for part, content in zip(row.told, told, strict=True) if part not in content] == []
+    results = [event.outcome.content for event in played.events if isinstance(event, ToolFinished)]
+    assert len(results) == len(row.told)
+    assert [part for part, content in zip(row.told, results, strict=True) if part not in content] == []
     assert row.says in said_by(played)
     assert played.files == row.files
     if row.again_caps is not None:

@@ -99,9 +99,9 @@ def _check_one_text(played: Played) -> None:
     replies = [event for event in played.events if isinstance(event, ReplyFinished)]
     text, paused = "", ""
     for reply in replies:
-        said = paused + (reply.message.text if reply.message else "")
-        paused = said if reply.stop is StopReason.PAUSED else ""
-        text = said if said.strip() else text
+        message_text = paused + (reply.message.text if reply.message else "")
+        paused = message_text if reply.stop is StopReason.PAUSED else ""
+        text = message_text if message_text.strip() else text
     assert played.end.text == text
     assert played.end.replies == played.end.api_calls.initial == len([reply for reply in replies if reply.attempts])
 
@@ -210,7 +210,7 @@ def _check_synthetic(played: Played) -> None:
 
 
 def _everything(played: Played) -> str:
-    shown = "".join(event.text for event in played.events if isinstance(event, TextDelta))
+    text = "".join(event.text for event in played.events if isinstance(event, TextDelta))
     bodies = [json.dumps(asked.body, ensure_ascii=False) for asked in (*played.requests, *played.later_requests)]
     stored = [repr(message) for message in played.messages]
-    return "".join([shown, *bodies, *stored])
+    return "".join([text, *bodies, *stored])

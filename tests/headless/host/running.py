@@ -42,7 +42,7 @@ def workspace(base: Path) -> Path:
 
 
 class Host:
-    """A host that speaks the protocol line by line. `seen` are all lines of qcode, `asked` its requests."""
+    """A host that speaks the protocol line by line. `seen` has all lines of qcode."""
 
     def __init__(self, process: Forked, server: FakeServer) -> None:
         self.process = process

@@ -88,7 +88,7 @@ def test_init_is_repeated_only_if_it_has_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("subtype", "fields", "said"),
+    ("subtype", "fields", "message"),
     [
         ("initialize", {}, "already sent"),
         ("stop_task", {"task_id": "t"}, '"stop_task" is not supported'),
@@ -101,13 +101,13 @@ def test_init_is_repeated_only_if_it_has_changed(tmp_path: Path) -> None:
     ],
 )
 def test_request_that_cannot_be_carried_out_is_an_error_of_that_request(
-    subtype: str, fields: dict[str, Any], said: str, tmp_path: Path
+    subtype: str, fields: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with hosting(tmp_path, [Turn(text="Hello.")]) as host:
         host.greet()
         answer = host.control(subtype, **fields)
         assert answer["subtype"] == "error"
-        assert said in answer["error"]
+        assert message in answer["error"]
         host.ask()
         assert host.result()["result"] == "Hello."
 

@@ -126,9 +126,9 @@ def test_signature_matches_the_received_request(model: str) -> None:
 def _signature_of(arrived: Request, url: str) -> str:
     """Sign the received request again, with its own time."""
     auth, credentials = importlib.import_module("botocore.auth"), importlib.import_module("botocore.credentials")
-    kept = {name: arrived.headers[name] for name in ("content-type", "x-amz-date")}
+    kept_values = {name: arrived.headers[name] for name in ("content-type", "x-amz-date")}
     again = importlib.import_module("botocore.awsrequest").AWSRequest(
-        "POST", f"{url}{arrived.path}", kept, arrived.body
+        "POST", f"{url}{arrived.path}", kept_values, arrived.body
     )
     again.context["timestamp"] = arrived.headers["x-amz-date"]
     signer = auth.SigV4Auth(credentials.Credentials("AKIDEXAMPLE", SECRET), "bedrock", "eu-test-1")

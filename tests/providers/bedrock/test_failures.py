@@ -31,7 +31,7 @@ _FIELDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "said"),
+    ("name", "kind", "message"),
     [
         ("NoCredentialsError", ErrorKind.NO_CREDENTIAL, "AWS_ACCESS_KEY_ID"),
         ("NoCredentialsError", ErrorKind.NO_CREDENTIAL, "AWS_PROFILE"),
@@ -55,12 +55,12 @@ _FIELDS: dict[str, Any] = {
         ("ConfigNotFound", ErrorKind.INTERNAL, "/x"),
     ],
 )
-def test_exception_is_classified_by_its_name(name: str, kind: ErrorKind, said: str) -> None:
+def test_exception_is_classified_by_its_name(name: str, kind: ErrorKind, message: str) -> None:
     exceptions = importlib.import_module("botocore.exceptions")
     error = of_sdk(ORIGIN, getattr(exceptions, name)(**_FIELDS), now=NOW)
     assert error is not None
     assert error.kind is kind
-    assert said in error.message
+    assert message in error.message
     assert error.message.startswith("bedrock")
     assert "\n" not in error.message
 

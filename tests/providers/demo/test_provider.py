@@ -54,31 +54,31 @@ def test_escalated_request_gets_the_same_reply_longer() -> None:
 @pytest.mark.parametrize("way", ["resume", "broken", "prefill", "typed"])
 def test_very_long_reply_is_continued_to_its_end_without_a_seam(way: str) -> None:
     first = user("a very long reply")
-    said = reply_to(request([first], 64_000)).text
+    text = reply_to(request([first], 64_000)).text
     assert reply_to(request([first], 8_000)).stop is StopReason.MAX_TOKENS
-    messages = [first, assistant(Text(said))]
+    messages = [first, assistant(Text(text))]
     asks = {
-        "resume": synthetic.resume_text(said),
-        "broken": synthetic.broken_stream_text(said),
+        "resume": synthetic.resume_text(text),
+        "broken": synthetic.broken_stream_text(text),
         "typed": "please continue",
     }
     asked = request([*messages, user(asks[way])] if way in asks else messages, 64_000)
     rest = reply_to(replace(asked, is_prefill=way == "prefill"))
     assert rest.stop is StopReason.END_TURN
-    assert said + rest.text == guide(VERY_LONG_CHARS)
+    assert text + rest.text == guide(VERY_LONG_CHARS)
 
 
 def test_continuations_work_with_a_prefill_and_with_a_message() -> None:
     first = user("a long reply")
     apart: list[Message] = [first]
-    said = ""
+    text = ""
     for _ in range(4):
-        joined = [first, assistant(Text(said)), user(synthetic.resume_text(said))] if said else [first]
+        joined = [first, assistant(Text(text)), user(synthetic.resume_text(text))] if text else [first]
         part = reply_to(request(apart, 1_000)).text
         assert part == reply_to(request(joined, 1_000)).text
-        said += part
-        apart += [assistant(Text(part)), user(synthetic.resume_text(said))]
-    assert said == guide(40_000)[: 4 * 4_000]
+        text += part
+        apart += [assistant(Text(part)), user(synthetic.resume_text(text))]
+    assert text == guide(40_000)[: 4 * 4_000]
 
 
 def test_continuation_completes_the_intended_call() -> None:
@@ -96,10 +96,10 @@ def test_continuation_of_a_complete_reply_adds_nothing() -> None:
 
 
 def test_prompt_that_resembles_a_continuation_is_a_new_request() -> None:
-    said = reply_to(request([user("hello")])).text
+    text = reply_to(request([user("hello")])).text
     for wish in ("continue", "read the limit where I stopped and go on with notes.md"):
         reply = reply_to(request([user("run ls"), assistant(Text("Not from the script.")), user(wish)]))
-        assert reply.text == said or "notes.md" in reply.text
+        assert reply.text == text or "notes.md" in reply.text
 
 
 def test_rest_of_a_truncated_call_is_sent_as_raw_json() -> None:
@@ -239,9 +239,9 @@ def test_reply_keeps_its_pace_at_any_length() -> None:
 
     provider = DemoProvider(sleep=note)
     first = [user("a very long reply")]
-    said = reply_to(request(first, 64_000), provider).text
+    text = reply_to(request(first, 64_000), provider).text
     reply_to(request(first, 8_000), provider)
-    reply_to(request([*first, assistant(Text(said)), user(synthetic.resume_text(said))], 64_000), provider)
+    reply_to(request([*first, assistant(Text(text)), user(synthetic.resume_text(text))], 64_000), provider)
     assert sum(pauses) < 6
     pauses.clear()
     short = reply_to(request([user("hello")]), provider)

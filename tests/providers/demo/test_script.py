@@ -19,18 +19,18 @@ _SCRIPTS = st.lists(_BLOCKS, max_size=4).map(tuple)
 
 @given(_SCRIPTS, st.integers(1, 40))
 def test_truncated_script_is_a_prefix_that_fills_the_cap(script: Script, cap: int) -> None:
-    kept = cut_at(script, cap)
+    kept_id = cut_at(script, cap)
     whole = "".join(map(body_of, script))
-    assert "".join(map(body_of, kept)) == whole[: cap * 4]
-    assert size_of(kept) == min(size_of(script), cap * 4)
+    assert "".join(map(body_of, kept_id)) == whole[: cap * 4]
+    assert size_of(kept_id) == min(size_of(script), cap * 4)
 
 
 @given(_SCRIPTS, st.integers(1, 40))
 def test_sent_text_and_the_rest_are_the_complete_script(script: Script, cap: int) -> None:
-    said = _text(cut_at(script, cap))
-    rest = rest_of_text(script, said)
+    text = _text(cut_at(script, cap))
+    rest = rest_of_text(script, text)
     assert rest is not None
-    assert said + _text(rest) == _text(script)
+    assert text + _text(rest) == _text(script)
     assert [block for block in rest if isinstance(block, ToolCall)] == [
         block for block in script if isinstance(block, ToolCall)
     ]

@@ -65,9 +65,9 @@ def test_call_in_text_runs_and_its_result_is_sent_as_text(tmp_path: Path) -> Non
     assert first.system == second.system
     assert "write" in first.system
     assert [message.role for message in second.messages] == ["user", "assistant", "user"]
-    said = second.messages[1].text
-    assert said.startswith("I write it.\n<tool_call>")
-    assert "one\\ntwo" in said
+    text = second.messages[1].text
+    assert text.startswith("I write it.\n<tool_call>")
+    assert "one\\ntwo" in text
     assert second.messages[2].text.startswith('<tool_result name="write">\n')
 
 
@@ -85,9 +85,9 @@ def test_write_truncated_twice_is_rejected_with_guidance(tmp_path: Path) -> None
     events, inner, work = turn(tmp_path, cut_text(cut), cut_text(cut), text_reply("I give up."))
     assert finished(events) == [("write", "rejected")]
     assert list(work.iterdir()) == []
-    told = inner.requests[2].messages[-1].text
-    assert 'status="error"' in told
-    assert "MUST split" in told
+    text = inner.requests[2].messages[-1].text
+    assert 'status="error"' in text
+    assert "MUST split" in text
 
 
 def test_unreadable_call_is_requested_once_more(tmp_path: Path) -> None:
@@ -198,13 +198,13 @@ def test_warm_up_is_passed_to_the_inner_provider() -> None:
 
 
 def test_instructions_name_every_tool_and_show_the_call_format() -> None:
-    told = instructions(TOOLS)
-    assert told == instructions(TOOLS)
+    text = instructions(TOOLS)
+    assert text == instructions(TOOLS)
     assert instructions(()) == ""
-    listed = [json.loads(line) for line in told.splitlines() if line.startswith('{"name": ') and "description" in line]
+    listed = [json.loads(line) for line in text.splitlines() if line.startswith('{"name": ') and "description" in line]
     assert [tool["name"] for tool in listed] == ["read", "write", "list_files"]
     assert listed[0]["parameters"] == TOOLS[0].parameters
-    assert "<tool_call>" in told
+    assert "<tool_call>" in text
 
 
 HISTORY = (

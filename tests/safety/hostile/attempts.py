@@ -63,8 +63,8 @@ class Attempt:
     @property
     def name(self) -> str:
         """The tool and its main argument, short enough for the name of a test."""
-        told = self.arguments.get("path") or self.arguments.get("command") or json.dumps(self.arguments)
-        return f"{self.tool} {str(told)[:60]!a}"
+        text = self.arguments.get("path") or self.arguments.get("command") or json.dumps(self.arguments)
+        return f"{self.tool} {str(text)[:60]!a}"
 
     def verdict(self, mode: str) -> Decision:
         return CLASSES[self.kind][mode]

@@ -74,39 +74,39 @@ def sent(canaries: CanaryFolders, command: CustomCommand, typed: str) -> tuple[s
         return events
 
     events = asyncio.run(run())
-    told = repr(ready.conversation.messages)
+    guidance = repr(ready.conversation.messages)
     notices = [event.text for event in events if isinstance(event, Notice)]
-    return told, [text for text in notices if "not attached" in text]
+    return guidance, [text for text in notices if "not attached" in text]
 
 
 @pytest.mark.parametrize("prompt", LEADING_OUT)
 def test_project_command_attaches_no_file_that_the_model_may_not_read(prompt: str, canaries: CanaryFolders) -> None:
-    told, warnings = sent(canaries, command_of(canaries, prompt), LEADING_OUT[prompt])
-    assert f"{MARK}-" not in told
-    assert "<file" not in told
-    assert "<folder" not in told
+    guidance, warnings = sent(canaries, command_of(canaries, prompt), LEADING_OUT[prompt])
+    assert f"{MARK}-" not in guidance
+    assert "<file" not in guidance
+    assert "<folder" not in guidance
     assert any("mentioned in text of the project or a tool server" in text for text in warnings) == (
         prompt != "{{args}}"
     )
 
 
 def test_project_command_attaches_files_of_the_workspace(canaries: CanaryFolders) -> None:
-    told, warnings = sent(canaries, command_of(canaries, "see @docs/guide.md and @src/"), "")
-    assert "# Guide" in told
-    assert '<folder path="src/">' in told
+    text, warnings = sent(canaries, command_of(canaries, "see @docs/guide.md and @src/"), "")
+    assert "# Guide" in text
+    assert '<folder path="src/">' in text
     assert warnings == []
 
 
 def test_arguments_of_a_project_command_are_user_text(canaries: CanaryFolders) -> None:
-    told, _ = sent(canaries, command_of(canaries, "Compare {{args}} with @~/.ssh/id_rsa"), "@~/documents/letter.txt")
-    assert (canaries.home / "documents/letter.txt").read_text().strip() in told
-    assert f"{MARK}-ssh" not in told
+    text, _ = sent(canaries, command_of(canaries, "Compare {{args}} with @~/.ssh/id_rsa"), "@~/documents/letter.txt")
+    assert (canaries.home / "documents/letter.txt").read_text().strip() in text
+    assert f"{MARK}-ssh" not in text
 
 
 def test_user_command_attaches_any_file_that_the_user_may_read(canaries: CanaryFolders) -> None:
     own = CustomCommand("mine", "See @~/documents/letter.txt", Path("mine.toml"))
-    told, _ = sent(canaries, own, "")
-    assert (canaries.home / "documents/letter.txt").read_text().strip() in told
+    text, _ = sent(canaries, own, "")
+    assert (canaries.home / "documents/letter.txt").read_text().strip() in text
 
 
 def test_project_command_is_never_queued_as_user_text(canaries: CanaryFolders) -> None:
@@ -122,10 +122,10 @@ def test_pipe_mode_refuses_forbidden_files_of_a_project_command(prompt: str, tmp
     (canaries.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps('see ' + prompt)}\n")
     with FakeServer("anthropic", [Turn(text="Done.")]) as server:
         done = cli.ask(server, "-p", "/go id_rsa", "--trust")
-        told = json.dumps([asked.body for asked in server.requests])
+        results = json.dumps([asked.body for asked in server.requests])
     assert done.code == 0
-    assert "see @" in told
-    assert f"{MARK}-" not in told
+    assert "see @" in results
+    assert f"{MARK}-" not in results
     assert "mentioned in text of the project or a tool server" in done.err
 
 

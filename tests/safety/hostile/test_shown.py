@@ -40,11 +40,11 @@ def test_command_is_shown_exactly_and_unambiguously(canaries: CanaryFolders) -> 
     asked = play(canaries, tried, "default").asked
     assert len(asked) == len(tried)
     for question, command in zip(asked, commands, strict=True):
-        shown = question.detail
+        visible_text = question.detail
         assert question.question == "Run this command?"
-        assert read_back(shown.replace("\u23ce\n", "\u23ce")) == command
-        assert all(line.endswith("\u23ce") for line in shown.split("\n")[:-1])
-        assert all(char == "\n" or is_seen(char) for char in shown), ascii(shown)
+        assert read_back(visible_text.replace("\u23ce\n", "\u23ce")) == command
+        assert all(line.endswith("\u23ce") for line in visible_text.split("\n")[:-1])
+        assert all(char == "\n" or is_seen(char) for char in visible_text), ascii(visible_text)
     assert len({question.detail for question in asked}) == len(set(commands))
 
 

@@ -42,8 +42,8 @@ def test_changed_file_is_restored_with_its_mode_and_the_change_is_kept(root: Pat
     assert "restored" in line
     assert (root / "steer").read_text() == "kept"
     assert (root / "steer").stat().st_mode & 0o777 == 0o640
-    (kept,) = (root.parent / "aside/replaced").iterdir()
-    assert kept.read_text() == "changed"
+    (kept_file,) = (root.parent / "aside/replaced").iterdir()
+    assert kept_file.read_text() == "changed"
     assert watching.check() == ()
 
 

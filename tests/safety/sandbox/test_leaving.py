@@ -47,22 +47,22 @@ def state(path: Path) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("level", CONFINED)
 def test_command_changes_nothing_outside_the_sandbox(box: Box, victim: subprocess.Popen[bytes], level: Level) -> None:
-    kept = box.outside / "kept"
-    kept.write_text("kept\n")
-    os.utime(kept, (1_000_000_000, 1_000_000_000))
-    before = state(kept)
+    kept_path = box.outside / "kept"
+    kept_path.write_text("kept\n")
+    os.utime(kept_path, (1_000_000_000, 1_000_000_000))
+    before = state(kept_path)
     assert escapes(box, level, WRITES, str(box.outside), str(victim.pid)) == []
     assert [path.name for path in box.outside.iterdir()] == ["kept"]
-    assert state(kept) == before
+    assert state(kept_path) == before
 
 
 def test_read_only_command_changes_nothing_in_the_workspace(box: Box) -> None:
-    kept = box.work / "kept"
-    kept.write_text("kept\n")
-    before = state(kept)
+    kept_path = box.work / "kept"
+    kept_path.write_text("kept\n")
+    before = state(kept_path)
     assert escapes(box, "read-only", WRITES, str(box.work), "1") == []
     assert not (box.work / "made").exists()
-    assert state(kept) == before
+    assert state(kept_path) == before
 
 
 @pytest.mark.skipif(not X86_64, reason="the numbers of the calls are those of x86_64")

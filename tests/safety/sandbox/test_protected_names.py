@@ -109,8 +109,8 @@ def test_new_file_with_a_protected_name_is_removed_and_reported(bubble: Box, nam
     assert not os.path.lexists(bubble.work / name)
     top = name if "/" not in name or not name.startswith(".") else name.split("/")[0]
     assert f"{bubble.work}/{top} is a protected name, so it was removed again." in done.text
-    kept = [path for path in (bubble.scratch / "replaced").rglob("*") if path.is_file() or path.is_symlink()]
-    assert [path.read_text() if path.is_file() and not path.is_symlink() else "link" for path in kept] in (
+    kept_file = [path for path in (bubble.scratch / "replaced").rglob("*") if path.is_file() or path.is_symlink()]
+    assert [path.read_text() if path.is_file() and not path.is_symlink() else "link" for path in kept_file] in (
         ["new\n"],
         ["link"],
     )
@@ -119,9 +119,9 @@ def test_new_file_with_a_protected_name_is_removed_and_reported(bubble: Box, nam
 def test_replaced_link_is_restored_and_the_new_version_kept(full: Box) -> None:
     done = full.run("workspace", "rm CLAUDE.md; echo evil > CLAUDE.md")
     assert (full.work / "CLAUDE.md").readlink() == Path("rules.md")
-    (kept,) = (full.scratch / "replaced").iterdir()
-    assert kept.read_text() == "evil\n"
-    assert str(kept) in done.text
+    (kept_file,) = (full.scratch / "replaced").iterdir()
+    assert kept_file.read_text() == "evil\n"
+    assert str(kept_file) in done.text
 
 
 def test_names_in_dependency_folders_are_not_watched(bubble: Box) -> None:
@@ -254,7 +254,7 @@ def test_launch_that_never_starts_watches_nothing(bubble: Box) -> None:
 
 def test_change_approved_meanwhile_is_kept(bubble: Box) -> None:
     launch = begun(bubble)
-    with bubble.session.approved([str(bubble.work / "AGENTS.md")]):
+    with bubble.session.accept_changes([str(bubble.work / "AGENTS.md")]):
         (bubble.work / "AGENTS.md").write_text("approved\n")
     assert launch.finish is not None
     assert launch.finish() == ()
@@ -273,7 +273,7 @@ def begun(box: Box) -> Launch:
 
 def test_change_by_a_command_to_an_approved_file_is_reverted(bubble: Box) -> None:
     launch = begun(bubble)
-    with bubble.session.approved([str(bubble.work / "AGENTS.md")]):
+    with bubble.session.accept_changes([str(bubble.work / "AGENTS.md")]):
         (bubble.work / "AGENTS.md").write_text("approved\n")
     (bubble.work / "AGENTS.md").write_text("evil\n")
     assert launch.finish is not None

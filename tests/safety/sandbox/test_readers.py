@@ -56,3 +56,22 @@ def test_reader_sees_a_workspace_in_a_temporary_folder(tmp_path: Path) -> None:
     assert run_launch(launch, work, {"PATH": "/usr/bin:/bin"}).text.startswith("seen\n")
     assert (work / "file.txt").read_text() == "seen\n"
     assert (cache / "x").read_text() == "kept\n"
+
+
+def test_reader_sees_a_toolchain_of_the_search_path_in_a_temporary_folder(tmp_path: Path) -> None:
+    sandbox = find_sandbox(allows=("bubblewrap",))
+    if sandbox is None:
+        pytest.skip("bubblewrap does not work here")
+    work, cache, tools = tmp_path / "work", tmp_path / "scratch/cache", tmp_path / "go"
+    for folder in (work, cache, tools / "bin", tools / "src", tmp_path / "other"):
+        folder.mkdir(parents=True)
+    (tools / "src/fmt.go").write_text("package fmt\n")
+    (tmp_path / "other/file").write_text("CANARY")
+    search_path = f"/usr/bin:/tmp:{tools}/bin:{tmp_path}/none:relative"
+    scope = SandboxScope(work, (), tmp_path / "scratch", search_path=search_path)
+    command = f"cat {tools}/src/fmt.go; cat {tmp_path}/other/file; echo x > {tools}/src/fmt.go"
+    argv = ["/bin/bash", "--noprofile", "--norc", "-c", command]
+    done = run_launch(SessionSandbox("auto", scope, lambda: sandbox).launch_reader(argv, cache), work, {})
+    assert done.text.startswith("package fmt\n")
+    assert "CANARY" not in done.text
+    assert (tools / "src/fmt.go").read_text() == "package fmt\n"

@@ -175,8 +175,8 @@ def takes_values_as_listed(scratch: GitScratch, program: ProgramSpec, name: str)
     operands = [word for word in git_cases.operands_for(program, name)[0] if word != "--"]
     for unknown in ("--no-such-option", "no-such-operand"):
         done = run_plain(scratch, [*command, name, unknown, *operands])
-        told = done.stderr + done.stdout
-        if unknown.strip("-") in told or re.search(_REFUSALS, told):
+        output = done.stderr + done.stdout
+        if unknown.strip("-") in output or re.search(_REFUSALS, output):
             return True
     return False
 
@@ -231,9 +231,9 @@ def breaches(scratch: GitScratch, case: Case, use: GitUse, run: Run) -> Iterator
         for path in {opened.spelled, opened.real}:
             if not path.startswith(_SYSTEM) and not may_be_read(path, where, use, scratch):
                 yield f"{case.text}: read {path}"
-    for shown in _CANARY.findall(run.output + run.errors):
-        if not may_be_shown(shown.decode(), use):
-            yield f"{case.text}: showed {shown.decode()}, but shows {use.content} {use.paths} {use.stored_paths}"
+    for part in _CANARY.findall(run.output + run.errors):
+        if not may_be_shown(part.decode(), use):
+            yield f"{case.text}: showed {part.decode()}, but shows {use.content} {use.paths} {use.stored_paths}"
 
 
 def may_be_read(path: str, repo: str, use: GitUse, scratch: GitScratch) -> bool:

@@ -141,8 +141,8 @@ def test_plan(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, i
         await pilot.pause()
         app.parts.transcript.flush()
         await pilot.pause()
-        shown = app.parts.approval.query_one("#approval-text", Static)
-        rows.extend(shown.render_line(y).text.rstrip() for y in range(shown.size.height))
+        text = app.parts.approval.query_one("#approval-text", Static)
+        rows.extend(text.render_line(y).text.rstrip() for y in range(text.size.height))
 
     rows: list[str] = []
     assert snap_compare(app, run_before=until_asked, terminal_size=size)

@@ -57,10 +57,10 @@ def test_current_model_is_highlighted_and_enter_switches_to_another() -> None:
 def test_rows_show_context_output_price_and_abilities() -> None:
     async def test(run: Running) -> None:
         await opened(run)
-        shown = painted(run)
-        line = next(line for line in shown.split("\n") if "claude-sonnet-4-5" in line)
+        screen_text = painted(run)
+        line = next(line for line in screen_text.split("\n") if "claude-sonnet-4-5" in line)
         assert line.split()[-6:] == ["200k", "64k", "3", "15", "think", "img"]
-        assert "anthropic · ANTHROPIC_API_KEY is set" in shown
+        assert "anthropic · ANTHROPIC_API_KEY is set" in screen_text
 
     drive(test, models=ScriptedOffering(*FULL), size=(80, 40))
 
@@ -70,10 +70,10 @@ def test_forty_columns_keep_the_context_and_show_the_other_facts_below() -> None
         await opened(run)
         await run.pilot.press(*"sonnet")
         await run.pilot.pause()
-        shown = " ".join(painted(run).replace("▌", " ").split())
-        assert "200k" in shown
-        assert "$3 in, $15 out per million tokens" in shown
-        assert "accepts images" in shown
+        text = " ".join(painted(run).replace("▌", " ").split())
+        assert "200k" in text
+        assert "$3 in, $15 out per million tokens" in text
+        assert "accepts images" in text
 
     drive(test, models=ScriptedOffering(*FULL), size=(40, 24))
 

@@ -167,12 +167,12 @@ def test_rows_fit_the_width_and_brackets_are_text(size: tuple[int, int]) -> None
     async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
         lines = app.lines()
         assert all(len(line) <= size[0] for line in lines)
-        shown = "\n".join(lines)
-        assert "Things  40" in shown
-        assert "name 3 " in shown
-        assert "Enter select" in shown
+        text = "\n".join(lines)
+        assert "Things  40" in text
+        assert "name 3 " in text
+        assert "Enter select" in text
         if size[0] >= 40:
-            assert "detail [b]3" in shown
+            assert "detail [b]3" in text
         assert isinstance(app.focused, Input)
 
     play(scene, size=size)
@@ -233,9 +233,9 @@ def test_groups_have_headings_and_aligned_columns() -> None:
 
 def test_narrow_list_drops_the_least_important_columns_first() -> None:
     async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
-        shown = "\n".join(app.lines())
-        assert "window" in shown and "200k" in shown
-        assert "price" not in shown
+        text = "\n".join(app.lines())
+        assert "window" in text and "200k" in text
+        assert "price" not in text
 
     play(scene, Grouped(), size=(30, 20))
 

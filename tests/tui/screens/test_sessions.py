@@ -78,9 +78,9 @@ def test_diff_shows_the_changes_of_the_session(tmp_path: Path) -> None:
         await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, PagerScreen))
-        shown = run.app.export_screenshot().replace("&#160;", " ")
-        assert "Changed in this session: 1 file" in shown
-        assert "a.txt" in shown
+        screen_text = run.app.export_screenshot().replace("&#160;", " ")
+        assert "Changed in this session: 1 file" in screen_text
+        assert "a.txt" in screen_text
         await run.pilot.press("escape", "escape")
         await run.pilot.pause()
         assert len(run.app.screen_stack) == 1

@@ -17,46 +17,48 @@ DIFF = "@@ -1 +1 @@\n-a\n+b\n"
 
 
 async def call(name: str, app: TranscriptApp, pilot: Pilot[None], pick: random.Random) -> None:
-    shown = app.transcript
+    transcript = app.transcript
     card = str(pick.randint(0, 5))
     match name:
         case "text":
-            shown.append_text(pick.choice(TEXTS))
+            transcript.append_text(pick.choice(TEXTS))
         case "reason":
-            shown.append_reasoning(pick.choice(("hm ", "\n", "think " * 20)))
+            transcript.append_reasoning(pick.choice(("hm ", "\n", "think " * 20)))
         case "settle":
-            shown.settle()
+            transcript.settle()
         case "restart":
-            shown.restart("again")
+            transcript.restart("again")
         case "restore":
-            shown.restore("restored\n" * pick.randint(0, 9), pick.choice(("", "why")))
+            transcript.restore("restored\n" * pick.randint(0, 9), pick.choice(("", "why")))
         case "mark":
-            shown.add_mark("continued")
+            transcript.add_mark("continued")
         case "notice":
-            shown.add_notice("warning", "note " * pick.randint(1, 20))
+            transcript.add_notice("warning", "note " * pick.randint(1, 20))
         case "card":
-            shown.add_card(card, "tool", "argument " * pick.randint(0, 20))
+            transcript.add_card(card, "tool", "argument " * pick.randint(0, 20))
         case "state":
-            shown.update_card(card, CardUpdate(state=pick.choice(STATES)))
+            transcript.update_card(card, CardUpdate(state=pick.choice(STATES)))
         case "output":
-            shown.update_card(card, CardUpdate(append="out\n" * pick.randint(0, 30), diff=pick.choice((None, DIFF))))
+            transcript.update_card(
+                card, CardUpdate(append="out\n" * pick.randint(0, 30), diff=pick.choice((None, DIFF)))
+            )
         case "fold":
-            shown.toggle_folds()
+            transcript.toggle_folds()
         case "scroll":
-            shown.scroll_to(y=pick.randint(0, max(1, app.end)))
+            transcript.scroll_to(y=pick.randint(0, max(1, app.end)))
         case "end":
-            shown.scroll_end()
+            transcript.scroll_end()
         case "resize":
             await pilot.resize_terminal(pick.randint(12, 90), pick.randint(5, 30))
         case "user":
-            shown.add_user("hello " * pick.randint(1, 30))
+            transcript.add_user("hello " * pick.randint(1, 30))
         case "find":
-            shown.search(pick.choice(("text", "out", "nowhere")))
-            shown.search_on(is_upwards=pick.random() < 0.5)
+            transcript.search(pick.choice(("text", "out", "nowhere")))
+            transcript.search_on(is_upwards=pick.random() < 0.5)
             if pick.random() < 0.7:
-                shown.end_search(is_going_back=pick.random() < 0.5)
+                transcript.end_search(is_going_back=pick.random() < 0.5)
         case "jump":
-            shown.jump(pick.choice((-1, 1)))
+            transcript.jump(pick.choice((-1, 1)))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -101,8 +101,8 @@ def test_string_over_several_lines_is_highlighted_as_one() -> None:
 
 
 def test_only_the_lines_near_a_change_are_kept() -> None:
-    shown = join(render_diff(near_changes(parse_diff(DIFF), 0), 60)).split("\n")
-    assert shown == ["  9 -     name = 'x'", "  9 +     name = 'y'", " 10 +     more", "  ⋮", "100 - gone"]
+    text = join(render_diff(near_changes(parse_diff(DIFF), 0), 60)).split("\n")
+    assert text == ["  9 -     name = 'x'", "  9 +     name = 'y'", " 10 +     more", "  ⋮", "100 - gone"]
 
 
 def test_long_rows_wrap_beside_their_number() -> None:
@@ -131,9 +131,9 @@ HALF = (WIDE - 3) // 2
 
 def halves(diff: str, width: int = WIDE) -> list[tuple[str, str]]:
     """Return the columns of each row."""
-    shown = [(text[:HALF].rstrip(), text[HALF + 3 :]) for text in rows(diff, width)]
+    halves_of_rows = [(text[:HALF].rstrip(), text[HALF + 3 :]) for text in rows(diff, width)]
     assert all(text[HALF : HALF + 3] in (" │ ", " │", "") for text in rows(diff, width))
-    return shown
+    return halves_of_rows
 
 
 def test_wide_screen_has_the_old_text_beside_the_new_one() -> None:
@@ -170,10 +170,10 @@ def test_change_with_one_side_only_stays_in_one_column() -> None:
 
 def test_columns_wrap_on_their_own_and_lose_no_character() -> None:
     old, new = "o" * 150, "n" * 90
-    shown = halves(f"@@ -7,1 +7,1 @@\n-{old}\n+{new}\n")
-    assert "".join(left[4:] for left, _ in shown) == old
-    assert "".join(right[4:] for _, right in shown) == new
-    assert len(shown) == 3
+    columns = halves(f"@@ -7,1 +7,1 @@\n-{old}\n+{new}\n")
+    assert "".join(left[4:] for left, _ in columns) == old
+    assert "".join(right[4:] for _, right in columns) == new
+    assert len(columns) == 3
 
 
 def test_only_the_new_text_of_two_columns_is_copied_and_both_are_found() -> None:

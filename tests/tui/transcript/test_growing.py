@@ -85,15 +85,19 @@ def test_each_frame_renders_only_the_end(name: str) -> None:
     frames = live(BLOCKS[name], 200)
     fresh = []
     for before, after in pairwise(frames):
-        kept = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one is not other), None)
-        fresh.append(sum(len(line.text.strip()) for line in after[len(before) if kept is None else kept :]))
+        first_changed = next(
+            (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one is not other), None
+        )
+        fresh.append(
+            sum(len(line.text.strip()) for line in after[len(before) if first_changed is None else first_changed :])
+        )
     assert max(fresh) < 5 * STEP
 
 
 def test_block_that_is_not_a_paragraph_is_shown_whole() -> None:
     text = words(600) + "\n| a | b |\n|---|---|\n" + "".join(f"| {n} | x |\n" for n in range(20))
-    shown = join(live(text, 61)[-1])
-    assert "19 │ x" in shown
+    shown_text = join(live(text, 61)[-1])
+    assert "19 │ x" in shown_text
     stream = MarkdownStream(60)
     stream.feed(text)
     stream.finish()

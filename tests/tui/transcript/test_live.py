@@ -19,27 +19,27 @@ def rows(app: TranscriptApp) -> list[str]:
 
 def test_thinking_is_one_live_row_with_its_last_words_and_expands() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_reasoning("first *thought* " * 9 + "\nsec")
-        shown.append_reasoning("ond and last")
+        transcript = app.transcript
+        transcript.append_reasoning("first *thought* " * 9 + "\nsec")
+        transcript.append_reasoning("ond and last")
         assert rows(app) == ["∴ thinking · *thought* first *thought* second and last…"]
         await settle(app, pilot)
         assert app.is_ticking()
         app.now += 12
-        shown.tick()
+        transcript.tick()
         assert rows(app) == ["∴ thinking 12 s · first *thought* second and last…"]
-        shown.toggle_folds()
+        transcript.toggle_folds()
         assert rows(app)[0] == "∴ thinking 12 s…"
         assert rows(app)[-1] == "│ second and last"
-        shown.append_reasoning("\nmore")
+        transcript.append_reasoning("\nmore")
         assert rows(app)[-2:] == ["│ second and last", "│ more"]
-        shown.toggle_folds()
+        transcript.toggle_folds()
         app.now += 113
-        shown.append_text("Answer")
+        transcript.append_text("Answer")
         assert rows(app) == ["∴ thought for 2 min 05 s", "", "Answer"]
         await settle(app, pilot)
         assert not app.is_ticking()
-        shown.toggle_folds()
+        transcript.toggle_folds()
         assert rows(app)[0] == "∴ thought for 2 min 05 s"
         assert rows(app)[-4:] == ["│ second and last", "│ more", "", "Answer"]
 
@@ -48,13 +48,13 @@ def test_thinking_is_one_live_row_with_its_last_words_and_expands() -> None:
 
 def test_long_thinking_never_takes_more_than_one_row() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
+        transcript = app.transcript
         for number in range(40):
-            shown.append_reasoning(f"thought {number}\n")
+            transcript.append_reasoning(f"thought {number}\n")
             await settle(app, pilot)
             assert len(rows(app)) == 1
         assert app.view()[0].endswith("thought 39…")
-        shown.append_text("Answer")
+        transcript.append_text("Answer")
         assert rows(app) == ["∴ thought", "", "Answer"]
 
     play(scene)
@@ -62,10 +62,10 @@ def test_long_thinking_never_takes_more_than_one_row() -> None:
 
 def test_click_expands_one_thinking_entry_and_the_row_stays_in_place() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
+        transcript = app.transcript
         for number in range(8):
-            shown.add_card(str(number), "shell", f"n{number}")
-            shown.update_card(str(number), CardUpdate(state="done", output="\n".join(map(str, range(40)))))
+            transcript.add_card(str(number), "shell", f"n{number}")
+            transcript.update_card(str(number), CardUpdate(state="done", output="\n".join(map(str, range(40)))))
         await settle(app, pilot)
         at = next(row for row, text in enumerate(app.view()) if "n7" in text)
         folded = rows(app)
@@ -83,11 +83,11 @@ def test_click_expands_one_thinking_entry_and_the_row_stays_in_place() -> None:
 
 def test_text_after_thinking_is_a_separate_block() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("one")
-        shown.append_reasoning("hm")
-        shown.append_text("two")
-        shown.settle()
+        transcript = app.transcript
+        transcript.append_text("one")
+        transcript.append_reasoning("hm")
+        transcript.append_text("two")
+        transcript.settle()
         assert rows(app) == ["one", "", "∴ thought", "", "two"]
 
     play(scene)
@@ -95,12 +95,12 @@ def test_text_after_thinking_is_a_separate_block() -> None:
 
 def test_continued_text_stays_in_its_block_after_more_thinking() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("```\none\ntw")
-        shown.add_mark("continued 1/3")
-        shown.append_reasoning("hm")
-        shown.append_text("o\n```\nend")
-        shown.settle()
+        transcript = app.transcript
+        transcript.append_text("```\none\ntw")
+        transcript.add_mark("continued 1/3")
+        transcript.append_reasoning("hm")
+        transcript.append_text("o\n```\nend")
+        transcript.settle()
         text = [row for row in rows(app) if not row.startswith("──")]
         assert text == [" one", " two", "end", "", "∴ thought"]
 
@@ -109,10 +109,10 @@ def test_continued_text_stays_in_its_block_after_more_thinking() -> None:
 
 def test_notice_between_two_parts_of_a_text_does_not_split_it() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("one **tw")
-        shown.add_notice("info", "waiting")
-        shown.append_text("o**")
+        transcript = app.transcript
+        transcript.append_text("one **tw")
+        transcript.add_notice("info", "waiting")
+        transcript.append_text("o**")
         assert rows(app) == ["one two", "", "• waiting"]
 
     play(scene)
@@ -120,11 +120,11 @@ def test_notice_between_two_parts_of_a_text_does_not_split_it() -> None:
 
 def test_identical_notices_are_merged_with_a_count() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
+        transcript = app.transcript
         for text in ("Nothing to undo.", "Nothing to undo.", "Nothing to undo.", "Other."):
-            shown.add_notice("info", text)
-        shown.add_notice("warning", "Other.")
-        shown.add_notice("info", "Nothing to undo.")
+            transcript.add_notice("info", text)
+        transcript.add_notice("warning", "Other.")
+        transcript.add_notice("info", "Nothing to undo.")
         notices = [row for row in rows(app) if row]
         assert notices == ["• Nothing to undo. (×3)", "• Other.", "! Other.", "• Nothing to undo."]
 
@@ -133,10 +133,10 @@ def test_identical_notices_are_merged_with_a_count() -> None:
 
 def test_mark_without_live_text_is_a_separate_row() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("text")
-        shown.settle()
-        shown.add_mark("interrupted")
+        transcript = app.transcript
+        transcript.append_text("text")
+        transcript.settle()
+        transcript.add_mark("interrupted")
         assert rows(app)[1].startswith("── interrupted ─")
         assert rows(app)[0] == "text"
 
@@ -148,20 +148,20 @@ OLD = "\n\n".join(f"old {number}" for number in range(6))
 
 def test_restarted_reply_replaces_the_old_text_row_by_row() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_user("go")
-        shown.append_text(OLD)
+        transcript = app.transcript
+        transcript.add_user("go")
+        transcript.append_text(OLD)
         height = len(rows(app))
-        shown.restart("cut; asking again")
+        transcript.restart("cut; asking again")
         assert len(rows(app)) == height
         assert rows(app)[1].startswith("── cut; asking again ─")
         assert rows(app)[2:] == OLD.split("\n")
-        shown.append_text("new 0\n\nnew 1\n")
+        transcript.append_text("new 0\n\nnew 1\n")
         assert len(rows(app)) == height
         assert rows(app)[1:5] == ["", "new 0", "", "new 1"]
         assert rows(app)[5].startswith("── cut; asking again ─")
         assert rows(app)[6:] == OLD.split("\n")[4:]
-        shown.append_text("\nnew 2\n\nnew 3\n\nnew 4\n\nnew 5\n\nnew 6\n")
+        transcript.append_text("\nnew 2\n\nnew 3\n\nnew 4\n\nnew 5\n\nnew 6\n")
         assert rows(app)[2:] == [row for number in range(7) for row in (f"new {number}", "")][:-1]
 
     play(scene)
@@ -169,12 +169,12 @@ def test_restarted_reply_replaces_the_old_text_row_by_row() -> None:
 
 def test_old_text_is_dimmed_after_a_restart() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("**old**\n\nmore")
-        shown.restart("again")
+        transcript = app.transcript
+        transcript.append_text("**old**\n\nmore")
+        transcript.restart("again")
         await settle(app, pilot)
-        old = shown.palette.style(ink("old"))
-        styles = [segment.style for segment in shown.render_line(2) if segment.text.strip()]
+        old = transcript.palette.style(ink("old"))
+        styles = [segment.style for segment in transcript.render_line(2) if segment.text.strip()]
         assert app.view()[2] == "more"
         assert [style.color for style in styles if style] == [old.color]
 
@@ -183,11 +183,11 @@ def test_old_text_is_dimmed_after_a_restart() -> None:
 
 def test_shorter_new_attempt_ends_the_hold_when_it_settles() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text(OLD)
-        shown.restart("again")
-        shown.append_text("short")
-        shown.settle()
+        transcript = app.transcript
+        transcript.append_text(OLD)
+        transcript.restart("again")
+        transcript.append_text("short")
+        transcript.settle()
         assert rows(app) == ["short"]
 
     play(scene)
@@ -196,20 +196,20 @@ def test_shorter_new_attempt_ends_the_hold_when_it_settles() -> None:
 @pytest.mark.parametrize("up", [0, 3, 15])
 def test_rows_do_not_move_while_a_reply_is_rewritten(up: int) -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 5)
+        transcript = app.transcript
+        fill(transcript, 5)
         text = "\n\n".join(f"row {number}" for number in range(30))
-        shown.append_text(text)
+        transcript.append_text(text)
         await settle(app, pilot)
-        shown.scroll_to(y=app.top - up)
+        transcript.scroll_to(y=app.top - up)
         await pilot.pause()
         top = app.top
-        shown.restart("again")
+        transcript.restart("again")
         for number in range(30):
-            shown.append_text(f"new {number}\n\n")
+            transcript.append_text(f"new {number}\n\n")
             await settle(app, pilot)
             assert app.top == top
-        shown.settle()
+        transcript.settle()
         await settle(app, pilot)
         assert app.top == top
 
@@ -219,14 +219,14 @@ def test_rows_do_not_move_while_a_reply_is_rewritten(up: int) -> None:
 @pytest.mark.parametrize("width", [33, 24, 95])
 def test_resize_keeps_the_text_in_view_while_a_reply_is_written_anew(width: int) -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 5)
-        shown.append_text(" ".join(f"w{number:03}" for number in range(700)))
+        transcript = app.transcript
+        fill(transcript, 5)
+        transcript.append_text(" ".join(f"w{number:03}" for number in range(700)))
         await settle(app, pilot)
-        shown.scroll_to(y=app.top - 24)
+        transcript.scroll_to(y=app.top - 24)
         await pilot.pause()
-        shown.restart("again")
-        shown.append_text(" ".join(f"n{number:03}" for number in range(60)))
+        transcript.restart("again")
+        transcript.append_text(" ".join(f"n{number:03}" for number in range(60)))
         await settle(app, pilot)
         first = app.view()[0].split()[0]
         assert first.startswith("w")
@@ -234,7 +234,7 @@ def test_resize_keeps_the_text_in_view_while_a_reply_is_written_anew(width: int)
             await pilot.resize_terminal(columns, 12)
             await settle(app, pilot)
             assert first in app.view()[0].split()
-            shown.append_text(" n")
+            transcript.append_text(" n")
             await settle(app, pilot)
             assert first in app.view()[0].split()
 
@@ -243,17 +243,17 @@ def test_resize_keeps_the_text_in_view_while_a_reply_is_written_anew(width: int)
 
 def test_second_restart_holds_what_is_on_screen() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text(OLD)
-        shown.restart("first")
-        shown.append_text("new 0\n\nnew 1\n")
+        transcript = app.transcript
+        transcript.append_text(OLD)
+        transcript.restart("first")
+        transcript.append_text("new 0\n\nnew 1\n")
         height = len(rows(app))
-        shown.restart("second")
+        transcript.restart("second")
         assert len(rows(app)) == height
         assert rows(app)[0].startswith("── second ─")
         assert "new 1" in rows(app)
-        shown.append_text("third")
-        shown.settle()
+        transcript.append_text("third")
+        transcript.settle()
         assert rows(app) == ["third"]
 
     play(scene)
@@ -261,16 +261,16 @@ def test_second_restart_holds_what_is_on_screen() -> None:
 
 def test_restored_text_replaces_both_attempts_and_may_continue() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_user("go")
-        shown.append_reasoning("hm")
-        shown.append_text(OLD)
-        shown.restart("again")
-        shown.append_text("new")
-        shown.restore("old 0 and", "hm")
+        transcript = app.transcript
+        transcript.add_user("go")
+        transcript.append_reasoning("hm")
+        transcript.append_text(OLD)
+        transcript.restart("again")
+        transcript.append_text("new")
+        transcript.restore("old 0 and", "hm")
         assert rows(app) == ["> go", "", "∴ thought", "", "old 0 and"]
-        shown.append_text(" more")
-        shown.settle()
+        transcript.append_text(" more")
+        transcript.settle()
         assert rows(app) == ["> go", "", "∴ thought", "", "old 0 and more"]
 
     play(scene)
@@ -278,16 +278,16 @@ def test_restored_text_replaces_both_attempts_and_may_continue() -> None:
 
 def test_card_of_a_truncated_call_is_removed_with_its_attempt() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("text")
-        shown.add_card("1", "write_file", "")
-        shown.update_card("1", CardUpdate(state="writing", argument="8k characters"))
-        shown.restart("again")
+        transcript = app.transcript
+        transcript.append_text("text")
+        transcript.add_card("1", "write_file", "")
+        transcript.update_card("1", CardUpdate(state="writing", argument="8k characters"))
+        transcript.restart("again")
         assert any("write_file" in row for row in rows(app))
-        shown.update_card("1", CardUpdate(state="cancelled"))
-        shown.append_text("new")
-        shown.add_card("1", "write_file", "a.py")
-        shown.settle()
+        transcript.update_card("1", CardUpdate(state="cancelled"))
+        transcript.append_text("new")
+        transcript.add_card("1", "write_file", "a.py")
+        transcript.settle()
         assert rows(app) == ["new", "", "○ write_file a.py  waiting"]
 
     play(scene)
@@ -295,10 +295,10 @@ def test_card_of_a_truncated_call_is_removed_with_its_attempt() -> None:
 
 def test_restart_without_shown_text_only_adds_a_note() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_user("go")
-        shown.restart("asking again")
-        shown.append_text("text")
+        transcript = app.transcript
+        transcript.add_user("go")
+        transcript.restart("asking again")
+        transcript.append_text("text")
         assert rows(app)[1].startswith("── asking again")
         assert rows(app)[-1] == "text"
 
@@ -307,12 +307,12 @@ def test_restart_without_shown_text_only_adds_a_note() -> None:
 
 def test_card_counts_its_seconds_while_it_runs() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_card("1", "shell", "sleep 9")
-        shown.update_card("1", CardUpdate(state="running"))
+        transcript = app.transcript
+        transcript.add_card("1", "shell", "sleep 9")
+        transcript.update_card("1", CardUpdate(state="running"))
         await settle(app, pilot)
         app.now += 5
-        shown.tick()
+        transcript.tick()
         await settle(app, pilot)
         assert app.view()[0] == "● Run    sleep 9  running 5 s"
 
@@ -321,10 +321,10 @@ def test_card_counts_its_seconds_while_it_runs() -> None:
 
 def test_calls_with_the_same_id_have_separate_cards() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
+        transcript = app.transcript
         for argument in ("a", "b"):
-            shown.add_card("call_1", "read", argument)
-            shown.update_card("call_1", CardUpdate(state="done"))
+            transcript.add_card("call_1", "read", argument)
+            transcript.update_card("call_1", CardUpdate(state="done"))
         assert rows(app) == ["✓ Read   a", "✓ Read   b"]
 
     play(scene)
@@ -341,19 +341,19 @@ def test_unknown_state_is_refused() -> None:
 
 def test_folds_open_and_close_without_losing_the_scroll_position() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
+        transcript = app.transcript
         for number in range(12):
-            shown.add_card(str(number), "shell", f"n{number}")
-            shown.update_card(str(number), CardUpdate(state="done", output="\n".join(map(str, range(40)))))
+            transcript.add_card(str(number), "shell", f"n{number}")
+            transcript.update_card(str(number), CardUpdate(state="done", output="\n".join(map(str, range(40)))))
         await settle(app, pilot)
-        shown.scroll_to(y=app.end // 2)
+        transcript.scroll_to(y=app.end // 2)
         await pilot.pause()
         place = next(row for row in app.view() if "Run" in row)
         at = app.view().index(place)
-        shown.scroll_to(y=app.top + at)
+        transcript.scroll_to(y=app.top + at)
         await pilot.pause()
         for _ in range(2):
-            shown.toggle_folds()
+            transcript.toggle_folds()
             await settle(app, pilot)
             assert app.view()[0] == place
 

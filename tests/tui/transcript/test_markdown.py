@@ -138,8 +138,8 @@ def test_html_is_text_and_line_breaks_break() -> None:
 
 
 def test_entities_cannot_add_characters_that_cleaning_removes() -> None:
-    shown = "\n".join(rows_of("a&#x202e;b&#27;c&#x9b;d\n\n```x&#x202e;y\n```"))
-    assert not any(character in shown for character in "\u202e\x1b\x9b")
+    text = "\n".join(rows_of("a&#x202e;b&#27;c&#x9b;d\n\n```x&#x202e;y\n```"))
+    assert not any(character in text for character in "\u202e\x1b\x9b")
 
 
 def test_escape_sequences_are_removed_inside_code_too() -> None:

@@ -12,53 +12,53 @@ from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
 
 def test_search_goes_up_from_the_current_position_and_scrolls_to_each_match() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 30)
+        transcript = app.transcript
+        fill(transcript, 30)
         await settle(app, pilot)
-        assert shown.search("no such thing") == SearchPosition(0, 0)
-        assert shown.search("REPLY 1") == SearchPosition(11, 11)
-        assert [shown.search_on().number for _ in range(2)] == [10, 9]
+        assert transcript.search("no such thing") == SearchPosition(0, 0)
+        assert transcript.search("REPLY 1") == SearchPosition(11, 11)
+        assert [transcript.search_on().number for _ in range(2)] == [10, 9]
         await settle(app, pilot)
         assert app.screen.get_selected_text() == "reply 1"
         assert "• reply 17" in app.view()
-        assert shown.search_on(is_upwards=False) == SearchPosition(10, 11)
-        assert not shown.is_anchored
+        assert transcript.search_on(is_upwards=False) == SearchPosition(10, 11)
+        assert not transcript.is_anchored
 
     play(scene)
 
 
 def test_search_wraps_around_at_both_ends() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("one two one")
+        transcript = app.transcript
+        transcript.append_text("one two one")
         await settle(app, pilot)
-        assert shown.search("one") == SearchPosition(2, 2)
-        assert [shown.search_on().number for _ in range(3)] == [1, 2, 1]
-        assert shown.search_on(is_upwards=False) == SearchPosition(2, 2)
+        assert transcript.search("one") == SearchPosition(2, 2)
+        assert [transcript.search_on().number for _ in range(3)] == [1, 2, 1]
+        assert transcript.search_on(is_upwards=False) == SearchPosition(2, 2)
 
     play(scene)
 
 
 def test_closed_search_restores_the_scroll_position() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 40)
+        transcript = app.transcript
+        fill(transcript, 40)
         await settle(app, pilot)
-        shown.scroll_to(y=50)
+        transcript.scroll_to(y=50)
         await settle(app, pilot)
         before = app.view()
-        shown.search("reply 3")
-        shown.search("reply 39")
+        transcript.search("reply 3")
+        transcript.search("reply 39")
         await settle(app, pilot)
         assert app.view() != before
-        shown.end_search(is_going_back=True)
+        transcript.end_search(is_going_back=True)
         await settle(app, pilot)
         assert app.view() == before
-        shown.scroll_end()
-        shown.search("reply 2")
-        shown.end_search(is_going_back=True)
+        transcript.scroll_end()
+        transcript.search("reply 2")
+        transcript.end_search(is_going_back=True)
         await settle(app, pilot)
-        assert shown.is_anchored
+        assert transcript.is_anchored
         assert app.view()[-1] == "• end 39"
         assert app.screen.get_selected_text() is None
 
@@ -67,39 +67,39 @@ def test_closed_search_restores_the_scroll_position() -> None:
 
 def test_match_in_collapsed_output_is_expanded_and_collapsed_again() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_card("c", "shell", "ls")
-        shown.update_card("c", CardUpdate(state="done", output="\n".join(f"file {n}" for n in range(60))))
-        shown.append_text("no file 30 here")
-        shown.settle()
+        transcript = app.transcript
+        transcript.add_card("c", "shell", "ls")
+        transcript.update_card("c", CardUpdate(state="done", output="\n".join(f"file {n}" for n in range(60))))
+        transcript.append_text("no file 30 here")
+        transcript.settle()
         await settle(app, pilot)
-        folded = shown.plain_text()
+        folded = transcript.plain_text()
         assert "52 more lines" in folded
-        assert shown.search("file 30") == SearchPosition(2, 2)
-        assert shown.plain_text() == folded
-        assert shown.search_on() == SearchPosition(1, 2)
+        assert transcript.search("file 30") == SearchPosition(2, 2)
+        assert transcript.plain_text() == folded
+        assert transcript.search_on() == SearchPosition(1, 2)
         await settle(app, pilot)
         assert "  │ file 30" in app.view()
         assert app.screen.get_selected_text() == "file 30"
-        shown.end_search(is_going_back=True)
+        transcript.end_search(is_going_back=True)
         await settle(app, pilot)
-        assert shown.plain_text() == folded
+        assert transcript.plain_text() == folded
 
     play(scene)
 
 
 def test_match_in_the_visible_part_of_a_fold_expands_nothing() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_card("c", "shell", "ls")
-        shown.update_card("c", CardUpdate(state="done", output="\n".join(f"file {n}" for n in range(60))))
+        transcript = app.transcript
+        transcript.add_card("c", "shell", "ls")
+        transcript.update_card("c", CardUpdate(state="done", output="\n".join(f"file {n}" for n in range(60))))
         await settle(app, pilot)
-        assert shown.search("file 1") != SearchPosition()
-        shown.search("file 2")
-        while shown.search_on().number != 1:
+        assert transcript.search("file 1") != SearchPosition()
+        transcript.search("file 2")
+        while transcript.search_on().number != 1:
             continue
-        shown.end_search(is_going_back=False)
-        shown.search("file 0")
+        transcript.end_search(is_going_back=False)
+        transcript.search("file 0")
         assert app.screen.get_selected_text() == "file 0"
 
     play(scene)
@@ -107,13 +107,13 @@ def test_match_in_the_visible_part_of_a_fold_expands_nothing() -> None:
 
 def test_phrase_is_found_across_rows_and_with_any_spaces() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_user("one two three four five six seven eight nine ten")
+        transcript = app.transcript
+        transcript.add_user("one two three four five six seven eight nine ten")
         await settle(app, pilot)
         assert len(app.view()[0]) < 30
         for start in range(9):
             words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"][start : start + 2]
-            assert shown.search("  ".join(words)) == SearchPosition(1, 1)
+            assert transcript.search("  ".join(words)) == SearchPosition(1, 1)
             assert app.screen.get_selected_text() == " ".join(words)
 
     play(scene, (24, 12))
@@ -121,28 +121,28 @@ def test_phrase_is_found_across_rows_and_with_any_spaces() -> None:
 
 def test_gutters_are_not_found() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_card("c", "shell", "ls")
-        shown.update_card("c", CardUpdate(state="done", output="a\nb"))
+        transcript = app.transcript
+        transcript.add_card("c", "shell", "ls")
+        transcript.update_card("c", CardUpdate(state="done", output="a\nb"))
         await settle(app, pilot)
-        assert shown.search("│") == SearchPosition(0, 0)
+        assert transcript.search("│") == SearchPosition(0, 0)
 
     play(scene)
 
 
 def test_search_match_is_highlighted_until_search_closes() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("one two\n\none two")
+        transcript = app.transcript
+        transcript.append_text("one two\n\none two")
         await settle(app, pilot)
 
         def marked() -> list[str]:
-            found = shown.palette.style(ink("found")).bgcolor
-            return [s.text for y in range(3) for s in shown.render_line(y) if s.style and s.style.bgcolor == found]
+            found = transcript.palette.style(ink("found")).bgcolor
+            return [s.text for y in range(3) for s in transcript.render_line(y) if s.style and s.style.bgcolor == found]
 
-        shown.search("two")
+        transcript.search("two")
         assert marked()[0] == "two"
-        shown.end_search(is_going_back=True)
+        transcript.end_search(is_going_back=True)
         assert marked() == []
 
     play(scene)
@@ -150,55 +150,55 @@ def test_search_match_is_highlighted_until_search_closes() -> None:
 
 def test_search_stays_open_while_text_arrives() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("one word here\n\n")
+        transcript = app.transcript
+        transcript.append_text("one word here\n\n")
         await settle(app, pilot)
-        assert shown.search("word") == SearchPosition(1, 1)
-        shown.append_text("another word\n\n" * 40)
+        assert transcript.search("word") == SearchPosition(1, 1)
+        transcript.append_text("another word\n\n" * 40)
         await settle(app, pilot)
         assert app.screen.get_selected_text() == "word"
-        assert shown.search_on(is_upwards=False) == SearchPosition(2, 41)
+        assert transcript.search_on(is_upwards=False) == SearchPosition(2, 41)
 
     play(scene)
 
 
 def test_keys_jump_from_one_user_message_to_the_next() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        assert not shown.jump(-1)
+        transcript = app.transcript
+        assert not transcript.jump(-1)
         for number in range(4):
-            shown.add_user(f"question {number}")
-            fill(shown, 6)
+            transcript.add_user(f"question {number}")
+            fill(transcript, 6)
         await settle(app, pilot)
         tops = []
-        while shown.jump(-1):
+        while transcript.jump(-1):
             await settle(app, pilot)
             tops.append(app.view()[0])
         assert tops == ["> question 3", "> question 2", "> question 1", "> question 0"]
-        assert shown.jump(1)
+        assert transcript.jump(1)
         await settle(app, pilot)
         assert app.view()[0] == "> question 1"
-        assert [shown.jump(1) for _ in range(4)] == [True, True, True, False]
-        assert shown.is_anchored
+        assert [transcript.jump(1) for _ in range(4)] == [True, True, True, False]
+        assert transcript.is_anchored
 
     play(scene)
 
 
 def test_new_text_below_view_is_indicated_until_scrolled_to() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 20)
+        transcript = app.transcript
+        fill(transcript, 20)
         await settle(app, pilot)
-        shown.scroll_page_up()
+        transcript.scroll_page_up()
         await settle(app, pilot)
-        last = shown.size.height - 1
-        assert "new text" not in shown.render_line(last).text
-        shown.append_text("more")
+        last = transcript.size.height - 1
+        assert "new text" not in transcript.render_line(last).text
+        transcript.append_text("more")
         await settle(app, pilot)
-        assert "new text" in shown.render_line(last).text
-        assert len(shown.render_line(last).text) == shown.text_width
-        shown.scroll_end()
+        assert "new text" in transcript.render_line(last).text
+        assert len(transcript.render_line(last).text) == transcript.text_width
+        transcript.scroll_end()
         await settle(app, pilot)
-        assert "new text" not in shown.render_line(last).text
+        assert "new text" not in transcript.render_line(last).text
 
     play(scene)

@@ -29,17 +29,17 @@ def test_drag_selects_the_text_under_it() -> None:
 
 def test_only_the_selection_is_highlighted() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("alpha **beta** gamma")
+        transcript = app.transcript
+        transcript.append_text("alpha **beta** gamma")
         await settle(app, pilot)
-        app.screen.selections = {shown: Selection(Offset(3, 0), Offset(8, 0))}
+        app.screen.selections = {transcript: Selection(Offset(3, 0), Offset(8, 0))}
         await pilot.pause()
         marked = app.screen.get_component_rich_style("screen--selection").bgcolor
         painted = [
-            segment.text for segment in shown.render_line(0) if segment.style and segment.style.bgcolor == marked
+            segment.text for segment in transcript.render_line(0) if segment.style and segment.style.bgcolor == marked
         ]
         assert "".join(painted) == "ha be"
-        assert all(style.color != style.bgcolor for _, style, _ in shown.render_line(0) if style)
+        assert all(style.color != style.bgcolor for _, style, _ in transcript.render_line(0) if style)
 
     play(scene)
 
@@ -58,14 +58,14 @@ def test_selection_in_scrolled_rows_belongs_to_the_text() -> None:
 
 def test_copied_text_has_neither_gutters_nor_wraps_nor_marks() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_user("please")
-        shown.append_text("a text that is rather long and")
-        shown.add_mark("continued 1/3")
-        shown.append_text(" wraps somewhere here\n")
+        transcript = app.transcript
+        transcript.add_user("please")
+        transcript.append_text("a text that is rather long and")
+        transcript.add_mark("continued 1/3")
+        transcript.append_text(" wraps somewhere here\n")
         await pilot.resize_terminal(24, 12)
         await settle(app, pilot)
-        selected = shown.get_selection(SELECT_ALL)
+        selected = transcript.get_selection(SELECT_ALL)
         assert selected == ("please\n\na text that is rather long and wraps somewhere here", "\n")
 
     play(scene)
@@ -73,12 +73,12 @@ def test_copied_text_has_neither_gutters_nor_wraps_nor_marks() -> None:
 
 def test_double_click_selects_a_word_and_triple_click_a_line() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("open src/app.py, then\n\nother")
+        transcript = app.transcript
+        transcript.append_text("open src/app.py, then\n\nother")
         await settle(app, pilot)
-        await pilot.click(shown, offset=(9, 0), times=2)
+        await pilot.click(transcript, offset=(9, 0), times=2)
         assert app.screen.get_selected_text() == "src/app.py"
-        await pilot.click(shown, offset=(9, 0), times=3)
+        await pilot.click(transcript, offset=(9, 0), times=3)
         assert app.screen.get_selected_text() == "open src/app.py, then"
 
     play(scene)
@@ -96,19 +96,19 @@ async def _resize(app: TranscriptApp, pilot: Pilot[None], width: int, height: in
 @pytest.mark.parametrize("has_anchors", [True, False])
 def test_selection_survives_a_resize(has_anchors: bool) -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 3)
-        shown.append_text(" ".join(f"word{number}," for number in range(30)) + "\n\n- first\n- second item\n")
-        shown.settle()
+        transcript = app.transcript
+        fill(transcript, 3)
+        transcript.append_text(" ".join(f"word{number}," for number in range(30)) + "\n\n- first\n- second item\n")
+        transcript.settle()
         await settle(app, pilot)
-        rows = [line.text for line in shown.column.lines(0, shown.column.height)]
+        rows = [line.text for line in transcript.column.lines(0, transcript.column.height)]
         first = next(index for index, row in enumerate(rows) if "word9" in row)
         last = next(index for index, row in enumerate(rows) if "second" in row)
         start, end = Offset(rows[first].index("word9") + 2, first), Offset(rows[last].index("item") + 2, last)
         if has_anchors:
-            shown.select(start, end)
+            transcript.select(start, end)
         else:
-            app.screen.selections = {shown: Selection(start, end)}
+            app.screen.selections = {transcript: Selection(start, end)}
         selected = app.screen.get_selected_text()
         assert selected is not None
         assert selected.startswith("rd9, word10")
@@ -125,14 +125,14 @@ def test_selection_survives_a_resize(has_anchors: bool) -> None:
 
 def test_drag_continues_after_a_resize() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("one two three four five six seven eight nine ten eleven twelve")
+        transcript = app.transcript
+        transcript.append_text("one two three four five six seven eight nine ten eleven twelve")
         await settle(app, pilot)
-        await pilot.mouse_down(shown, offset=(4, 0))
-        await pilot.hover(shown, offset=(8, 0))
+        await pilot.mouse_down(transcript, offset=(4, 0))
+        await pilot.hover(transcript, offset=(8, 0))
         await _resize(app, pilot, 20)
-        await pilot.hover(shown, offset=(3, 2))
-        await pilot.mouse_up(shown, offset=(3, 2))
+        await pilot.hover(transcript, offset=(3, 2))
+        await pilot.mouse_up(transcript, offset=(3, 2))
         selected = app.screen.get_selected_text()
         assert selected is not None
         assert selected.startswith("two three four")
@@ -143,12 +143,12 @@ def test_drag_continues_after_a_resize() -> None:
 
 def test_resize_drops_a_selection_whose_text_gets_another_order() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
+        transcript = app.transcript
         cells = " | ".join("some words that have to wrap in a narrow table" for _ in range(2))
-        shown.append_text(f"| a | b |\n|---|---|\n| {cells} |\n")
-        shown.settle()
+        transcript.append_text(f"| a | b |\n|---|---|\n| {cells} |\n")
+        transcript.settle()
         await settle(app, pilot)
-        app.screen.selections = {shown: Selection(Offset(8, 3), Offset(40, 3))}
+        app.screen.selections = {transcript: Selection(Offset(8, 3), Offset(40, 3))}
         await _resize(app, pilot, 24)
         assert app.screen.get_selected_text() is None
 
@@ -164,17 +164,17 @@ def test_word_ends_where_a_path_ends() -> None:
 
 def test_selection_stays_on_its_text_while_rows_above_move() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_reasoning("one\ntwo\nthree")
-        shown.append_text("alpha beta gamma\n\ndelta")
+        transcript = app.transcript
+        transcript.append_reasoning("one\ntwo\nthree")
+        transcript.append_text("alpha beta gamma\n\ndelta")
         await settle(app, pilot)
         y = app.view().index("alpha beta gamma")
-        await pilot.click(shown, offset=(7, y), times=2)
+        await pilot.click(transcript, offset=(7, y), times=2)
         assert app.screen.get_selected_text() == "beta"
-        shown.toggle_folds()
-        shown.toggle_folds()
-        await pilot.click(shown, offset=(7, app.view().index("alpha beta gamma")), times=2)
-        shown.append_text(" and more\n" * 30)
+        transcript.toggle_folds()
+        transcript.toggle_folds()
+        await pilot.click(transcript, offset=(7, app.view().index("alpha beta gamma")), times=2)
+        transcript.append_text(" and more\n" * 30)
         await settle(app, pilot)
         assert app.screen.get_selected_text() == "beta"
 
@@ -183,13 +183,13 @@ def test_selection_stays_on_its_text_while_rows_above_move() -> None:
 
 def test_thinking_collapsed_above_a_selection_moves_it() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_card("c", "tool", "x")
-        shown.add_user("alpha beta gamma")
+        transcript = app.transcript
+        transcript.add_card("c", "tool", "x")
+        transcript.add_user("alpha beta gamma")
         await settle(app, pilot)
-        await pilot.click(shown, offset=(9, app.view().index("> alpha beta gamma")), times=2)
+        await pilot.click(transcript, offset=(9, app.view().index("> alpha beta gamma")), times=2)
         assert app.screen.get_selected_text() == "beta"
-        shown.update_card("c", CardUpdate(output="1\n2\n3\n4\n"))
+        transcript.update_card("c", CardUpdate(output="1\n2\n3\n4\n"))
         await settle(app, pilot)
         assert app.screen.get_selected_text() == "beta"
 
@@ -198,11 +198,11 @@ def test_thinking_collapsed_above_a_selection_moves_it() -> None:
 
 def test_selection_of_removed_text_is_dropped() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("alpha beta")
+        transcript = app.transcript
+        transcript.append_text("alpha beta")
         await settle(app, pilot)
-        await pilot.click(shown, offset=(7, 0), times=2)
-        shown.restore("something else")
+        await pilot.click(transcript, offset=(7, 0), times=2)
+        transcript.restore("something else")
         await settle(app, pilot)
         assert app.screen.get_selected_text() is None
 
@@ -211,18 +211,18 @@ def test_selection_of_removed_text_is_dropped() -> None:
 
 def test_view_does_not_scroll_during_selection() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 20)
+        transcript = app.transcript
+        fill(transcript, 20)
         await settle(app, pilot)
         before = app.view()
-        await pilot.mouse_down(shown, offset=(2, 5))
-        await pilot.hover(shown, offset=(6, 5))
-        fill(shown, 3)
+        await pilot.mouse_down(transcript, offset=(2, 5))
+        await pilot.hover(transcript, offset=(6, 5))
+        fill(transcript, 3)
         await settle(app, pilot)
         assert app.view() == before
-        await pilot.mouse_up(shown, offset=(6, 5))
+        await pilot.mouse_up(transcript, offset=(6, 5))
         assert app.screen.get_selected_text()
-        shown.scroll_end()
+        transcript.scroll_end()
         await settle(app, pilot)
         assert app.view()[-1] == "• end 2"
 
@@ -231,30 +231,30 @@ def test_view_does_not_scroll_during_selection() -> None:
 
 def test_drag_past_the_edge_scrolls_and_extends_the_selection() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 20)
+        transcript = app.transcript
+        fill(transcript, 20)
         await settle(app, pilot)
-        await pilot.mouse_down(shown, offset=(2, 11))
-        await pilot.hover(shown, offset=(2, 0))
+        await pilot.mouse_down(transcript, offset=(2, 11))
+        await pilot.hover(transcript, offset=(2, 0))
         while (app.screen.get_selected_text() or "").count("\n") < 20:
             await pilot.pause(0.02)
-        await pilot.mouse_up(shown, offset=(2, 0))
+        await pilot.mouse_up(transcript, offset=(2, 0))
         text = app.screen.get_selected_text() or ""
         assert text.endswith("• e")
         stopped = app.top
         await pilot.pause()
         assert app.top == stopped
-        assert shown.puller is None
+        assert transcript.puller is None
 
     play(scene)
 
 
 def test_triple_click_selects_the_complete_line_across_wraps() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_user("one two three four five six seven eight nine ten eleven twelve thirteen")
+        transcript = app.transcript
+        transcript.add_user("one two three four five six seven eight nine ten eleven twelve thirteen")
         await settle(app, pilot)
-        await pilot.click(shown, offset=(4, 1), times=3)
+        await pilot.click(transcript, offset=(4, 1), times=3)
         selected = app.screen.get_selected_text()
         assert selected == "one two three four five six seven eight nine ten eleven twelve thirteen"
 
@@ -263,12 +263,12 @@ def test_triple_click_selects_the_complete_line_across_wraps() -> None:
 
 def test_wide_characters_are_selected_at_their_columns() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("漢字 text")
+        transcript = app.transcript
+        transcript.append_text("漢字 text")
         await settle(app, pilot)
-        await pilot.mouse_down(shown, offset=(3, 0))
-        await pilot.hover(shown, offset=(6, 0))
-        await pilot.mouse_up(shown, offset=(6, 0))
+        await pilot.mouse_down(transcript, offset=(3, 0))
+        await pilot.hover(transcript, offset=(6, 0))
+        await pilot.mouse_up(transcript, offset=(6, 0))
         assert app.screen.get_selected_text() == "字 te"
 
     play(scene)
@@ -278,12 +278,12 @@ def test_code_block_is_copied_as_written() -> None:
     source = "all:\n\tcc -o x \\\n\t  x.c  # " + "long " * 20 + "end\n\nclean:\n\trm -f x"
 
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text(f"```make\n{source}\n```\n")
-        shown.settle()
+        transcript = app.transcript
+        transcript.append_text(f"```make\n{source}\n```\n")
+        transcript.settle()
         await settle(app, pilot)
         assert all("\t" not in row for row in app.view())
-        selected = shown.get_selection(SELECT_ALL)
+        selected = transcript.get_selection(SELECT_ALL)
         assert selected is not None
         assert selected[0] == source
 
@@ -292,11 +292,11 @@ def test_code_block_is_copied_as_written() -> None:
 
 def test_click_on_a_link_is_reported_and_one_beside_it_is_not() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("see [docs](https://e.example/x) now")
+        transcript = app.transcript
+        transcript.append_text("see [docs](https://e.example/x) now")
         await settle(app, pilot)
-        await pilot.click(shown, offset=(1, 0))
-        await pilot.click(shown, offset=(5, 0))
+        await pilot.click(transcript, offset=(1, 0))
+        await pilot.click(transcript, offset=(5, 0))
         await pilot.pause()
         assert app.links == ["https://e.example/x"]
 

@@ -94,11 +94,11 @@ def test_settled_rows_are_never_rendered_again() -> None:
     stream = MarkdownStream(40)
     stream.feed("first\n\nsecond\n\nthird")
     stream.show()
-    kept = stream.lines[: stream.settled]
-    assert join(kept) == "first"
+    settled_lines = stream.lines[: stream.settled]
+    assert join(settled_lines) == "first"
     stream.feed(" and more\n\nfourth")
     stream.show()
-    assert all(line is before for line, before in zip(stream.lines, kept, strict=False))
+    assert all(line is before for line, before in zip(stream.lines, settled_lines, strict=False))
 
 
 def test_rows_of_a_long_open_fence_are_kept_while_it_grows() -> None:

@@ -17,19 +17,19 @@ pytestmark = pytest.mark.frames
 
 def test_all_messages_are_shown_in_order() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_welcome(["qcode", "a folder"])
-        shown.add_user("do **this**\nand [that]")
-        shown.append_reasoning("hm")
+        transcript = app.transcript
+        transcript.add_welcome(["qcode", "a folder"])
+        transcript.add_user("do **this**\nand [that]")
+        transcript.append_reasoning("hm")
         app.now += 3
-        shown.append_text("Some **bold** text")
-        shown.settle()
-        shown.add_card("1", "shell", "ls")
-        shown.add_notice("warning", "careful")
+        transcript.append_text("Some **bold** text")
+        transcript.settle()
+        transcript.add_card("1", "shell", "ls")
+        transcript.add_notice("warning", "careful")
         await settle(app, pilot)
         expected = ["qcode · a folder", "", "> do **this**", "  and [that]", "", "∴ thought for 3 s", ""]
         expected += ["Some bold text", "", "○ Run    ls  waiting", "", "! careful"]
-        assert shown.plain_text().split("\n") == expected
+        assert transcript.plain_text().split("\n") == expected
         assert [row for row in app.view() if row] == [row for row in expected if row]
 
     play(scene, (60, 20))
@@ -81,27 +81,27 @@ def test_changes_appear_by_themselves_within_a_frame() -> None:
 
 def test_end_stays_in_view_until_the_user_scrolls_up() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 20)
+        transcript = app.transcript
+        fill(transcript, 20)
         await settle(app, pilot)
         assert app.view()[-1] == "• end 19"
-        shown.scroll_page_up()
+        transcript.scroll_page_up()
         await pilot.pause()
         assert not app.is_anchored()
         before = app.view()
         for piece in ("more\n\n", "and more\n\n", "- a\n- b\n") * 4:
-            shown.append_text(piece)
+            transcript.append_text(piece)
             await settle(app, pilot)
             assert app.view() == before
-        shown.settle()
-        shown.add_user("another")
+        transcript.settle()
+        transcript.add_user("another")
         await settle(app, pilot)
         assert app.view() == before
-        shown.scroll_end()
+        transcript.scroll_end()
         await settle(app, pilot)
         assert app.is_anchored()
         assert app.view()[-1] == "> another"
-        shown.append_text("the end")
+        transcript.append_text("the end")
         await settle(app, pilot)
         assert app.view()[-1] == "the end"
 
@@ -110,13 +110,13 @@ def test_end_stays_in_view_until_the_user_scrolls_up() -> None:
 
 def test_manual_scroll_to_the_end_anchors_again() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 10)
+        transcript = app.transcript
+        fill(transcript, 10)
         await settle(app, pilot)
-        shown.scroll_up()
+        transcript.scroll_up()
         await pilot.pause()
         assert not app.is_anchored()
-        shown.scroll_down()
+        transcript.scroll_down()
         await pilot.pause()
         assert app.is_anchored()
 
@@ -125,10 +125,10 @@ def test_manual_scroll_to_the_end_anchors_again() -> None:
 
 def test_keys_scroll_by_pages_and_to_both_ends() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        fill(shown, 50)
+        transcript = app.transcript
+        fill(transcript, 50)
         await settle(app, pilot)
-        shown.focus()
+        transcript.focus()
         await pilot.press("home")
         assert app.view()[0] == "• reply 0"
         await pilot.press("pagedown")
@@ -143,20 +143,20 @@ def test_keys_scroll_by_pages_and_to_both_ends() -> None:
 
 def test_page_up_through_estimated_rows_misses_none() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
+        transcript = app.transcript
         for number in range(60):
-            shown.append_text(f"- n{number} " + "word " * (number % 7 * 20) + "\n\n# h\n\n\n\ntext\n")
-            shown.settle()
+            transcript.append_text(f"- n{number} " + "word " * (number % 7 * 20) + "\n\n# h\n\n\n\ntext\n")
+            transcript.settle()
         await settle(app, pilot)
         seen: list[str] = app.view()
         while app.top > 0:
             above = app.view()
-            shown.scroll_page_up()
+            transcript.scroll_page_up()
             await pilot.pause()
             rows = app.view()
             overlap = next(count for count in range(13) if rows[len(rows) - count :] == above[:count] or count == 12)
             seen = rows[: len(rows) - overlap] + seen if overlap < 12 else rows + seen
-        assert "\n".join(seen).split() == shown.plain_text().split()
+        assert "\n".join(seen).split() == transcript.plain_text().split()
 
     play(scene)
 
@@ -164,13 +164,13 @@ def test_page_up_through_estimated_rows_misses_none() -> None:
 @pytest.mark.parametrize("size", [(30, 12), (90, 12), (60, 7), (24, 30)])
 def test_resize_keeps_the_text_at_the_top_of_the_view(size: tuple[int, int]) -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
+        transcript = app.transcript
         for number in range(12):
-            shown.append_text(" ".join(f"w{number}x{index}" for index in range(200)))
-            shown.settle()
+            transcript.append_text(" ".join(f"w{number}x{index}" for index in range(200)))
+            transcript.settle()
         await settle(app, pilot)
         await pilot.pause()
-        shown.scroll_to(y=app.end - 60)
+        transcript.scroll_to(y=app.end - 60)
         await pilot.pause()
         before = app.view()
         first = before[0].split()[0]
@@ -201,14 +201,14 @@ def test_resize_at_the_end_stays_at_the_end() -> None:
 
 def test_live_reply_survives_a_resize() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("```py\nx = 1\ny =")
+        transcript = app.transcript
+        transcript.append_text("```py\nx = 1\ny =")
         await settle(app, pilot)
         await pilot.resize_terminal(30, 12)
         await settle(app, pilot)
-        shown.append_text(" 2\n```\nafter")
-        shown.settle()
-        assert shown.plain_text().split("\n") == [" py", " x = 1", " y = 2", "after"]
+        transcript.append_text(" 2\n```\nafter")
+        transcript.settle()
+        assert transcript.plain_text().split("\n") == [" py", " x = 1", " y = 2", "after"]
 
     play(scene)
 
@@ -232,15 +232,17 @@ def test_clear_leaves_nothing() -> None:
 
 def test_theme_change_recolors_and_moves_nothing() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("# Title\n\n" + "text\n\n" * 20)
+        transcript = app.transcript
+        transcript.append_text("# Title\n\n" + "text\n\n" * 20)
         await settle(app, pilot)
-        shown.scroll_home()
+        transcript.scroll_home()
         await pilot.pause()
 
         def color() -> object:
             return next(
-                segment.style.color for segment in shown.render_line(0) if segment.style and segment.text == "Title"
+                segment.style.color
+                for segment in transcript.render_line(0)
+                if segment.style and segment.text == "Title"
             )
 
         rows, before = app.view(), color()
@@ -255,14 +257,14 @@ def test_theme_change_recolors_and_moves_nothing() -> None:
 
 def test_no_timer_runs_while_nothing_happens() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("x")
-        shown.settle()
-        shown.add_card("1", "shell", "ls")
-        shown.update_card("1", CardUpdate(state="running"))
+        transcript = app.transcript
+        transcript.append_text("x")
+        transcript.settle()
+        transcript.add_card("1", "shell", "ls")
+        transcript.update_card("1", CardUpdate(state="running"))
         await settle(app, pilot)
         assert app.is_ticking()
-        shown.update_card("1", CardUpdate(state="done"))
+        transcript.update_card("1", CardUpdate(state="done"))
         await settle(app, pilot)
         while app.is_due():
             await pilot.pause()
@@ -273,10 +275,10 @@ def test_no_timer_runs_while_nothing_happens() -> None:
 
 def test_repaint_between_frames_shows_the_previous_frame() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("some text")
+        transcript = app.transcript
+        transcript.append_text("some text")
         await settle(app, pilot)
-        shown.append_text(" and more")
+        transcript.append_text(" and more")
         assert app.view()[0] == "some text"
         await settle(app, pilot)
         assert app.view()[0] == "some text and more"
@@ -286,11 +288,11 @@ def test_repaint_between_frames_shows_the_previous_frame() -> None:
 
 def test_reading_the_text_does_not_prevent_its_display() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.append_text("one")
+        transcript = app.transcript
+        transcript.append_text("one")
         await settle(app, pilot)
-        shown.append_text(" two")
-        assert shown.plain_text() == "one two"
+        transcript.append_text(" two")
+        assert transcript.plain_text() == "one two"
         await settle(app, pilot)
         assert "one\xa0two" in app.export_screenshot().replace("&#160;", "\xa0")
 
@@ -299,14 +301,14 @@ def test_reading_the_text_does_not_prevent_its_display() -> None:
 
 def test_repaint_right_after_a_restart_shows_the_old_text() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_user("go")
-        shown.append_reasoning("hm")
-        shown.append_text("one\n\ntwo")
+        transcript = app.transcript
+        transcript.add_user("go")
+        transcript.append_reasoning("hm")
+        transcript.append_text("one\n\ntwo")
         await settle(app, pilot)
-        shown.restart("again")
+        transcript.restart("again")
         assert app.view()[3:6] == ["", "one", ""]
-        shown.restore("one\n\ntwo")
+        transcript.restore("one\n\ntwo")
         assert app.view()[:5] == ["> go", "", "one", "", "two"]
 
     play(scene)
@@ -326,15 +328,15 @@ def test_no_character_is_under_the_scroll_bar() -> None:
 
 def test_welcome_collapses_to_one_row_with_the_first_message() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        shown = app.transcript
-        shown.add_welcome(("qcode 1.0", "Model   demo/demo", "Folder  ~/x", "", "· a tip"))
-        assert len(shown.plain_text().split("\n")) == 5
-        shown.add_notice("info", "still there")
-        assert "a tip" in shown.plain_text()
-        shown.add_user("go")
+        transcript = app.transcript
+        transcript.add_welcome(("qcode 1.0", "Model   demo/demo", "Folder  ~/x", "", "· a tip"))
+        assert len(transcript.plain_text().split("\n")) == 5
+        transcript.add_notice("info", "still there")
+        assert "a tip" in transcript.plain_text()
+        transcript.add_user("go")
         await settle(app, pilot)
         assert app.view()[0] == "qcode 1.0 · demo/demo"
-        assert "a tip" not in shown.plain_text()
+        assert "a tip" not in transcript.plain_text()
         await pilot.resize_terminal(18, 10)
         await settle(app, pilot)
         assert app.view()[0] == "qcode 1.0 · demo…"

@@ -120,8 +120,10 @@ def test_unfinished_and_unknown_commands_change_nothing() -> None:
 
 
 def test_every_key_of_the_list_is_vims() -> None:
-    shown = {key.removesuffix(",") or key for keys, _ in VIM_KEYS for key in keys.split()}
-    assert all(any(is_begun(key, is_visual=is_visual) for is_visual in (False, True)) for key in shown - {"Esc", "…"})
+    listed_keys = {key.removesuffix(",") or key for keys, _ in VIM_KEYS for key in keys.split()}
+    assert all(
+        any(is_begun(key, is_visual=is_visual) for is_visual in (False, True)) for key in listed_keys - {"Esc", "…"}
+    )
 
 
 def is_begun(keys: str, *, is_visual: bool) -> bool:

@@ -1,9 +1,9 @@
 """Policies of Codex (`rules/*.rules`) and Gemini CLI (`policies/*.toml`) as `[permissions]` of qcode.
 
-Nothing is evaluated: a file of Codex is Starlark, of which only calls with literal values, and names of such values,
-are read. In Gemini CLI the rule of the highest priority decides; in qcode a denial always does. Apart from `rules`,
-because no other program has these forms. Sources: `openai/codex` codex-rs/execpolicy/README.md,
-`google-gemini/gemini-cli` docs/reference/policy-engine.md.
+Nothing is evaluated: in the Starlark of Codex only calls with literal values, and names of such values, are read. In
+Gemini CLI the rule of the highest priority decides; in qcode a denial always does. Separate from `rules`, because no
+other program has these forms. Sources: `openai/codex` codex-rs/execpolicy/README.md, `google-gemini/gemini-cli`
+docs/reference/policy-engine.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qcode.text.clean import single_spaced
 from qcode.values import dataclass
 
 MAX_RULES = 100
-"""The maximum number of rules that the alternatives in one call of Codex become."""
+"""The maximum number of rules for one call of Codex, whose alternatives become a rule each."""
 
 _MAX_VALUE = 10_000
 _CODEX_EFFECTS: Mapping[str, RuleEffect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny", "deny": "deny"}
@@ -159,7 +159,7 @@ _SERVER_TOOL = re.compile(r"mcp_([^_*]+)_(.+)")
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """One `[[rule]]` of Gemini CLI. `wider` are the conditions that qcode does not know."""
+    """One `[[rule]]` of Gemini CLI. `wider` are its conditions that qcode cannot express."""
 
     values: Mapping[str, Any]
     effect: RuleEffect
@@ -244,7 +244,7 @@ def _claude_rules(policy: _Policy) -> Iterator[str]:
 
 
 def _prefix_of(regex: str, effect: RuleEffect) -> str:
-    """Return the words with which each command begins that a regular expression covers; raise `NotConvertibleError`."""
+    """Return the first words of every command that `regex` matches; raise `NotConvertibleError` if they are unclear."""
     found = _META.search(regex)
     if found is None:
         return regex

@@ -82,10 +82,10 @@ class ImportFolders:
         value = self.env.get(variable, "")
         return Path(value) if value else Path(self.home or "/nonexistent") / usual
 
-    def folders(self, own: Path, name: str) -> Iterator[tuple[Path, bool]]:
+    def folders(self, program_folder: Path, name: str) -> Iterator[tuple[Path, bool]]:
         """Yield the folders of a program, the user's first, and whether each belongs to the project."""
-        yield own, False
-        if self.reads_project and (self.root / name).resolve() != own.resolve():
+        yield program_folder, False
+        if self.reads_project and (self.root / name).resolve() != program_folder.resolve():
             yield self.root / name, True
 
     def inside(self, *, is_project: bool) -> Path | None:
@@ -105,8 +105,8 @@ def _entries_of(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
 
 
 def _claude(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    own = places.own("CLAUDE_CONFIG_DIR", ".claude")
-    for folder, is_project in places.folders(own, ".claude"):
+    program_folder = places.own("CLAUDE_CONFIG_DIR", ".claude")
+    for folder, is_project in places.folders(program_folder, ".claude"):
         for name in ("settings.json", "settings.local.json"):
             file = places.settings(folder / name, is_project=is_project)
             if file is not None:
@@ -117,7 +117,9 @@ def _claude(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
                 yield from _entries_of(file)
         names = ("commands", "agents", "skills", "rules", "CLAUDE.md")
         yield from ((found, is_project) for found in _read(places, folder, names))
-    state = own.parent / ".claude.json" if own.name == ".claude" else own / ".claude.json"
+    state = (
+        program_folder.parent / ".claude.json" if program_folder.name == ".claude" else program_folder / ".claude.json"
+    )
     file = places.settings(state, is_project=False)
     if file is not None:
         add_servers(file, "claude", ("mcpServers",))
@@ -183,8 +185,8 @@ _COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it 
 
 
 def _codex(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    own = places.own("CODEX_HOME", ".codex")
-    for folder, is_project in places.folders(own, ".codex"):
+    program_folder = places.own("CODEX_HOME", ".codex")
+    for folder, is_project in places.folders(program_folder, ".codex"):
         file = places.settings(folder / "config.toml", is_project=is_project)
         if file is not None:
             add_servers(file, "codex", ("mcp_servers",))
@@ -194,14 +196,14 @@ def _codex(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
             yield item, is_project
         yield from _policies(places, folder, "rules/*.rules", codex_policy, "forbidden", is_project=is_project)
     inside = places.inside(is_project=False)
-    found = commands_in(own / "prompts", places.home, inside, ".md", codex_prompt, "prompts:")
+    found = commands_in(program_folder / "prompts", places.home, inside, ".md", codex_prompt, "prompts:")
     yield from ((item, False) for item in found)
-    yield from ((item, False) for item in _unread(places, own, "AGENTS.md", _COPY))
+    yield from ((item, False) for item in _unread(places, program_folder, "AGENTS.md", _COPY))
 
 
 def _gemini_like(places: ImportFolders, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
-    own = places.own("", f".{program}")
-    for folder, is_project in places.folders(own, f".{program}"):
+    program_folder = places.own("", f".{program}")
+    for folder, is_project in places.folders(program_folder, f".{program}"):
         file = places.settings(folder / "settings.json", is_project=is_project)
         if file is not None:
             off = file.texts("mcp", "excluded")
@@ -218,7 +220,7 @@ def _gemini_like(places: ImportFolders, program: str, memory: str) -> Iterator[t
             yield from ((found, is_project) for found in commands)
         yield from ((item, is_project) for item in agents_in(folder / "agents", places.home, inside, program))
         yield from _policies(places, folder, "policies/*.toml", gemini_policy, "deny", is_project=is_project)
-    yield from ((found, False) for found in _unread(places, own, memory, _COPY))
+    yield from ((found, False) for found in _unread(places, program_folder, memory, _COPY))
 
 
 def _gemini(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
@@ -231,8 +233,8 @@ def _qwen(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
 
 def _opencode(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     config = places.env.get("XDG_CONFIG_HOME", "")
-    own = Path(config) / "opencode" if config else places.own("", ".config/opencode")
-    for folder, is_project in places.folders(own, ".opencode"):
+    program_folder = Path(config) / "opencode" if config else places.own("", ".config/opencode")
+    for folder, is_project in places.folders(program_folder, ".opencode"):
         roots = [folder, places.root] if is_project else [folder]
         for path in (root / name for root in roots for name in ("opencode.json", "opencode.jsonc")):
             file = places.settings(path, is_project=is_project)
@@ -249,7 +251,7 @@ def _opencode(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
         for name in ("agent", "agents"):
             agents = agents_in(folder / name, places.home, inside, "opencode")
             yield from ((found, is_project) for found in agents)
-    yield from ((found, False) for found in _unread(places, own, "AGENTS.md", _COPY))
+    yield from ((found, False) for found in _unread(places, program_folder, "AGENTS.md", _COPY))
 
 
 def _opencode_tables(file: SettingsFile) -> None:

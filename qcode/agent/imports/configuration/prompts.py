@@ -58,7 +58,7 @@ def codex_prompt(text: str) -> ConvertedPrompt:
 
     body = _without_runs(_CODEX_PLACEHOLDER.sub(value, text))
     lost = tuple(
-        f"${name.upper()} is argument {place} here, without {name.upper()}=" for place, name in enumerate(names, 1)
+        f"${name.upper()} is argument {index} here, without {name.upper()}=" for index, name in enumerate(names, 1)
     )
     return ConvertedPrompt(body, tuple(names), lost)
 

@@ -157,7 +157,7 @@ class Batch:
         waiting = deque(tasks)
         workers = [asyncio.ensure_future(self._work(waiting)) for _ in range(min(jobs, len(tasks)))]
         ticking = asyncio.ensure_future(self._tick(began))
-        with self._watching(workers):
+        with self._end_at_signals(workers):
             failures = [
                 result for result in await asyncio.gather(*workers, return_exceptions=True) if _is_fault(result)
             ]
@@ -184,7 +184,7 @@ class Batch:
             self._stream.flush()
 
     @contextlib.contextmanager
-    def _watching(self, workers: Sequence[asyncio.Future[None]]) -> Iterator[None]:
+    def _end_at_signals(self, workers: Sequence[asyncio.Future[None]]) -> Iterator[None]:
         """End the workers at a signal; tasks that are running get no result."""
         loop = asyncio.get_running_loop()
 

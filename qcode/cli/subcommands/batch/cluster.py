@@ -1,8 +1,8 @@
 """The tasks of `qcode batch --ray ADDRESS` on a Ray cluster: each task is a Ray task, and needs a CPU of the cluster.
 
-Apart from `batch`, because it imports Ray (the extra `ray`). Every node needs this version of qcode, the folders of the
-tasks under the same paths, and keys: neither keys nor environment variables leave this machine. Only this
-process writes results, so that a task which ran twice has one.
+Separate from `batch`, because it imports Ray (the extra `ray`). Every node needs this version of qcode, the folders of
+the tasks under the same paths, and keys: neither keys nor environment variables leave this machine. Only this process
+writes results, so that a task which ran twice has one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tasks of `qcode batch`: read from the file, and run, each with a separate agent.
 
-Apart from `batch`, because the workers of a cluster run tasks too. `SharedLimits` makes all jobs wait where a host
+Separate from `batch`, because the workers of a cluster run tasks too. `SharedLimits` makes all jobs wait where a host
 refuses one of them for a while.
 """
 
@@ -168,7 +168,7 @@ def _open(options: Options, limits: SharedLimits) -> Agent:
 async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
     prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
     began = time.monotonic()
-    spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known().output_limit)
+    spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known_model().output_limit)
     async with agent.stream(prompt, append_only=False) as turn:
         async for event in turn:
             spending.handle(event)

@@ -138,7 +138,7 @@ class VimKeys:
         """Continue in visual mode with a selection made by mouse or with Shift."""
         area = self._area
         text = area.text
-        start, end = (len(self._units.pack(text[: _offset(text, place)])) for place in area.selection)
+        start, end = (len(self._units.pack(text[: _offset(text, position)])) for position in area.selection)
         packed = self._units.pack(text)
         if start < end:
             self._vim.select(packed, start, end - 1)

@@ -203,9 +203,9 @@ class Vim(MovingCursor):
         if repeats and not deleted:
             is_line = insertion.command.name in "oO"
             more = (f"\n{typed}" if is_line else typed) * repeats
-            place = len(insertion.before) + len(typed)
-            self.text = self.text[:place] + more + self.text[place:]
-            self.cursor = place + len(more)
+            position = len(insertion.before) + len(typed)
+            self.text = self.text[:position] + more + self.text[position:]
+            self.cursor = position + len(more)
         if self._change is not None and self._change.command == insertion.command:
             self._change = replace(self._change, deleted=deleted, typed=typed)
 
@@ -418,9 +418,9 @@ class Vim(MovingCursor):
         text, at, name = self.text, self.cursor, command.name
         self._change = change or _Change(command)
         if name in "oO":
-            place = line_end(text, at) if name == "o" else line_start(text, at)
-            self.text = f"{text[:place]}\n{text[place:]}"
-            self.cursor = place + 1 if name == "o" else place
+            position = line_end(text, at) if name == "o" else line_start(text, at)
+            self.text = f"{text[:position]}\n{text[position:]}"
+            self.cursor = position + 1 if name == "o" else position
         elif name == "a":
             self.cursor = at if is_line_end(text, at) else at + 1
         elif name == "I":

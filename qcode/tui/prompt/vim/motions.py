@@ -41,7 +41,7 @@ def is_empty_line(text: str, at: int) -> bool:
 def first_non_blank(text: str, at: int) -> int:
     """Return the first character of the line that is not blank; in a blank line its last character."""
     start, end = line_start(text, at), line_end(text, at)
-    found = next((place for place in range(start, end) if text[place] not in " \t"), None)
+    found = next((index for index in range(start, end) if text[index] not in " \t"), None)
     return max(start, end - 1) if found is None else found
 
 
@@ -72,17 +72,17 @@ def lines_below(text: str, at: int, count: int) -> int | None:
 
     vim moves as far as it can, and fails only on the last (or first) line.
     """
-    place = line_start(text, at)
+    position = line_start(text, at)
     for step in range(abs(count)):
         if count > 0:
-            end = line_end(text, place)
+            end = line_end(text, position)
             after = None if end == len(text) else end + 1
         else:
-            after = None if place == 0 else line_start(text, place - 1)
+            after = None if position == 0 else line_start(text, position - 1)
         if after is None:
-            return None if step == 0 else place
-        place = after
-    return place
+            return None if step == 0 else position
+        position = after
+    return position
 
 
 END_OF_LINE = 1 << 30
@@ -319,16 +319,16 @@ def find_in_line(text: str, at: int, find: Find, count: int, *, is_repeated: boo
     """Return the position of the `count`th match. A repeated `t` passes a match that the cursor is right before."""
     start, end = line_start(text, at), line_end(text, at)
     may_stop = not (is_repeated and find.is_until and count == 1)
-    place = at
+    position = at
     for _ in range(count):
         while True:
-            place += find.step
-            if not start <= place < end:
+            position += find.step
+            if not start <= position < end:
                 return None
-            if text[place] == find.character and may_stop:
+            if text[position] == find.character and may_stop:
                 break
             may_stop = True
-    return place - find.step if find.is_until else place
+    return position - find.step if find.is_until else position
 
 
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
@@ -337,13 +337,13 @@ _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
 
 def matching_bracket(text: str, at: int) -> int | None:
     """Return the partner of the first bracket at or after `at` in its line (`%`)."""
-    place = next((number for number in range(at, line_end(text, at)) if text[number] in "()[]{}"), None)
-    if place is None:
+    position = next((number for number in range(at, line_end(text, at)) if text[number] in "()[]{}"), None)
+    if position is None:
         return None
-    bracket = text[place]
+    bracket = text[position]
     if bracket in _CLOSING:
-        return unmatched(text, place + 1, bracket, _CLOSING[bracket], 1)
-    return unmatched(text, place - 1, _OPENING[bracket], bracket, -1)
+        return unmatched(text, position + 1, bracket, _CLOSING[bracket], 1)
+    return unmatched(text, position - 1, _OPENING[bracket], bracket, -1)
 
 
 def unmatched(text: str, at: int, opening: str, closing: str, step: Literal[1, -1]) -> int | None:

@@ -202,14 +202,19 @@ def _is_white(text: str, at: int, last: int) -> bool:
 
 
 def _block(text: str, at: int, opening: str, closing: str, count: int, *, is_around: bool) -> Extent | None:
-    place = at
+    position = at
     if opening == "{":
-        while place < len(text) and text[place] in " \t" and is_in_indent(text, place) and not is_line_end(text, place):
-            place += 1
-    inside = place + 1 if text[place : place + 1] == opening else place
+        while (
+            position < len(text)
+            and text[position] in " \t"
+            and is_in_indent(text, position)
+            and not is_line_end(text, position)
+        ):
+            position += 1
+    inside = position + 1 if text[position : position + 1] == opening else position
     start = _opening_bracket(text, inside - 1, opening, closing, count, -1)
     if start is None and unmatched(text, inside - 1, opening, closing, -1) is None:
-        start = _opening_bracket(text, place + 1, opening, closing, count, 1)
+        start = _opening_bracket(text, position + 1, opening, closing, count, 1)
     if start is None:
         return None
     end = unmatched(text, start + 1, opening, closing, 1)

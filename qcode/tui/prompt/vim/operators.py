@@ -136,19 +136,19 @@ def _shift_line(line: str, times: int) -> str:
 
 def join(text: str, at: int, count: int) -> ChangedText | None:
     """Join `count` lines with single spaces; None on the last line."""
-    place, end = at, line_end(text, at)
+    position, end = at, line_end(text, at)
     before = text[line_start(text, at) : end]
     has_text = bool(before)
     for number in range(count - 1):
         if end == len(text):
-            return None if number == 0 else ChangedText(text, clamped(text, place))
+            return None if number == 0 else ChangedText(text, clamped(text, position))
         after = line_end(text, end + 1)
         following = text[end + 1 : after].lstrip(" \t")
         is_apart = before.endswith((" ", "\t")) or not has_text or not following or following[0] == ")"
         text = f"{text[:end]}{'' if is_apart else ' '}{following}{text[after:]}"
-        place, end = end, end + (not is_apart) + len(following)
+        position, end = end, end + (not is_apart) + len(following)
         before, has_text = following, has_text or bool(following)
-    return ChangedText(text, clamped(text, place))
+    return ChangedText(text, clamped(text, position))
 
 
 def put(text: str, at: int, register: Register, count: int, *, is_after: bool) -> ChangedText:
@@ -157,15 +157,15 @@ def put(text: str, at: int, register: Register, count: int, *, is_after: bool) -
     if register.is_lines:
         lines = "\n".join([new] * count)
         if is_after:
-            place = line_end(text, at)
-            changed = f"{text[:place]}\n{lines}{text[place:]}"
-            return ChangedText(changed, first_non_blank(changed, place + 1))
-        place = line_start(text, at)
-        changed = f"{text[:place]}{lines}\n{text[place:]}"
-        return ChangedText(changed, first_non_blank(changed, place))
-    place = at + 1 if is_after and not is_line_end(text, at) else at
-    changed = text[:place] + new * count + text[place:]
-    cursor = place if "\n" in new else place + len(new) * count - 1
+            position = line_end(text, at)
+            changed = f"{text[:position]}\n{lines}{text[position:]}"
+            return ChangedText(changed, first_non_blank(changed, position + 1))
+        position = line_start(text, at)
+        changed = f"{text[:position]}{lines}\n{text[position:]}"
+        return ChangedText(changed, first_non_blank(changed, position))
+    position = at + 1 if is_after and not is_line_end(text, at) else at
+    changed = text[:position] + new * count + text[position:]
+    cursor = position if "\n" in new else position + len(new) * count - 1
     return ChangedText(changed, clamped(changed, max(cursor, 0)))
 
 

@@ -1,6 +1,6 @@
 """Undo of a text, by vim's units: a command, or everything between entering and leaving insert mode. Pure.
 
-Apart from `machine`, because it also takes the changes that others made to the text.
+Separate from `machine`, because it also takes the changes that others made to the text.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class UndoHistory:
 
 
 def difference(old: str, new: str) -> tuple[int, str, str]:
-    """Return where two texts differ: the position, and the part of each that the other has not."""
+    """Return where two texts differ: the position, and the differing part of each."""
     start = _common(old, new)
-    most = min(len(old), len(new)) - start
-    end = _common(old[len(old) - most :][::-1], new[len(new) - most :][::-1]) if most else 0
+    max_equal = min(len(old), len(new)) - start
+    end = _common(old[len(old) - max_equal :][::-1], new[len(new) - max_equal :][::-1]) if max_equal else 0
     return start, old[start : len(old) - end], new[start : len(new) - end]
 
 

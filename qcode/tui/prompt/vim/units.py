@@ -1,7 +1,7 @@
 """Graphemes and labels as single characters, so that vim's grammar, which counts characters, takes them whole.
 
 An accent with its letter, an emoji of several code points and a label such as `[Image #1 a.png]` each become one
-private character, from a block that says of which class it is. Most texts are returned unchanged. Apart from `keys`,
+private character, from a block that says of which class it is. Most texts are returned unchanged. Separate from `keys`,
 because it is pure: tests need no text area.
 """
 
