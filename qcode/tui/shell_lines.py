@@ -84,7 +84,7 @@ class ShellLines:
         if task.cancelled():
             content = seen[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card, CardUpdate(state="cancelled", output=output[0]))
+            self._transcript.update_card(card, CardUpdate(state="cancelled", output=seen[0]))
         else:
             outcome = task.result()
             # Live output is unbounded; the stored output is truncated.
