@@ -156,7 +156,7 @@ class CallLimits:
 class CallRound:
     """The processing of one reply's calls. `results`, in the order of the calls, is complete when `is_over`.
 
-    `is_strict`: a call of an unknown tool fails the turn, and no call of the reply runs.
+    `is_strict`: a call of an unknown tool fails the turn, and no call of the reply runs. Signals count on every ending.
     """
 
     calls: Sequence[JudgedCall]
@@ -252,11 +252,13 @@ class CallRound:
         settled = self._settle(index, outcome, "failed" if outcome.is_error else "done")
         return [*settled, *self.advance(elapsed)]
 
-    def cancel(self) -> list[Effect]:
-        """Give every call that has no result yet the result "cancelled"."""
+    def cancel(self, elapsed: float) -> list[Effect]:
+        """Give every call that has no result yet the result "cancelled"; signals have come and are recorded."""
         effects: list[Effect] = []
-        for index in range(len(self.calls)):
-            if index not in self._results:
+        for index, pending in enumerate(self.calls):
+            if index not in self._results and self._is_signal(pending):
+                effects += self._record_signal(index, elapsed)
+            elif index not in self._results:
                 text = CANCELLED_TEXT if self._open.get(index) == "running" else NOT_RUN_TEXT
                 effects += self._settle(index, ToolOutcome(text, is_error=True, summary="cancelled"), "cancelled")
         return effects
@@ -268,15 +270,13 @@ class CallRound:
     def _begin(self, index: int, elapsed: float) -> list[Effect]:
         pending = self.calls[index]
         call, spec = pending.call, self.tools.get(pending.call.name)
+        if self._is_signal(pending):
+            return self._record_signal(index, elapsed)
         if self.limits.end in ("impossible", "denied", "stopped"):
             return self._reject(index, "Not run: the turn ends.")
-        if pending.state != "complete" and not (pending.state == "malformed" and spec is not None and spec.is_one_way):
+        if pending.state != "complete":
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
         arguments = parse_object(call.arguments) or {}
-        if spec is not None and spec.is_one_way:
-            sent = arguments if pending.state == "complete" else pending.raw
-            self.signals.append(Signal(call.name, sent, elapsed))
-            return self._settle(index, ToolOutcome(RECORDED_TEXT, is_signal=True), "done")
         obstacle = self._obstacle(call, arguments)
         if obstacle:
             return self._reject_impossible(index, arguments, obstacle)
@@ -285,6 +285,17 @@ class CallRound:
         repeats = self.limits.same.repeats_of(call)
         self._open[index] = "repeating" if repeats else "asked"
         return [AskApproval(call, arguments, repeats)]
+
+    def _is_signal(self, pending: JudgedCall) -> bool:
+        """Return whether a call is recorded and not run; malformed arguments are recorded as they are."""
+        spec = self.tools.get(pending.call.name)
+        return spec is not None and spec.is_one_way and pending.state in ("complete", "malformed")
+
+    def _record_signal(self, index: int, elapsed: float) -> list[Effect]:
+        pending = self.calls[index]
+        sent = parse_object(pending.call.arguments) or {} if pending.state == "complete" else pending.raw
+        self.signals.append(Signal(pending.call.name, sent, elapsed))
+        return self._settle(index, ToolOutcome(RECORDED_TEXT, is_signal=True), "done")
 
     def _fail_on_unknown_tool(self) -> None:
         unknown = next((pending.call for pending in self.calls if self._is_unknown(pending.call)), None)

@@ -523,7 +523,7 @@ class Turn:
             case Replying(reply):
                 return self._from_reply(reply, reply.cancel(is_unsent=is_unsent))
             case Calling(current, result):
-                effects = current.cancel()
+                effects = current.cancel(self._elapsed)
                 self.tally.add_calls(current)
                 results = Message("user", tuple(current.results))
                 committed = [self._append(results), Emit(ResultsCommitted(results))]

@@ -12,7 +12,7 @@ from qcode.engine import synthetic
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import ApprovalAnswered, CancelRequested, SteerQueued, ToolEnded, TurnSettings, UserSubmitted
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPayloadRepair
+from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPayloadRepair, ToolStarted
 from qcode.protocol.messages import Text, user
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import Limit, Outcome, StopReason
@@ -409,3 +409,19 @@ def test_request_that_continues_a_reply_has_no_limit_note() -> None:
     settings = TurnSettings("s", TOOLS, max_tool_calls=2)
     played = play(cut("one"), cut("two"), text("three"), settings=settings)
     assert [bool(request.note) for request in played.requests] == [True, True, False]
+
+
+def test_signal_behind_an_unknown_tool_is_recorded_when_strict_tools_end_the_turn() -> None:
+    settings = TurnSettings("s", TOOLS, has_strict_tools=True)
+    played = play(calls(("nosuch", "{}"), ("note", '{"n": 1}')), settings=settings)
+    assert played.end.outcome is Outcome.ERROR
+    assert [signal.arguments for signal in played.end.signals] == [{"n": 1}]
+
+
+def test_signal_behind_a_running_call_is_recorded_when_the_turn_is_cancelled() -> None:
+    player = Player(calls(("shell", '{"command": "sleep 9"}'), ("note", '{"n": 1}')))
+    player.play_until(ToolStarted)
+    player.drop_queued()
+    player.give(CancelRequested())
+    assert player.played.end.outcome is Outcome.CANCELLED
+    assert [signal.arguments for signal in player.played.end.signals] == [{"n": 1}]
