@@ -17,7 +17,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from qcode.safety.paths import PathJudge, SessionFolders, anchored, home_of
+from qcode.safety.paths import MAX_PATH, PathJudge, SessionFolders, anchored, home_of
 from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_RULES, STARTUP, fold, is_history, is_within
 from qcode.values import dataclass
 
@@ -54,12 +54,18 @@ _WRITES_SETTINGS = re.compile(
 _HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
 
 
+MAX_COMMAND = 131_071
+"""Bytes of the longest command: Linux starts no program with a longer argument (execve(2))."""
+
+
 def may_write_protected(command: str, session_folders: SessionFolders) -> str:
     """Return why `command` may write a protected name, empty if nothing in its text says so.
 
     Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
     name `.bashrc`.
     """
+    if len(command) > MAX_COMMAND:
+        return "it is longer than a command can be"
     if _UNKNOWN_TARGET.search(command):
         return "the file it writes to is unknown before it runs"
     if _WRITES_SETTINGS.search(_QUOTES.sub("", command)):
@@ -278,6 +284,8 @@ class _FolderWrites:
             known = os.path.dirname(start) or ("." if start else "")  # noqa: PTH120  # text
         if not known or known.startswith("~") or (self.folder is None and not known.startswith("/")):
             return None
+        if len(known) > MAX_PATH:
+            return None
         return os.path.realpath(anchored(known, self.folder or "/", home))
 
     def _places(self) -> Iterator[str]:
@@ -327,6 +335,8 @@ class _Judged:
 
     def _expanded(self, folder: str, token: str, *, is_inside: bool) -> Iterator[str]:
         """Yield the paths that a token may name, unless the text of the token is enough to judge them."""
+        if len(token) > MAX_PATH:
+            return
         path = os.path.normpath(anchored(token, folder, self._paths.home)) if token else folder
         first = token.partition("/")[0]
         is_relative = not token.startswith(("/", "~"))

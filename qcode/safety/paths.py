@@ -87,6 +87,10 @@ class SandboxScope:
         return "" if self.scratch is None else os.path.realpath(self.scratch)
 
 
+MAX_PATH = 4_096
+"""Characters of the longest path that Linux opens. To follow the links of a longer one takes quadratic time."""
+
+
 def judge_path(
     path: str,
     root: Path,
@@ -239,6 +243,8 @@ def _refuse_text(path: str) -> str:
         return "the path is empty"
     if "\0" in path:
         return "the path contains a NUL character"
+    if len(path) > MAX_PATH:
+        return "the path is longer than any path that can be opened"
     if _ESCAPE.search(path):
         return "the path contains a terminal escape sequence"
     if _URL.match(path):

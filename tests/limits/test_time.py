@@ -16,7 +16,7 @@ from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.tools import Refused
 from qcode.safety.hidden_writes import may_write_protected
-from qcode.safety.paths import SessionFolders
+from qcode.safety.paths import SessionFolders, judge_on
 from qcode.safety.redaction import Redactor
 from qcode.text.clean import clean, visible
 from qcode.tools import text_file
@@ -73,6 +73,7 @@ def notice_repetition(text: str) -> None:
 READERS: dict[str, Callable[[str], object]] = {
     "judge": judge,
     "protected names": lambda text: may_write_protected(text, SessionFolders(Path("/work"), home=Path("/home/u"))),
+    "path": lambda text: judge_on(SessionFolders(Path("/work"), home=Path("/home/u")), text, "read"),
     "redaction": redact,
     "edit": edit,
     "edit of a passage": edit_a_passage,
@@ -86,7 +87,7 @@ PUMPS = [
     "a.b-c.d-", "a", " ", "\n", "x = 1\n", "; ", "$(", "${a}", "`", "'", '"', "((a", "{a,", "<<a\n", "|& ", "\\\n",
     "eyJ", "eyJa.", "Bearer ", "https://a:b@", "AKIA", "```\n", "~~~\n", "- a\n", "| a | b |\n", "\x1b[", "\x1b]0;",
     "\u202e", "e\u0301", "\U0001f468\u200d", "> ~/.ba", "/.git", "key=", "-----BEGIN ", "\t\n", "\r\n",
-    "ab\nba\n", "1) ",
+    "ab\nba\n", "1) ", "~/", "../",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,14 @@ def test_extraction_into_a_folder_outside_a_repository_runs_in_bypass_mode(repo:
     shutil.rmtree(repo / ".git")
     assert bypassed("tar xf a.tar", repo).is_allowed
     assert bypassed("tar xf a.tar -C link", repo).verdict == "deny"
+
+
+@pytest.mark.parametrize("pump", ["~/", "/a", "../", "a/*", "tar -C ~/", "cd /a;"])
+def test_long_command_is_judged_quickly(pump: str, repo: Path) -> None:
+    began = time.process_time()
+    bypassed(f"echo {pump * 130_000}"[:130_000], repo)
+    assert time.process_time() - began < 1
+
+
+def test_command_that_is_too_long_to_run_is_refused_in_bypass_mode(repo: Path) -> None:
+    assert bypassed(f"echo {'x' * 200_000}", repo).verdict == "deny"

@@ -48,6 +48,8 @@ _RUNNERS = lazy_pattern(
     r"(?:npx|npm|pnpx|pnpm|bunx|bun|yarn|node|deno|tsx|uvx?|pipx|poetry|pipenv|hatch|pdm|py|pypy[\d.]*|python[\d.]*|go)"
 )
 _VERBS = frozenset({"run", "exec", "dlx", "x", "tool", "start", "install"})
+_ENDINGS = (".js", ".json", ".node")
+"""Endings that `node server` tries: https://nodejs.org/api/modules.html#file-modules."""
 _PACKAGE_OPTIONS = frozenset(
     {"--from", "--with", "--package", "-p", "--prefix", "--directory", "--project", "-C", "--dir"}
 )
@@ -65,7 +67,8 @@ _LOADING = (
     "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS",
 )  # fmt: skip
 _MODULE = lazy_pattern(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_SEPARATORS = lazy_pattern(r"[\s=:,;'\"]+")
+_SEPARATORS = lazy_pattern(r"[\s=:,;'\"<>|&(){}]+")
+_CHANGED_FOLDER = lazy_pattern(r"\bcd\s+([^\s;&|<>()'\"]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +202,10 @@ class _FileCollector:
         """
         for word in dict.fromkeys((argument, argument[2:], *_SEPARATORS.split(argument))):
             name = word.removeprefix("file://").removeprefix("file:").removeprefix("@")
-            if name and "\0" not in name and not (has_data and _is_database(self._cwd / name)):
-                self._add(self._cwd / name)
+            for folder in ("", *_CHANGED_FOLDER.findall(argument)) if name and "\0" not in name else ():
+                path = self._cwd / folder / name
+                if not (has_data and _is_database(path)):
+                    self._add(path)
 
     def add_package(self, name: str) -> None:
         """Add the package of a runner: a folder in the workspace, or a program installed there."""
@@ -208,6 +213,8 @@ class _FileCollector:
         if not name or "\0" in name:
             return
         self._add(self._cwd / name, has_folder=True)
+        for ending in _ENDINGS:
+            self._add(self._cwd / f"{name}{ending}")
         for folder in _INSTALLED if "/" not in name and name not in (".", "..") else ():
             self._add(self._cwd / folder / name)
 
