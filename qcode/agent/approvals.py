@@ -68,8 +68,8 @@ _PLAN_SUMMARIES: dict[ApprovalMode, str] = {
     "default": "Plan approved · asks before each change",
     "accept-edits": "Plan approved · edits run without asking",
 }
-_NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Continue the work."
-_PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
+_NO_PLAN_MODE = "Plan mode has already ended: the mode is {mode}. Continue the work."
+_PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is now {mode}: {meaning}. Carry it out."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
 _UNUSED_EDIT = "Your edit was not used: {reason}. The question shows the call as before; edit it again to change it."
 _SUFFIX = lazy_pattern(r"\.\w{1,10}")

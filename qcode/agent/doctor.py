@@ -73,7 +73,7 @@ def report(
         "credentials": list(_credentials(context)),
         "sandbox": [_sandbox(context)],
         "programs": list(_programs(context)),
-        "after an edit": list(_after_edit(context)),
+        "checks after edits": list(_after_edit(context)),
         "terminal": list(_terminal(context, is_in_app)),
         "learned limits": [Finding("", line) for line in learned],
     }
@@ -116,7 +116,7 @@ def report_json(found: Report) -> JsonObject:
 def _installation() -> Iterator[Finding]:
     machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield Finding("version", f"{__version__}, {machine}")
-    yield Finding("models", catalog_source())
+    yield Finding("catalog", f"{catalog_source()} (limits and prices of models)")
 
 
 def _terminal(context: RunContext, is_in_app: bool) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def _folder(context: RunContext) -> Iterator[Finding]:
 
 def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[Finding]:
     if problem is not None:
-        yield Finding("error", str(problem), "broken", "mend that line; until then qcode does not start")
+        yield Finding("error", str(problem), "broken", "fix that line; until then qcode does not start")
     files = {"yours": context.paths.config_file, "the project's": context.root / ".qcode" / "config.toml"}
     for whose, path in files.items():
         if not path.is_file():
@@ -169,7 +169,7 @@ def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[
             yield Finding(whose, str(path), "" if problem else "ok")
     state = context.paths.state_dir
     if not _is_writable(state):
-        fix = "set QCODE_HOME to a folder that you may write; until then sessions, keys and choices are not kept"
+        fix = "set QCODE_HOME to a writable folder; until then sessions, keys and choices are not saved"
         yield Finding("state", f"{state}, cannot be written", "broken", fix)
     elif _is_private(state):
         yield Finding("state", str(state))
@@ -202,7 +202,7 @@ def _credentials(context: RunContext) -> Iterator[Finding]:
     for label, source in (("no key", "none"), ("local", "not needed")):
         names = ", ".join(row.provider for row in rows if row.source == source)
         if names:
-            more = "; qcode auth status has the variables" if source == "none" else "; needs no key"
+            more = "; qcode auth status lists their variables" if source == "none" else "; needs no key"
             yield Finding(label, f"{names}{more}")
     yield from (Finding("keys", complaint, "attention") for complaint in context.keys.complaints)
 
@@ -345,7 +345,7 @@ def _abilities(env: Mapping[str, str], name: str) -> Iterator[Finding]:
         yield Finding("clipboard", "yes (OSC 52)", "ok")
     else:
         yield Finding("clipboard", f"OSC 52 {'through tmux, see below' if through else 'unknown; copies go to a file'}")
-    links = ("yes (OSC 8)", "ok") if name in _LINKS else ("OSC 8 unknown; the address is always shown", "")
+    links = ("yes (OSC 8)", "ok") if name in _LINKS else ("OSC 8 unknown; addresses are shown in full", "")
     yield Finding("links", links[0], cast(Mark, links[1]))
     notices = ("yes (OSC 9)", "ok") if name in _NOTICES else ("OSC 9 unknown; ui.bell works everywhere", "")
     yield Finding("notices", notices[0], cast(Mark, notices[1]))

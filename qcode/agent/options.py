@@ -466,9 +466,9 @@ def _folder(cwd: PathText | None) -> Path:
     try:
         is_folder = stat.S_ISDIR(folder.stat().st_mode)
     except OSError as error:
-        raise InputError(f"cannot use {cwd}: {error.strerror}") from None
+        raise InputError(f"cannot use the folder {cwd}: {error.strerror}") from None
     if not is_folder:
-        raise InputError(f"cannot use {cwd}: {os.strerror(errno.ENOTDIR)}")
+        raise InputError(f"cannot use the folder {cwd}: {os.strerror(errno.ENOTDIR)}")
     return folder
 
 
@@ -563,7 +563,7 @@ def read_exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:
     try:
         rows = json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
-        raise InputError(f"--exit-tools {path}: {error.strerror}") from None
+        raise InputError(f"cannot read --exit-tools {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"--exit-tools {path} is not JSON: {error}") from None
     if not isinstance(rows, list):

@@ -446,7 +446,7 @@ def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = N
     if len(models) > 1:
         lines += ["", "By model"]
         lines += [_model_line(model, [used for used in parts if used.model == model]) for model in models]
-    lines += ["", f"Last turns of {len(turns)}" if len(turns) > _TURNS else "Turns"]
+    lines += ["", f"Turns, the last {_TURNS} of {len(turns)}" if len(turns) > _TURNS else "Turns"]
     lines += [_turn_line(turn) for turn in turns[-_TURNS:]]
     return "\n".join(lines)
 
@@ -463,9 +463,12 @@ def recovery_lines(metrics: RecoveryMetrics) -> list[str]:
     return lines
 
 
+_UNKNOWN = "unknown"
+
+
 def _turn_line(turn: TurnUsage) -> str:
     sizes = f"{_tokens(turn.usage.input):>6} in {_tokens(turn.usage.output):>6} out"
-    return f"  {cut(turn.prompt, 30):<30} {sizes}  {_cost([turn])}"
+    return f"  {cut(turn.prompt, 30):<30} {sizes}  {_cost([turn]) if turn.cost is not None else _UNKNOWN}"
 
 
 def _by_model(turn: TurnUsage) -> tuple[ModelUsage, ...]:
@@ -482,7 +485,7 @@ def _model_line(model: str, parts: Sequence[ModelUsage]) -> str:
 def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
     known = [turn.cost for turn in turns if turn.cost is not None]
     if not known:
-        return "unknown (no price for this model)"
+        return f"{_UNKNOWN} (no price for this model)"
     text = cost_text(sum(known, Decimal(0)))
     return text if len(known) == len(turns) else f"{text}, without turns of unknown price"
 

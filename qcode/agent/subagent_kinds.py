@@ -90,7 +90,7 @@ def with_common_prompt(kind: SubagentKind) -> SubagentKind:
 KINDS: tuple[SubagentKind, ...] = (
     SubagentKind(
         EXPLORE,
-        "reads only, for finding out.",
+        "read-only, for questions about files and code.",
         f"{_COMMON}\n\nYour task is to explore: read files and run commands that only read. Calls that change "
         "anything are refused.",
         only_reads=True,
@@ -98,7 +98,7 @@ KINDS: tuple[SubagentKind, ...] = (
     ),
     SubagentKind(
         GENERAL,
-        "may also change files and run commands, as far as the user allows.",
+        "can also change files and run commands, if the user allows it.",
         f"{_COMMON}\n\nCarry out the whole task and nothing else. `read` a file before you change it, keep changes "
         "small, and verify them with the project's tests, type checker or the program itself. A call truncated by the "
         "output limit is not run, so write large files in parts. End with a list of the files you changed and the "

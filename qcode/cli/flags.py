@@ -172,7 +172,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("--max-turns N", "positive", "model replies (default: 100 in pipe mode, unlimited in the app)"),
         Flag("--max-tool-calls N", "natural", "tool calls (default: unlimited)"),
         Flag("--max-budget-usd X", "money", "cost in USD; an error if the price of the model is unknown"),
-        Flag("--timeout TIME", "duration", "time (90s, 30m, 2h): the prompt is then cancelled, and its text is kept"),
+        Flag("--timeout TIME", "duration", "time limit (90s, 30m, 2h): cancels the prompt and keeps its text"),
         Flag(
             "--wait-for-limit[=MAX]",
             "joined",

@@ -105,7 +105,8 @@ def working_folder(cwd: Path | str | None) -> Path:
             os.chdir(cwd)
         return Path.cwd()
     except OSError as error:
-        raise InputError(f"cannot use {cwd or 'the current folder'}: {error.strerror}") from None
+        folder = "the current folder" if cwd is None else f"the folder {cwd}"
+        raise InputError(f"cannot use {folder}: {error.strerror}") from None
 
 
 def short(folder: Path) -> str:

@@ -341,17 +341,22 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
         return key.kind.accept(value)
     except ValueError:
         pass
-    hint = f", not {type_words(value)}"
+    kind = type_words(value)
+    hint = f", not {kind}"
     if key.kind.choices and isinstance(value, str):
         from qcode.text.match import suggestion
 
         hint = suggestion(value, key.kind.choices, label='"{}"')
         hint = hint and f"; {hint}"
-    elif "number" in key.kind.words and type_words(value) == "a number":
+    elif "number" in key.kind.words and kind == "a number":
         hint = f", not {value}"
-    elif key.kind.words.startswith(type_words(value)):
-        hint = ""
+    elif kind.removeprefix("a ") in key.kind.words.replace("number", "") or (kind == "text" and _accepts_text(key)):
+        hint = ""  # the type is right, its content is not
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")
+
+
+def _accepts_text(key: Key) -> bool:
+    return key.kind.schema.get("type") == "string"
 
 
 class _LayerReader:
@@ -457,11 +462,9 @@ def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
     """Return the text of a regular file, without a byte order mark; None if there is no file."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        if is_needed:
-            raise ConfigError("there is no such file", file=file) from None
-        return None
     except OSError as error:
+        if not is_needed and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return None
         raise ConfigError(f"cannot read the file: {error.strerror}", file=file) from None
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):

@@ -67,7 +67,7 @@ _MAX_NAME = 80
 _ISSUES: dict[CallState, str] = {"incomplete": "cut", "malformed": "malformed", "damaged": "damaged"}
 _BROKEN: dict[CallState, str] = {
     "incomplete": "was truncated by the output limit",
-    "damaged": "was damaged by the connection",
+    "damaged": "was damaged in transit",
 }
 
 
@@ -238,7 +238,7 @@ class CallRound:
         self.denials.append(Denial(pending.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
         if self.limits.deny(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
-            text += f" This same call was denied {MAX_SAME_CALLS} times; the next time ends the turn. Do without it."
+            text += f" This call was denied {MAX_SAME_CALLS} times; one more ends the turn. Continue without it."
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
         return [*settled, *self.advance(elapsed)]
 
@@ -273,7 +273,7 @@ class CallRound:
         if self._is_signal(pending):
             return self._record_signal(index, elapsed)
         if self.limits.end in ("impossible", "denied", "stopped"):
-            return self._reject(index, "Not run: the turn ends.")
+            return self._reject(index, "Not run: the turn has ended.")
         if pending.state != "complete":
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
         arguments = parse_object(call.arguments) or {}
@@ -334,7 +334,7 @@ class CallRound:
             self.limits.impossible = 0
             return self._reject(index, f"{text} The user says: {answer.reason}" if answer.reason else text)
         self.limits.fail_on_impossible(
-            call.name, f"{obstacle}; {self.limits.impossible} replies in a row made no call that can"
+            call.name, f"{obstacle}; {self.limits.impossible} replies in a row had no call that can run"
         )
         return self._reject(index, text)
 
@@ -344,7 +344,7 @@ class CallRound:
         if is_last:
             tools = "; ".join(f"`{name}`{_with_required(spec)}" for name, spec in sorted(self._callable.items()))
             return (
-                f"The `{name}` call was not run: {obstacle}. {MAX_SAME_CALLS} replies in a row made no call that can "
+                f"The `{name}` call was not run: {obstacle}. {MAX_SAME_CALLS} replies in a row had no call that can "
                 f"run; one more ends the turn. Answer in plain text, or call one of these tools: {tools}."
             )
         if self._is_unknown(call):

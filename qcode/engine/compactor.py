@@ -381,8 +381,8 @@ def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, st
 def summarized(shape: Shape, words: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
     """Return the transcript with everything before the tail replaced by a summary; `words` is the model's text."""
     sections = [
-        "This summary replaces earlier parts of this conversation, to save space. Treat its content as said and "
-        "done; the messages after it are complete.",
+        "This summary replaces the earlier part of this conversation, to save space. Treat its content as part of the "
+        "conversation. The messages after it are complete.",
         words.strip(),
         _section(_SAID, "The user's messages, verbatim, latest last:", said(shape.old)),
         _section(_TOUCHED, "Changed files:", "\n".join(files_touched(shape.old, tools))),

@@ -106,13 +106,13 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
     text = (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
         f"not run and nothing was written. {_progress(raw)} You MUST split it: write a skeleton of the file first, "
-        f"then add the rest piece by piece with `{adds_by}` calls, each well below the limit. Do not send the same "
-        "call again."
+        f"then add the rest part by part with `{adds_by}` calls, each well below the limit. Do not send the same call "
+        "again."
     )
     if rejections >= 3:
         text += (
-            f" It was rejected {rejections} times in a row: stop and change the approach. Make much smaller calls, "
-            "or tell the user what blocks you."
+            f" Such a call was rejected {rejections} times in a row: stop and change the approach. Make much smaller "
+            "calls, or tell the user what blocks you."
         )
     return text
 
@@ -120,8 +120,8 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
 def send_again_text(name: str, cap: int) -> str:
     """Return the result of a truncated call if the next request has a larger cap."""
     return (
-        f"The `{name}` call was truncated by the output limit of {cap} tokens; nothing was run. Send it again: the "
-        "limit is higher now."
+        f"The output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was not run. "
+        "Send it again: the limit is higher now."
     )
 
 
@@ -139,7 +139,7 @@ def rejection_notice(state: str, cap: int) -> str:
         case "incomplete":
             return f"truncated by the output limit of {cap:,} tokens"
         case "damaged":
-            return "a piece of the arguments was damaged by the connection"
+            return "part of the arguments was lost in transit"
         case _:
             return "the arguments are not valid JSON"
 
@@ -151,7 +151,7 @@ def broken_call_text(name: str, state: str, raw: str, cap: int) -> str:
             return cut_call_text(name, cap)
         case "damaged":
             return (
-                f"A piece of the arguments of this `{name}` call was lost on the way, so it was not run. Send the same "
+                f"Part of the arguments of this `{name}` call was lost in transit, so it was not run. Send the same "
                 "call again."
             )
         case _:
@@ -165,7 +165,7 @@ def malformed_call_text(name: str, raw: str) -> str:
     except DuplicateKeyError as error:
         return (
             f"The arguments of this `{name}` call contain the key {json.dumps(error.key)} twice, so it was not run. "
-            "Send the call again with every key once."
+            "Send the call again with each key only once."
         )
     return (
         f"The arguments of this `{name}` call are not valid JSON, so it was not run. Send the call again with one JSON "

@@ -171,12 +171,12 @@ def verbose_message(event: TurnEvent) -> str:
         case ev.PartialRestored():
             return "the new attempt failed: the earlier text is kept"
         case ev.Waiting():
-            return f"{event.why}, {retry_countdown(event.attempt, ceil(event.seconds))}"
+            return f"{event.why.rstrip('.')}, {retry_countdown(event.attempt, ceil(event.seconds))}"
         case ev.HookEnded():
             return hook_ended_text(event)
         case ev.ToolFinished():
             detail = event.outcome.summary
-            return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")
+            return f"{event.call.name}: {event.state}" + (f", {detail}" if detail not in ("", event.state) else "")
         case _:
             return ""
 

@@ -71,8 +71,16 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
             context.load_verify_locations(connection.ca_file)
         return context
     except OSError as error:
-        source = connection.ca_file or "SSL_CERT_FILE or SSL_CERT_DIR"
-        raise ProviderError(ErrorKind.TLS, f"cannot read the CA certificates in {source}: {error}") from error
+        source = connection.ca_file or _ca_variable()
+        # For a file without certificates OpenSSL says: [X509: NO_CERTIFICATE_OR_CRL_FOUND] ... (_ssl.c:4154).
+        why = "it contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror or str(error)
+        raise ProviderError(ErrorKind.TLS, f"cannot read the CA certificates in {source}: {why}") from error
+
+
+def _ca_variable() -> str:
+    """Return the variable that names the certificates, with its value."""
+    name = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)), "")
+    return f"{os.environ[name]} ({name})" if name else "the system"
 
 
 def _tls_of_system() -> ssl.SSLContext:

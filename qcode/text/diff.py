@@ -446,7 +446,7 @@ def _take(hunk: Hunk, line: str, number: int) -> None:
     sign, text = line[:1], line[1:]
     if sign not in ("", " ", "+", "-"):
         raise PatchError(
-            f"patch line {number}: a line of a hunk must begin with a blank (kept), - (removed) or + (added), not "
+            f"patch line {number}: a line of a hunk must begin with a space (unchanged), - (removed) or + (added), not "
             f"{line[:60]!r}"
         )
     if sign != "+":

@@ -91,8 +91,7 @@ class Buffers:
         """Let the editor replace an unsaved text and save it. Raise `Refused` if it does not."""
         if not self._source.write(path, text_file.decode(data, label).text):
             raise Refused(
-                f"{label} has unsaved changes in the editor, and the editor did not take the new text. "
-                "Nothing was changed"
+                f"{label} has unsaved changes in the editor, and the editor rejected the new text. Nothing was changed"
             )
 
     def _known_file(self, path: Path) -> _File:

@@ -39,7 +39,7 @@ class AskUser:
                 "choices": {
                     "type": "array",
                     "maxItems": MAX_CHOICES,
-                    "description": "Answers to choose from, the one you would take first. None: any text.",
+                    "description": "Suggested answers, the best one first. Omit them for a free answer.",
                     "items": {
                         "type": "object",
                         "properties": {
@@ -93,8 +93,8 @@ class ExitPlanMode:
         name=EXIT_PLAN_MODE,
         description=(
             "Present your plan when it is ready and wait for the user's decision: they approve it, which ends plan "
-            "mode, or say what to change. Use it for tasks that change something; answer a question without a plan. "
-            "Do not ask in text whether the plan is fine: this call asks."
+            "mode, or say what to change. Use it for tasks that change files; answer questions without a plan. Do "
+            "not ask in text whether the plan is fine: this call asks."
         ),
         parameters={
             "type": "object",
@@ -102,8 +102,8 @@ class ExitPlanMode:
                 "plan": {
                     "type": "string",
                     "description": (
-                        "The plan as Markdown: the goal in a line, the steps in order with the files they touch, "
-                        "how the result will be checked, and what you are not sure of."
+                        "The plan as Markdown: the goal in one line, the steps in order with the files they change, "
+                        "how to check the result, and open questions."
                     ),
                 }
             },

@@ -196,7 +196,7 @@ def replace_link(
             replace_file(folder, temporary, file[0], None, label)
             os.chmod(temporary, file[1], dir_fd=folder)
         if isinstance(old, bytes) and read_link(folder, name) != old:
-            raise Refused(f"{label} was changed meanwhile; nothing was written")
+            raise Refused(f"{label} was changed by another program; nothing was written")
         if not isinstance(old, bytes):
             _check_unchanged(folder, name, old, label)
         if link is None and file is None:
@@ -236,7 +236,7 @@ def _place_nameless(descriptor: int, folder: int, name: str, old: Loaded | None,
     try:
         os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=folder, follow_symlinks=True)
     except FileExistsError:
-        raise Refused(f"{label} was created meanwhile; read it first. Nothing was written") from None
+        raise Refused(f"{label} was created by another program; read it first. Nothing was written") from None
     except OSError as error:
         if error.errno in (*_NO_LINKS, errno.ENOENT):
             raise _NoNamelessFilesError from None
@@ -313,11 +313,11 @@ def _check_unchanged(folder: int, name: str, old: Loaded | None, label: str) -> 
     except FileNotFoundError:
         if old is None:
             return
-        raise Refused(f"{label} was deleted meanwhile; nothing was written") from None
+        raise Refused(f"{label} was deleted by another program; nothing was written") from None
     if old is None:
-        raise Refused(f"{label} was created meanwhile; read it first. Nothing was written")
+        raise Refused(f"{label} was created by another program; read it first. Nothing was written")
     if now.snapshot != old.snapshot:
-        raise Refused(f"{label} was changed meanwhile; read it again. Nothing was written")
+        raise Refused(f"{label} was changed by another program; read it again. Nothing was written")
 
 
 def _place_new(folder: int, temporary: str, name: str, label: str) -> None:
@@ -325,7 +325,7 @@ def _place_new(folder: int, temporary: str, name: str, label: str) -> None:
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
-        raise Refused(f"{label} was created meanwhile; read it first. Nothing was written") from None
+        raise Refused(f"{label} was created by another program; read it first. Nothing was written") from None
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise

@@ -43,8 +43,8 @@ _STOPPED_BY_SANDBOX = lazy_pattern(
 )
 _MAX_MASKED_SHOWN = 5
 _NO_TERMINAL = (
-    "[there is no terminal and no input here: give what it asks for as arguments or in a file, such as -y, -m TEXT or "
-    "--no-edit]"
+    "[commands have no terminal and no input here: pass the answers as arguments, such as -y, -m TEXT or --no-edit, or "
+    "in a file]"
 )
 
 
@@ -52,11 +52,11 @@ class Shell:
     spec = ToolSpec(
         name="shell",
         description=(
-            "Run a command with bash in the workspace folder and return its output, including errors, and its exit "
+            "Run a command with bash in the workspace folder and return its output (stdout and stderr) and its exit "
             "code. Every call starts a new shell: cd and variables do not persist. There is no terminal and no "
             "input, and pagers are off. Long output is shortened in the middle. Processes left running with & are "
             "killed when the command returns: for a server or a watcher set background, and use jobs to read or stop "
-            "it. Prefer read, edit, glob and grep over cat, sed, find and grep."
+            "it. Prefer the tools read, edit, glob and grep over cat, sed, find and grep."
         ),
         parameters={
             "type": "object",
@@ -198,10 +198,10 @@ def _outcome(
 ) -> ToolOutcome:
     notes = list(_note_on_masked(text, masked))
     if ended.had_leftovers:
-        notes.append("[processes it left in the background were ended]")
+        notes.append("[background processes it left running were killed]")
     if ended.is_timed_out:
         summary = f"timed out after {timeout_s:g} s"
-        notes.append(f"[timed out: it and everything it started were ended after {timeout_s:g} s]")
+        notes.append(f"[timed out: it and all its processes were killed after {timeout_s:g} s]")
     elif ended.exit_code < 0:
         summary = exit_text(ended.exit_code)
         notes.append(f"[{summary}]")
@@ -315,8 +315,8 @@ class JobsTool:
     spec = ToolSpec(
         name="jobs",
         description=(
-            "Manage background commands started by shell: list them, read the new output of one (waiting for more if "
-            "wanted), or stop one."
+            "Manage background commands started by shell: list them, read the output of one since the last read, or "
+            "stop one."
         ),
         parameters={
             "type": "object",
@@ -367,7 +367,7 @@ class JobsTool:
 
 def _named_job(jobs: Jobs, arguments: Arguments) -> Job:
     if not arguments.has("job"):
-        raise Refused("name the job by its number")
+        raise Refused("set job to the number of the job")
     return jobs.find(arguments.integer("job", 0))
 
 

@@ -66,8 +66,8 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
         "prompt": {
             "type": "string",
             "description": (
-                "The whole task. The sub-agent does not see this conversation: name files and folders, say what is "
-                "known already, and say exactly what its answer must contain."
+                "The whole task. The sub-agent does not see this conversation: name files and folders, state the known "
+                "facts, and say exactly what its answer must contain."
             ),
         },
         "kind": {
@@ -80,16 +80,16 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
         properties["model"] = {
             "type": "string",
             "enum": [SAME, SMALL],
-            "description": "small: a cheaper, faster model, for simple lookups. Default: the same model as yours.",
+            "description": "small: a cheaper, faster model, for simple lookups. same (the default): your own model.",
         }
     return ToolSpec(
         name=NAME,
         description=(
             "Give a task to a sub-agent, which works on it with separate tools and context and returns one answer. "
-            "Use it if much must be read to learn little (for example, how something works across many files), or "
-            "for an independent part of the work, so that this conversation contains only the answer. Several "
-            "explore calls in one reply run in parallel. Do not use it for what one or two calls would show. The "
-            "user does not see its answer: repeat what matters, and check what you rely on."
+            "Use it when a short answer requires reading a lot (for example, how something works across many files), "
+            "or for an independent part of the work, so that this conversation contains only the answer. Several "
+            "explore calls in one reply run in parallel. Do not use it if one or two calls are enough. The user does "
+            "not see its answer: repeat what matters, and check what you rely on."
         ),
         parameters={
             "type": "object",

@@ -90,7 +90,7 @@ class Tool(Protocol):
 
 def _path(arguments: JsonObject) -> tuple[str, ...] | str:
     path = arguments.get("path")
-    return (path,) if isinstance(path, str) else "the call has no path that could be judged"
+    return (path,) if isinstance(path, str) else "the call has no path"
 
 
 READS_PATH = Files("read", lambda arguments: _path({"path": arguments.get("path") or "."}))

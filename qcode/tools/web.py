@@ -130,7 +130,8 @@ class Fetch:
             refusal = self._gate.refusal(url) if hop else ""
             if refusal:
                 raise Refused(
-                    f"it redirects to {url}, which was not approved ({refusal}). Call fetch with that URL to ask."
+                    f"it redirects to {url}, which was not approved ({refusal}). Call fetch with that URL to "
+                    "request approval."
                 )
             page = await self.visit(url, target)
             if page.status not in _REDIRECTS or not page.location:
@@ -183,7 +184,7 @@ class Fetch:
             raise Refused(f"the name {name} was not found ({error.strerror or error})") from None
         refused = next((address for address in addresses if not self._gate.accepts(target, address)), None)
         if refused is not None or not addresses:
-            raise Refused(f"{name} leads to {refused or 'no address'}, which is not a public address")
+            raise Refused(f"{name} resolves to {refused or 'no address'}, which is not a public address")
         return addresses[0]
 
 
@@ -217,7 +218,7 @@ async def _read(url: str, response: httpx2.Response) -> Page:
     if response.status_code in _REDIRECTS and location:
         return Page(url, response.status_code, kind, location, b"", charset)
     if not _TEXT.fullmatch(kind):
-        raise Refused(f"{url} is {kind or 'of no type'}, not text")
+        raise Refused(f"{url} has the type {kind or 'unknown'}, which is not text")
     coding = response.headers.get("content-encoding", "identity").strip().casefold()
     if coding != "identity" and coding not in _CODINGS:
         raise Refused(f"{url} uses an unsupported compression ({coding})")

@@ -165,12 +165,12 @@ def _results(service: SearchService, page: Page) -> list[JsonObject]:
     if page.status in (401, 403):
         raise Refused(f"{service.name} refused the key of {service.key_variable} ({page.status})")
     if page.status == 429:
-        raise Refused(f"{service.name} accepts no more searches for now (429)")
+        raise Refused(f"{service.name} has reached its rate limit (429); try again later")
     if page.status != 200:
         raise Refused(f"{service.name} answered {page.status}")
     found: Json = parse_object(page.plain)
     if found is None:
-        raise Refused(f"{service.name} answered with something that is not JSON")
+        raise Refused(f"{service.name} returned invalid JSON")
     for name in service.path:
         found = found.get(name) if isinstance(found, dict) else None
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

@@ -213,7 +213,8 @@ class Workspace:
             raise Refused(f"{label} cannot be used: {verdict.reason}")
         if verdict.verdict != "allow" and granted is not None and str(real) not in granted:
             raise Refused(
-                f"{label} now leads to a different file than when it was judged ({verdict.reason}); call again to ask"
+                f"{label} now points to a different file than the one that was checked ({verdict.reason}); call again "
+                "to ask the user"
             )
 
     def is_open(self, path: Path) -> bool:
@@ -285,8 +286,8 @@ class Workspace:
         """Raise `Refused` if replacing the file would lose something, such as a hard link."""
         if old.links > 1:
             raise Refused(
-                f"{place.label} has {old.links} hard links, so a change would split it from its other names; "
-                "change it in the shell if that is wanted. Nothing was changed"
+                f"{place.label} has {old.links} hard links, so replacing it would separate it from its other names; "
+                "to change it anyway, use the shell. Nothing was changed"
             )
         is_there = self.exists(place)
         if not old.mode & 0o222 or (is_there and not os.access(place.path, os.W_OK)):

@@ -36,6 +36,7 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
+    CallState,
     Compacted,
     CompactionStarted,
     ContinuationAttempt,
@@ -385,7 +386,7 @@ class Presenter:
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
-        summary = _told_once(call, summary)
+        summary = _told_once(call, summary, event.state)
         notes = ["parsed from text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
@@ -452,10 +453,12 @@ _Silent: TypeAlias = (
 )
 
 
-def _told_once(call: ToolCall, summary: str) -> str:
+def _told_once(call: ToolCall, summary: str, state: CallState) -> str:
     """Return a summary without what the argument on the card says, or the panel of the to-do list."""
     argument = main_argument(call)
-    return "" if call.name == "todo" and argument else summary.removeprefix(f"{argument} ")
+    if call.name == "todo" and argument:
+        return ""
+    return summary.removeprefix(f"{argument} ") if state == "failed" else summary
 
 
 def _compacted(event: Compacted) -> str:

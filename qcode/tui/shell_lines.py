@@ -51,7 +51,7 @@ class ShellLines:
         self._count += 1
         card = f"!{self._count}"
         self._transcript.add_card(card, "!", one_line(line))
-        self._transcript.update_card(card, CardUpdate(state="running"))
+        self._transcript.update_card(card, CardUpdate(state="running", hint="Esc to stop"))
         output = [""]
 
         def show(text: str) -> None:
@@ -84,7 +84,7 @@ class ShellLines:
         if task.cancelled():
             content = seen[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card, CardUpdate(state="cancelled", output=content))
+            self._transcript.update_card(card, CardUpdate(state="cancelled", output=seen[0]))
         else:
             outcome = task.result()
             # Live output is unbounded; the stored output is truncated.

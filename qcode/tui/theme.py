@@ -31,7 +31,7 @@ COLORS: Mapping[str, str] = {
 """The colors that a theme must define, so that it never mixes with another's defaults, with their use."""
 OPTIONAL_COLORS: Mapping[str, str] = {
     "muted": "secondary text; default: a blend of foreground and background",
-    "boost": "the ground of raised parts; default: a trace of white or black",
+    "boost": "the background of raised parts; default: white or black, almost transparent",
 }
 KEYS: Mapping[str, str] = {
     "name": "required: lower-case letters, digits and hyphens",

@@ -240,5 +240,5 @@ def test_huge_file_is_refused(folders: Folders) -> None:
 
 
 def test_named_settings_file_must_exist(folders: Folders, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere\.toml: there is no such file"):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot read the file: No such file or directory"):
         folders.load(extra=tmp_path / "nowhere.toml")

@@ -96,7 +96,7 @@ def test_server_with_the_older_transport_is_read(tmp_path: Path) -> None:
 
 def test_project_file_is_optional_and_a_named_file_is_not(tmp_path: Path) -> None:
     assert read_mcp_file(tmp_path / ".mcp.json", is_project=True) == ({}, ())
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="No such file"):
         read_mcp_file(tmp_path / "x.json", is_project=False)
     (tmp_path / "x.json").write_text('{"mcpServers": {\n,')
     with pytest.raises(ConfigError, match=r"x\.json:2: not valid JSON"):

@@ -118,7 +118,8 @@ def test_quoted_messages_of_the_pages_are_in_the_program() -> None:
     assert len(quoted) > 12
     missing = []
     for message in quoted:
-        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`| {2,}", message):
+        # The letter of a choice and the key of an action are put beside its words: `Yes (y)`, `Esc quit`.
+        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`| {2,}| \(\w\)|\b(?:Enter|Esc) ", message):
             words = part.strip(" .:;(),")
             if words and words not in source:
                 missing.append(words)

@@ -109,8 +109,12 @@ class Terminal:
             data = data[os.write(self._child.fd, data) :]
 
     def answer_trust(self, key: str) -> str:
-        """Wait for the question about the folder, and until keys count as answers; press `key`, return the question."""
-        asked = self.wait_for(TRUST_QUESTION)
+        """Answer the question about the folder; return it."""
+        return self.answer(TRUST_QUESTION, key)
+
+    def answer(self, question: str, key: str) -> str:
+        """Wait until the screen shows `question`, and until keys count as answers; press `key`, return the screen."""
+        asked = self.wait_for(question)
         since = time.monotonic()
         self.wait_for(lambda _: time.monotonic() - since > _GUARD_S)
         self.press(key)

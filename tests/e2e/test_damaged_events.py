@@ -80,7 +80,7 @@ def test_call_with_a_gap_in_its_arguments_never_runs(protocol: ProtocolName, cli
         (result,) = server.requests[2].results
         assert server.complaints == []
     assert (done.code, done.result["result"]) == (0, "Done.")
-    assert "lost on the way" in result.content
+    assert "lost in transit" in result.content
     assert written(cli.work) == {"a.txt": CONTENT}
 
 

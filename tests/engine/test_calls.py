@@ -321,7 +321,7 @@ def test_remaining_calls_of_a_reply_that_ends_the_turn_do_not_run() -> None:
     player.allows = lambda asked: not asked.obstacle
     played = player.play()
     assert played.ran == []
-    assert [result.content for result in results_of(played.messages[-1])][1] == "Not run: the turn ends."
+    assert [result.content for result in results_of(played.messages[-1])][1] == "Not run: the turn has ended."
 
 
 def test_strict_tools_fail_the_turn_and_run_no_call_of_the_reply() -> None:

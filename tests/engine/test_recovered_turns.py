@@ -94,8 +94,8 @@ def test_append_only_text_before_a_truncated_call_stays_and_the_next_request_has
     guidance = played.requests[1].messages[-1].blocks[-1]
     assert isinstance(guidance, ToolResult)
     assert guidance.content == (
-        "The `write` call was truncated by the output limit of 8000 tokens; nothing was run. Send it again: the limit "
-        "is higher now."
+        "The output limit of 8000 tokens cut this `write` call before its arguments were complete. It was not run. "
+        "Send it again: the limit is higher now."
     )
 
 

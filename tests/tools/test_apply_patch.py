@@ -115,8 +115,8 @@ def test_hunk_is_applied_at_its_lines(runner: ToolRunner, before: str, lines: li
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["-        return 0", "+        return 1"], "2 times, at lines 3, 8"),
-        (["-        return 7 * 6", "+x"], "The hunk for a.txt: the hunk is not in a.txt"),
+        (["-        return 0", "+        return 1"], "2 passages, at lines 3, 8"),
+        (["-        return 7 * 6", "+x"], "The hunk for a.txt: the hunk was not found in a.txt"),
         (["@@ class Square:", "-        return 0", "+        return 9", "@@", "-nowhere at all", "+x"], "Hunk 2 of 2"),
         (["@@ class Triangle:", "+    sides = 3"], "after @@"),
     ],
@@ -142,8 +142,8 @@ def test_hunk_without_exactly_one_match_is_refused(runner: ToolRunner, lines: li
         (patch("*** Change File: a.txt"), "patch line 2: expected '*** Add File: '"),
         (patch("*** Delete File: a.txt", "-one"), "nothing can follow"),
         (update("b.txt", "-one", "+two"), "b.txt does not exist"),
-        (patch("*** Add File: a.txt", "+one"), "a.txt exists already"),
-        (patch("*** Update File: a.txt", "*** Move to: c.txt"), "c.txt exists already"),
+        (patch("*** Add File: a.txt", "+one"), "a.txt already exists"),
+        (patch("*** Update File: a.txt", "*** Move to: c.txt"), "c.txt already exists"),
         (patch("*** Delete File: a.txt", "*** Update File: a.txt", "-one", "+two"), "two sections for a.txt"),
         (update("c.txt", "-one", "+two"), "c.txt has not been read yet"),
         (update("../x", "-one", "+two"), "outside the workspace"),
@@ -238,7 +238,7 @@ def test_concurrent_change_stops_the_whole_patch(runner: ToolRunner, monkeypatch
 
     monkeypatch.setattr(disk, "remove_file", interfering)
     text = patch("*** Update File: a.txt", "-one", "+1", "*** Delete File: b.txt")
-    assert "changed meanwhile" in runner.run("apply_patch", input=text).content
+    assert "changed by another program" in runner.run("apply_patch", input=text).content
     assert (runner.root / "a.txt").read_text() == "one\n"
     assert other.read_text() == "theirs\n"
 

@@ -125,7 +125,7 @@ def test_ambiguous_passage_is_refused_with_its_lines(runner: ToolRunner) -> None
     target = runner.have_read("a.txt", "x = 1\ny\nx = 1\n")
     outcome = runner.run("edit", path="a.txt", old_text="x = 1", new_text="x = 2")
     assert outcome.is_error
-    assert "2 times, at lines 1, 3" in outcome.content
+    assert "occurs 2 times in a.txt, at lines 1, 3" in outcome.content
     assert target.read_text() == "x = 1\ny\nx = 1\n"
     outcome = runner.run("edit", path="a.txt", old_text="x = 1", new_text="x = 2", replace_all=True)
     assert "in 2 places" in outcome.content
@@ -155,7 +155,10 @@ def test_blank_tab_and_line_ending_differences_are_tolerated_with_a_note(
 
 def test_tolerant_match_must_be_unique_too(runner: ToolRunner) -> None:
     runner.have_read("a.txt", "a  \nb\na\t\n")
-    assert "2 times, at lines 1, 3" in runner.run("edit", path="a.txt", old_text="a\n", new_text="A\n").content
+    assert (
+        "occurs 2 times in a.txt, at lines 1, 3"
+        in runner.run("edit", path="a.txt", old_text="a\n", new_text="A\n").content
+    )
 
 
 def test_missing_passage_error_names_the_nearest_one(runner: ToolRunner) -> None:
@@ -165,10 +168,10 @@ def test_missing_passage_error_names_the_nearest_one(runner: ToolRunner) -> None
     assert "nearest passage is at lines 4-5" in outcome.content
     assert "-    return a - b\n+    return a + b" in outcome.content
     assert "def add" in target.read_text()
-    assert "nothing there is like it" in runner.run("edit", path="a.py", old_text="%%%%", new_text="").content
+    assert "nor anything similar" in runner.run("edit", path="a.py", old_text="%%%%", new_text="").content
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [("", "x", "old_text is empty"), ("one", "one", "the same")])
+@pytest.mark.parametrize(("old", "new", "message"), [("", "x", "old_text is empty"), ("one", "one", "identical")])
 def test_edit_without_a_change_is_refused(runner: ToolRunner, old: str, new: str, message: str) -> None:
     runner.have_read("a.txt", "one\n")
     assert message in runner.run("edit", path="a.txt", old_text=old, new_text=new).content
@@ -188,7 +191,7 @@ def test_edits_of_one_call_apply_in_order_and_atomically(runner: ToolRunner) -> 
     assert outcome.content == "Made 2 edits in a.txt.\n1. at line 1.\n2. at line 1."
     assert target.read_text() == "I\ntwo\n"
     outcome = runner.run("multi_edit", path="a.txt", edits=[*edits, {"old_text": "two", "new_text": "2"}])
-    assert "Edit 1 of 3: old_text is not in a.txt" in outcome.content
+    assert "Edit 1 of 3: old_text was not found in a.txt" in outcome.content
     outcome = runner.run("multi_edit", path="a.txt", edits=[{"old_text": "two", "new_text": "2"}, edits[0]])
     assert outcome.content.startswith("Edit 2 of 2 (of the text after edit 1): ")
     assert outcome.content.endswith("None of the edits was made.")

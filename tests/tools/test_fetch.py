@@ -184,7 +184,7 @@ def test_endless_redirects_are_an_error(site: Site, tmp_path: Path) -> None:
 
 def test_content_other_than_text_is_refused_with_its_type(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer(b"\x89PNG", "image/png")
-    assert "is image/png, not text" in run(site.url(), tmp_path).content
+    assert "has the type image/png, which is not text" in run(site.url(), tmp_path).content
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])

@@ -141,7 +141,7 @@ def test_number_of_jobs_is_limited(runner: ToolRunner) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"action": "read"}, "name the job"),
+        ({"action": "read"}, "set job to"),
         ({"action": "stop", "job": 7}, "there is no job 7 (known: 1)"),
         ({"action": "go"}, "must be one of"),
     ],
@@ -161,9 +161,9 @@ def test_background_is_refused_if_jobs_cannot_outlive_a_call(runner: ToolRunner)
 
 
 def test_command_that_needs_a_terminal_gets_an_error(runner: ToolRunner) -> None:
-    assert "there is no terminal" in runner.run("shell", command="stty size").content
-    assert "there is no terminal" not in runner.run("shell", command="echo not a tty").content
-    assert "there is no terminal" in runner.run("shell", command="python3 -c 'input()'").content
+    assert "no terminal and no input" in runner.run("shell", command="stty size").content
+    assert "no terminal and no input" not in runner.run("shell", command="echo not a tty").content
+    assert "no terminal and no input" in runner.run("shell", command="python3 -c 'input()'").content
 
 
 def test_background_job_leaves_no_files_in_the_workspace(runner: ToolRunner) -> None:

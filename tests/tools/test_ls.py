@@ -32,7 +32,7 @@ def test_folder_is_shown_as_a_tree_without_ignored_files(tree: ToolRunner) -> No
         "  .gitignore  14",
         "  a.py  1,234",
         "  link -> src",
-        "[3 ignored by git left out; all shows them]",
+        "[3 ignored by git; set all to list them]",
     ]
     assert outcome.summary == "6 entries"
 

@@ -20,7 +20,7 @@ def test_lines_are_numbered(runner: ToolRunner) -> None:
 def test_partial_read_states_its_range_and_the_next_offset(runner: ToolRunner) -> None:
     runner.add("a.txt", "".join(f"{n}\n" for n in range(1, 11)))
     assert runner.run("read", path="a.txt", offset=4, limit=2).content == (
-        "     4\t4\n     5\t5\n[lines 4-5 of 10; read on with offset 6]"
+        "     4\t4\n     5\t5\n[lines 4-5 of 10; continue with offset 6]"
     )
     assert runner.run("read", path="a.txt", offset=10).content == "    10\t10\n[lines 10-10 of 10]"
     assert "has 10 lines" in runner.run("read", path="a.txt", offset=11).content
@@ -43,9 +43,9 @@ def test_long_lines_and_large_files_are_bounded(runner: ToolRunner) -> None:
     runner.add("large.txt", ("y" * 1_900 + "\n") * 1_000)
     content = runner.run("read", path="large.txt").content
     assert len(content.encode()) < read.MAX_BYTES + 200
-    assert "read on with offset" in content
+    assert "continue with offset" in content
     runner.add("many.txt", "z\n" * 3_000)
-    assert runner.run("read", path="many.txt").content.endswith("[lines 1-2000 of 3000; read on with offset 2001]")
+    assert runner.run("read", path="many.txt").content.endswith("[lines 1-2000 of 3000; continue with offset 2001]")
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_file_too_large_to_hold_is_read_in_parts(runner: ToolRunner, monkeypatch
     runner.add("big.log", "".join(f"line {n}\r\n" for n in range(1, 1_001)))
     content = runner.run("read", path="big.log", offset=500, limit=2).content
     assert content.startswith("   500\tline 500\n   501\tline 501\n[lines 500-501 of a file of 9,893 bytes")
-    assert "read on with offset 502" in content
-    assert "read on" not in runner.run("read", path="big.log", offset=1_000).content
+    assert "continue with offset 502" in content
+    assert "continue with" not in runner.run("read", path="big.log", offset=1_000).content
     assert "fewer than 1,001 lines" in runner.run("read", path="big.log", offset=1_001).content
     assert runner.run("edit", path="big.log", old_text="line 1\n", new_text="x").is_error
     runner.add("big.bin", b"\0" * 2_000)

@@ -113,7 +113,7 @@ def test_pdf_text_is_read_by_pages(runner: ToolRunner) -> None:
     runner.add("a.pdf", document(*(f"This is page {number}" for number in range(1, 25))))
     content = runner.run("read", path="a.pdf").content
     assert content.startswith("[page 1]\nThis is page 1\n[page 2]\n")
-    assert content.endswith("[pages 1-20 of 24; read on with pages '21-24']")
+    assert content.endswith("[pages 1-20 of 24; continue with pages '21-24']")
     outcome = runner.run("read", path="a.pdf", pages="3-4")
     assert outcome.content.count("This is page") == 2
     assert "[pages 3-4 of 24" in outcome.content
@@ -177,7 +177,7 @@ def test_notebook_is_shown_as_cells_with_their_output(runner: ToolRunner) -> Non
     )
     assert [shown.media_type for shown in outcome.images] == ["image/png"]
     part = runner.run("read", path="a.ipynb", offset=2, limit=1).content
-    assert part.endswith("[cells 2-2 of 3; read on with offset 3]")
+    assert part.endswith("[cells 2-2 of 3; continue with offset 3]")
     assert "beyond its end" in runner.run("read", path="a.ipynb", offset=4).content
 
 

@@ -208,7 +208,7 @@ class TestGrep:
         monkeypatch.setattr(grep, "MAX_MATCHES", 3)
         tree.add("many.txt", "hit\n" * 10)
         content = tree.run("grep", pattern="hit").content
-        assert content == "many.txt\n1:hit\n2:hit\n3:hit\n[there are more; narrow the pattern, path or glob]"
+        assert content == "many.txt\n1:hit\n2:hit\n3:hit\n[there are more matches; narrow the pattern, path or glob]"
 
     def test_long_lines_are_shown_around_the_match(self, tree: ToolRunner) -> None:
         tree.add("long.js", "é" * 3_000 + "HIT" + "y" * 3_000 + "\n")
@@ -219,7 +219,7 @@ class TestGrep:
     def test_bad_pattern_is_refused_with_its_reason(self, tree: ToolRunner) -> None:
         outcome = tree.run("grep", pattern="fo(o")
         assert outcome.is_error
-        assert outcome.content.startswith("grep: the pattern could not be searched for: ")
+        assert outcome.content.startswith("grep: the search failed: ")
         assert "\n" not in outcome.content
 
     def test_option_like_pattern_is_a_pattern(self, tree: ToolRunner) -> None:
@@ -264,7 +264,7 @@ def test_pattern_that_runs_forever_is_stopped(tree: ToolRunner, monkeypatch: pyt
     monkeypatch.setattr(search, "LIMIT_S", 0.3)
     tree.add("evil.txt", "a" * 40 + "!\n")
     outcome = tree.run("grep", pattern="(a+)+$", path="evil.txt")
-    assert "the search was ended after 0.3 s" in outcome.content
+    assert "the search was stopped after 0.3 s" in outcome.content
 
 
 def test_cancel_ends_a_search_at_once(tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:

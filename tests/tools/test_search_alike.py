@@ -121,7 +121,7 @@ class TestAcrossLines:
         runner.add("a.txt", "line\n" * 100_000)
         outcome = runner.run("grep", pattern=".*", multiline=True)
         assert len(outcome.content.split("\n")) == grep.MAX_MATCHES + 2
-        assert outcome.content.endswith("[there are more; narrow the pattern, path or glob]")
+        assert outcome.content.endswith("[there are more matches; narrow the pattern, path or glob]")
 
     def test_very_large_file_is_not_searched_across_lines(
         self, runner: ToolRunner, monkeypatch: pytest.MonkeyPatch

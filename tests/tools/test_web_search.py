@@ -70,7 +70,7 @@ def test_post_request_has_the_query_as_json(site: Site, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize(
     ("status", "body", "message"),
-    [(401, "{}", "BRAVE_API_KEY"), (429, "{}", "no more searches"), (500, "{}", "500"), (200, "<p>", "not JSON")],
+    [(401, "{}", "BRAVE_API_KEY"), (429, "{}", "rate limit"), (500, "{}", "500"), (200, "<p>", "invalid JSON")],
 )
 def test_search_error_is_one_line_without_the_key(
     site: Site, tmp_path: Path, status: int, body: str, message: str

@@ -89,7 +89,7 @@ def test_folder_is_not_overwritten(runner: ToolRunner) -> None:
 def test_file_that_appears_before_the_write_is_not_replaced(runner: ToolRunner) -> None:
     place = runner.workspace.resolve("a.txt", "write")
     runner.add("a.txt", "somebody else's\n")
-    with pytest.raises(Refused, match="created meanwhile"):
+    with pytest.raises(Refused, match="created by another program"):
         runner.workspace.write(place, b"mine", None)
     assert (runner.root / "a.txt").read_text() == "somebody else's\n"
     assert [entry.name for entry in runner.root.iterdir()] == ["a.txt"]
@@ -103,7 +103,7 @@ def test_new_file_is_written_without_hard_link_support(runner: ToolRunner, monke
     assert not runner.run("write", path="a.txt", content="x").is_error
     assert [entry.name for entry in runner.root.iterdir()] == ["a.txt"]
     place = runner.workspace.resolve("a.txt", "write")
-    with pytest.raises(Refused, match="created meanwhile"):
+    with pytest.raises(Refused, match="created by another program"):
         runner.workspace.write(place, b"mine", None)
 
 
@@ -112,10 +112,10 @@ def test_file_changed_before_the_write_is_not_replaced(runner: ToolRunner) -> No
     place = runner.workspace.resolve("a.txt", "write")
     loaded = runner.workspace.load(place)
     target.write_text("two\n")
-    with pytest.raises(Refused, match="changed meanwhile"):
+    with pytest.raises(Refused, match="changed by another program"):
         runner.workspace.write(place, b"mine", loaded)
     target.unlink()
-    with pytest.raises(Refused, match="deleted meanwhile"):
+    with pytest.raises(Refused, match="deleted by another program"):
         runner.workspace.write(place, b"mine", loaded)
     assert list(runner.root.iterdir()) == []
 

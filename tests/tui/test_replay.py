@@ -253,7 +253,7 @@ def test_call_that_a_crash_interrupted_is_shown_without_the_text_for_the_model(t
     text = "\n".join(resumed_rows(tmp_path, talked))
     assert "✗ Run    make  failed · interrupted, outcome unknown" in text
     assert "✗ Read   a  not run" in text
-    assert "look before you run it again" not in text
+    assert "before you run it again" not in text
     assert "qcode ended before this call" not in text
 
 

@@ -73,6 +73,8 @@ def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() ->
         await gate.reached.wait()
         await run.send("!long one")
         await shell.begun.wait()
+        run.clock.now += 4
+        await run.until(lambda: "running 4 s · Esc to stop" in run.text)
         await run.pilot.press("escape")
         await run.until(lambda: bool(conversation.kept))
         assert (shell.cancelled, conversation.cancels) == (1, 0)

@@ -299,7 +299,9 @@ class ServerConnection:
 
         for params in types.ElicitationRequiredErrorData.model_validate(error.error.data).elicitations:
             if (await self._elicit_for(running, params)).action != "accept":
-                raise ServerError(f"the server requires a page to be opened, which was declined: {error_text(error)}")
+                raise ServerError(
+                    f"the server requires the user to open a page, which was declined: {error_text(error)}"
+                )
         if running.ask is not None:
             await running.ask("Continue once you have finished on that page.", "", (Choice("Done"),))
 
@@ -314,7 +316,9 @@ class ServerConnection:
         able = [running for running in self._running_requests if running.ask is not None]
         running = (able or self._running_requests or [RunningRequest()])[-1]
         if running.ask is None:
-            running.notes.append("[The server asked for an answer of the model. No user can approve it: refused.]")
+            running.notes.append(
+                "[The server requested a reply of the model. No user can approve this, so it was refused.]"
+            )
         async with self._question_lock, running.paused():
             return await self._context.sample(self._spec.name, params, running.ask)
 

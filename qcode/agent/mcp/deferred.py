@@ -31,13 +31,13 @@ _WORD = lazy_pattern(r"[a-z]+|[0-9]+")
 _FIND = ToolSpec(
     name=FIND,
     description=(
-        "Search the tools of the connected servers, whose schemas are not in your list of tools. Returns up to "
+        "Search the tools of the connected servers that are not in your list of tools. Returns up to "
         f"{MAX_HITS} tools with name, description and parameters; call one with {USE}. The servers and their tools:\n"
     ),
     parameters={
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "Words of the name or the purpose of the tool."},
+            "query": {"type": "string", "description": "Words from the name or the description of the tool."},
             "server": {"type": "string", "description": "Search only this server."},
         },
         "required": ["query"],

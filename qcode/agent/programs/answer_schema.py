@@ -194,15 +194,15 @@ def _shortened(message: str) -> str:
 
 
 _INSTRUCTIONS = """\
-The last reply of this run is read by a program. It has to be one JSON value that is valid under the JSON Schema \
-below, and nothing else: no sentence before or after it, no code fence around it. Use tools before it as you need them.
+A program reads the last reply of this run. That reply must be one JSON value that is valid under the JSON Schema \
+below, and nothing else: no text before or after it, no code fence. Before that reply, use tools as needed.
 
 <json_schema>
 {schema}
 </json_schema>"""
 
 _REQUEST = """\
-Your answer cannot be used by the program that reads it:
+The program that reads your answer rejected it:
 {errors}
 
 Send the whole answer again, corrected: one JSON value that is valid under the JSON Schema you were given, and nothing \

@@ -38,8 +38,8 @@ _SHOWN_CALLS = 20
 _SHOWN_CHARS = 200
 INTERRUPTED_TEXT = "interrupted, outcome unknown"
 INTERRUPTED = (
-    f"{INTERRUPTED_TEXT}: qcode ended while this call was running. It may have taken effect or not; "
-    "look before you run it again."
+    f"{INTERRUPTED_TEXT}: qcode ended while this call was running. Check whether it took effect before you run it "
+    "again."
 )
 NEVER_RUN = "not run: qcode ended before this call was started."
 INTERRUPTED_REPLY = "Interrupted."

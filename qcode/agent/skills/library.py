@@ -222,7 +222,7 @@ class Skills:
     def _check_unchanged(self, skill: Skill) -> None:
         """Raise `Refused` if the skill is elsewhere now, or differs from what the user trusted."""
         if Path(os.path.realpath(skill.file)).parent != skill.folder:
-            raise Refused(f"skill: {skill.handle} leads to another folder now; restart qcode to use it")
+            raise Refused(f"skill: {skill.handle} now points to another folder; restart qcode to use it")
         if not skill.is_from_project:
             return
         context = self._context
@@ -232,8 +232,8 @@ class Skills:
             more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
             changed = ", ".join(visible(name) for name in names[:_MAX_NAMED])
             raise Refused(
-                f"skill: {skill.handle} has changed since this folder was trusted ({changed}{more}); it is not used "
-                "until the user has seen the change with /trust"
+                f"skill: {skill.handle} has changed since this folder was trusted ({changed}{more}); it cannot be used "
+                "until the user reviews the change with /trust"
             )
 
     def _note_use(self, skill: Skill) -> None:

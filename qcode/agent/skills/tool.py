@@ -42,7 +42,7 @@ class SkillTool:
                     "name": {"type": "string", "enum": [skill.handle for skill in offered]},
                     "arguments": {
                         "type": "string",
-                        "description": "The object of the skill, such as a file, if it takes arguments.",
+                        "description": "The arguments, such as a file name, if the skill takes any.",
                     },
                 },
                 "required": ["name"],

@@ -59,12 +59,12 @@ MAX_LINE_BYTES = 8 * 1024 * 1024
 """The maximum length of a line of the client: a prompt of `MAX_PROMPT` characters takes 6 MB if all are escaped."""
 
 _ASK = (
-    "Ask qcode, a coding agent, to do one task in a folder of its user: it reads, edits and runs code as far as the "
-    "permissions of the user allow. Returns its answer, why it stopped, and the cost. Each call is a new conversation."
+    "Let qcode, a coding agent, do one task in a folder: it reads, edits and runs code within the permissions of its "
+    "user. Returns its answer, why it stopped, and the cost. Each call starts a new conversation."
 )
 _CHECK = (
-    "Return whether qcode may run a shell command, read or write a path, or fetch a URL here, and why, without doing "
-    "it. kind is shell, read, write or fetch."
+    "Check whether qcode may run a shell command, read or write a path, or fetch a URL here, and why. Runs nothing. "
+    "kind is shell, read, write or fetch."
 )
 
 

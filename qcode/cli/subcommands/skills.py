@@ -59,7 +59,7 @@ def _show(options: Options, name: str) -> int:
     try:
         write_stdout(f"{detail_text(skills, skill or skills.find(name))}\n")
     except Refused as refused:
-        raise InputError(str(refused)) from None
+        raise InputError(str(refused).removeprefix("skill: ")) from None
     return ExitCode.OK
 
 

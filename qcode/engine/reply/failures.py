@@ -83,7 +83,7 @@ def break_off(state: ReplyState) -> list[Effect] | None:
     if state.has_broken_off or is_over or not state.is_affordable:
         return None
     state.has_broken_off = True
-    error = ProviderError(ErrorKind.CONNECTION, "a piece of the reply was damaged on the way")
+    error = ProviderError(ErrorKind.CONNECTION, "part of the reply was damaged in transit")
     return [StopRequest(), *attempt_failed(state, ReplyFailed(error, jitter=0.0))]
 
 

@@ -62,8 +62,8 @@ def _place(text: str, hunk: Hunk, offset: int, label: str) -> tuple[Passage, str
     if len(places) > 1 and not is_anchored:
         lines = ", ".join(str(line_of(text, start + place.start)) for place in places[:_SHOWN_PLACES])
         raise Refused(
-            f"its lines are there {len(places)} times, at lines {lines}: add lines around the change, or put "
-            "'@@ ' and the line of the function or class it is in before it. Nothing was changed"
+            f"its lines match {len(places)} passages, at lines {lines}: add unchanged lines around the change, or "
+            "begin the hunk with '@@ ' and the line of the enclosing function or class. Nothing was changed"
         )
     place = places[0]
     return Passage(start + place.start, start + place.end, place.new), note

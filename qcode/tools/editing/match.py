@@ -124,12 +124,11 @@ _MAX_COMPARED_LINES = 500_000
 _MAX_WRITTEN_LINES = 2_000_000
 _MAX_PASSED_CHARS = 50_000_000
 _TOO_ALIKE = (
-    "old_text is like too many passages of the file, each with another indentation: give it with the indentation "
-    "of the file. Nothing was changed"
+    "old_text matches too many passages with different indentation: send it with the exact indentation of the file. "
+    "Nothing was changed"
 )
 _TOO_LONG = (
-    f"old_text is in too many places to replace: the new text has more than {_MAX_WRITTEN_LINES:,} lines in all. "
-    "Nothing was changed"
+    f"too many replacements: together they would write more than {_MAX_WRITTEN_LINES:,} lines. Nothing was changed"
 )
 
 
@@ -191,7 +190,7 @@ def _tolerant(text: str, old: str, new: str) -> PassageMatches:
         if passages:
             return PassageMatches(passages, ignored)
     passages = tuple(_match_within_line(text, old, new))
-    return PassageMatches(passages, "how many blanks are between its words") if passages else PassageMatches()
+    return PassageMatches(passages, "the number of spaces between words") if passages else PassageMatches()
 
 
 def find_lines(text: str, old: str, new: str) -> PassageMatches:
@@ -403,16 +402,16 @@ def _fold_line(line: str) -> str:
 
 
 _EXACTLY: tuple[str, Callable[[str], str], bool] = ("", str, False)
-_TABS = "tabs against blanks in the indentation"
+_TABS = "tabs and spaces in the indentation"
 _TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
-    ("blanks at the ends of lines", str.rstrip, False),
+    ("trailing whitespace", str.rstrip, False),
     (_TABS, _with_tabs_of(4), False),
     (_TABS, _with_tabs_of(2), False),
     (_TABS, _with_tabs_of(8), False),
     ("the indentation", str.strip, True),
-    ("which quotes, dashes, blanks or composed characters are used", _fold_line, False),
-    ("which quotes, dashes or blanks are used, and the indentation", lambda line: fold_text(line).strip(), True),
-    ("how many blanks are between its words", _words, True),
+    ("the kind of quotes, dashes, spaces or composed characters", _fold_line, False),
+    ("the kind of quotes, dashes or spaces, and the indentation", lambda line: fold_text(line).strip(), True),
+    ("the number of spaces between words", _words, True),
 )
 
 
@@ -435,9 +434,9 @@ class EditResult:
 def apply(text: str, old: str, new: str, label: str, *, replaces_all: bool = False) -> EditResult:
     """Return `text` with `old` replaced by `new`. Raise `Refused` if `old` is missing or ambiguous."""
     if not old:
-        raise Refused("old_text is empty; use write to make a file, or give the passage to replace")
+        raise Refused("old_text is empty; send the passage to replace, or use write to create a file")
     if old == new:
-        raise Refused("old_text and new_text are the same: there is nothing to change")
+        raise Refused("old_text and new_text are identical; no change made")
     found, note = search(text, old, new)
     if not found.passages:
         raise Refused(describe_nearest(text, old, new, label))
@@ -487,6 +486,6 @@ def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
     )
     how = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
     return (
-        f"old_text is in {label} {len(lines)} times, at lines {listed}{how}: add lines around it until it is unique, "
-        f"or set replace_all. Nothing was changed. Each place with the line before it:\n{around}"
+        f"old_text occurs {len(lines)} times in {label}, at lines {listed}{how}: add lines around it until it is "
+        f"unique, or set replace_all. Nothing was changed. Each match with the line before it:\n{around}"
     )

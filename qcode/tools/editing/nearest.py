@@ -30,8 +30,7 @@ def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old
     lines, old_lines = text.split("\n"), old.strip("\n").split("\n")
     start = _best_window(lines, old_lines)
     if start is None:
-        nothing = f"{name} is not in {label}, and nothing there is like it: read the file again"
-        return f"{nothing}. Nothing was changed{hints}"
+        return f"{name} was not found in {label}, nor anything similar: read the file again. Nothing was changed{hints}"
     present = lines[start : start + len(old_lines)]
     diff = list(unified_diff(old_lines, present, name, f"{label}:{start + 1}", context=1))
     shown_diff = "\n".join(line[:300] for line in diff[:_SHOWN_DIFF])
@@ -42,7 +41,7 @@ def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old
         f"{start + 1 + index:>6}\t{line[:300]}" for index, line in enumerate(present[: _SHOWN_DIFF // 2])
     )
     return (
-        f"{name} is not in {label}. Nothing was changed. The nearest passage is at {location}:\n{numbered}\n"
+        f"{name} was not found in {label}. Nothing was changed. The nearest passage is at {location}:\n{numbered}\n"
         f"Expected (-) and actual (+):\n{shown_diff}{hints}"
     )
 
@@ -51,9 +50,9 @@ def _hints(text: str, old: str, new: str, label: str, name: str) -> str:
     hints = []
     if len(new.strip()) >= _TELLING and text.count(new.strip()) == 1:
         line = text.count("\n", 0, text.find(new.strip())) + 1
-        hints.append(f"The new text is in {label} already, at line {line}: was this edit made before?")
+        hints.append(f"The new text is already in {label}, at line {line}: check whether this edit was made before.")
     if _PLACEHOLDER.search(old):
-        hints.append(f"{name} seems to leave lines out: it must hold every line of the passage.")
+        hints.append(f"{name} seems to omit lines: it must contain every line of the passage.")
     return "".join(f"\n{hint}" for hint in hints)
 
 

@@ -67,7 +67,7 @@ def _without_numbers(old: str, new: str) -> Reading | None:
         return None  # a blank passage would match everywhere
     tail = "\n" if old.endswith("\n") else ""
     unnumbered = "\n".join(map(_without_number, new.split("\n")))
-    return Reading("without the line numbers before its lines", plain + tail, unnumbered, counted[0])
+    return Reading("without its line numbers", plain + tail, unnumbered, counted[0])
 
 
 def _without_number(line: str) -> str:
@@ -202,14 +202,14 @@ def _map_around_quotes(text: str, outside: Callable[[str], str], inside: Callabl
 _READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] = (
     ("without the code fence around it", _without_fence),
     ("without the blank lines around it", _without_blank_lines),
-    ("with &lt; and the like as the characters they stand for", _without_entities),
+    ("with HTML entities such as &lt; decoded", _without_entities),
     ("without the backslashes before its quotes", _without_quote_escapes),
-    ("with \\n and \\t as the characters they stand for", _with_breaks),
-    ("with \\n, \\t and escaped quotes as the characters they stand for", _with_breaks_and_quotes),
-    ("with its escapes undone", _unescaped_once),
-    ("with one backslash in place of two", _with_half_the_backslashes),
+    ("with \\n and \\t decoded", _with_breaks),
+    ("with \\n, \\t and escaped quotes decoded", _with_breaks_and_quotes),
+    ("with escape sequences decoded", _unescaped_once),
+    ("with each double backslash as a single one", _with_half_the_backslashes),
     ("with every \\n as a line break", _with_all_breaks),
-    ("with line breaks inside of quotes as \\n", _with_escaped_breaks),
+    ("with line breaks inside quotes as \\n", _with_escaped_breaks),
 )
 
 

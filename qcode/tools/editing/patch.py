@@ -24,7 +24,7 @@ def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
 
     patch = arguments.get("input")
     if not isinstance(patch, str):
-        return "the call has no patch that could be judged"
+        return "the call has no patch"
     try:
         return tuple(dict.fromkeys(patch_paths(patch)))
     except PatchError:
@@ -35,8 +35,8 @@ class ApplyPatch(ChangeTool):
     spec = ToolSpec(
         name="apply_patch",
         description=(
-            "Change files with a patch: all of it is applied, or nothing. Files must have been read before they are "
-            "changed. The form:\n"
+            "Change files with a patch. Either the whole patch is applied or nothing. Read a file before you change "
+            "it. Format:\n"
             "*** Begin Patch\n"
             "*** Update File: path/to/file.py\n"
             "@@ class Shape:\n"
@@ -47,10 +47,11 @@ class ApplyPatch(ChangeTool):
             "+every line of a new file begins with a plus\n"
             "*** Delete File: path/to/old.py\n"
             "*** End Patch\n"
-            "Lines of a hunk begin with a blank (kept), - (removed) or + (added); give about three kept lines before "
-            "and after a change. '@@ ' and a line of the file, such as the function or class the change is in, tells "
-            "places apart that look alike. '*** Move to: new/path' after '*** Update File:' renames the file; "
-            "'*** End of File' after a hunk ties it to the end. Line numbers are not used."
+            "Lines of a hunk begin with a space (unchanged), - (removed) or + (added); include about three unchanged "
+            "lines before and after a change. If these lines occur more than once in the file, begin the hunk with "
+            "'@@ ' and the line of the enclosing function or class. '*** Move to: new/path' after '*** Update File:' "
+            "renames the file; '*** End of File' after a hunk means that the hunk ends the file. Do not use line "
+            "numbers."
         ),
         parameters={
             "type": "object",
@@ -78,9 +79,7 @@ class ApplyPatch(ChangeTool):
             part = _part(section, workspace)
             for step in part.steps:
                 if step.place in paths:
-                    raise Refused(
-                        f"the patch has two sections for {step.place.label}: make them one. Nothing was changed"
-                    )
+                    raise Refused(f"the patch has two sections for {step.place.label}: merge them. Nothing was changed")
                 paths.add(step.place)
             parts.append(part)
         steps = tuple(step for part in parts for step in part.steps)
@@ -109,7 +108,7 @@ def _part(section: Section, workspace: Workspace) -> _Part:
         raise Refused(f"{place.label} does not exist. Nothing was changed")
     is_moved = isinstance(section, DeletedFile) or bool(section.moved_to)
     if is_moved and workspace.is_link(section.path):
-        raise Refused(f"{section.path} is a link to {place.label}: name that file, or use the shell for the link")
+        raise Refused(f"{section.path} is a link to {place.label}: name that file, or change the link in the shell")
     if isinstance(section, DeletedFile):
         return _deletion(place, workspace)
     return _update(place, section, workspace)
@@ -118,7 +117,7 @@ def _part(section: Section, workspace: Workspace) -> _Part:
 def _addition(place: WorkspacePath, content: str, workspace: Workspace) -> _Part:
     if workspace.exists(place):
         raise Refused(
-            f"{place.label} exists already: use '*** Update File:' to change it, or write to replace it. "
+            f"{place.label} already exists: use '*** Update File:' to change it, or write to replace it. "
             "Nothing was changed"
         )
     document = text_file.from_text(content)
@@ -170,7 +169,7 @@ def _move(
 ) -> _Part:
     target = workspace.resolve(path, "write")
     if workspace.exists(target):
-        raise Refused(f"{target.label} exists already, so {place.label} cannot be moved there. Nothing was changed")
+        raise Refused(f"{target.label} already exists, so {place.label} cannot be moved there. Nothing was changed")
     named = f"rename from {text_file.name_in_diff(place.name)}\nrename to {text_file.name_in_diff(target.name)}\n"
     diff = named + text_file.diff_of(target.name, old, new, was=place.name)
     steps = (FileChange(target, None, text_file.encode(new), like=loaded), FileChange(place, loaded, None))

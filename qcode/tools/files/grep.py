@@ -107,7 +107,7 @@ class GrepSearch:
             yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
             error = process.stderr.read(4_000)
             if process.wait() == 2 and error and not self._stop_event.is_set():
-                raise Refused(f"grep: the pattern could not be searched for: {_first_line(error)}")
+                raise Refused(f"grep: the search failed: {_first_line(error)}")
         finally:
             timer.cancel()
             self.stop()
@@ -240,10 +240,10 @@ class Grep:
     spec = ToolSpec(
         name="grep",
         description=(
-            "Search the text of files for a regular expression. Files that git ignores, binary files and files that "
-            "may hold secrets are left out. output: content (the default) gives matching lines with their numbers "
-            f"below the name of their file, at most {MAX_MATCHES} of them; files only the names, count how many lines "
-            "match in each."
+            "Search the text of files for a regular expression. Files ignored by git, binary files and files that "
+            "may contain secrets are skipped. output selects the result: content (the default) returns the matching "
+            f"lines with line numbers, grouped by file, at most {MAX_MATCHES} lines; files returns only the names of "
+            "the files; count returns the number of matching lines in each file."
         ),
         parameters={
             "type": "object",
@@ -251,8 +251,8 @@ class Grep:
                 "pattern": {"type": "string", "description": "Regular expression, matched within a line."},
                 "multiline": {
                     "type": "boolean",
-                    "description": "Let the pattern span lines; . matches a line end too (\\r?\\n where lines end in "
-                    "CRLF). Default false.",
+                    "description": "Let the pattern match across lines; . then also matches line ends. For files with "
+                    "CRLF line ends write \\r?\\n. Default false.",
                 },
                 "path": {"type": "string", "description": "File or folder to search. Default: the workspace."},
                 "glob": {"type": "string", "description": "Search only matching files, such as *.py or src/**/*.ts."},
@@ -308,7 +308,7 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     if not pattern or "\0" in pattern:
         raise Refused("the pattern must be a regular expression")
     if not is_multiline and ("\n" in pattern or _NEW_LINE.search(_OTHERS.sub("", pattern))):
-        raise Refused("the pattern would span lines; ask for that with multiline")
+        raise Refused("the pattern contains a line break; set multiline to match across lines")
     output = arguments.text("output", "content")
     query = Query(
         place.base,
@@ -342,15 +342,18 @@ def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Quer
                 break
     if not hidden:
         return []
-    return [f"[matches in {len(hidden)} more files that may hold secrets; name one with path to ask for it]"]
+    return [
+        f"[matches in {len(hidden)} more files that may contain secrets; to ask the user for access to one, name it "
+        "with path]"
+    ]
 
 
 def _notes(running: GrepSearch) -> list[str]:
     notes = []
     if running.is_timed_out:
-        notes.append(f"[the search was ended after {LIMIT_S:g} s; narrow it with path or glob]")
+        notes.append(f"[the search was stopped after {LIMIT_S:g} s; narrow it with path or glob]")
     if running.is_cut:
-        notes.append("[there are too many files to search them all; narrow it with path]")
+        notes.append("[too many files: not all were searched; narrow the search with path]")
     return notes
 
 
@@ -399,7 +402,7 @@ class _Report:
         if not files:
             return ToolOutcome("\n".join(["[no matches]", *notes]), summary="no matches")
         if self._is_full:
-            notes = ["[there are more; narrow the pattern, path or glob]", *notes]
+            notes = ["[there are more matches; narrow the pattern, path or glob]", *notes]
         if self._output == "files":
             return ToolOutcome("\n".join([*self._counts, *notes]), summary=count_text(files, "file"))
         if self._output == "count":

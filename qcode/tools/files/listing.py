@@ -186,7 +186,7 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     if listing.left_out:
         notes.append(f"[{listing.left_out:,} more entries; name a folder with path, or use glob]")
     if listing.ignored:
-        notes.append(f"[{listing.ignored:,} ignored by git left out; all shows them]")
+        notes.append(f"[{listing.ignored:,} ignored by git; set all to list them]")
     if not listing.lines:
         notes.insert(0, f"[{_label(place)} is empty]")
     return ToolOutcome(

@@ -171,8 +171,8 @@ class NotebookEdit(ChangeTool):
         name="notebook_edit",
         description=(
             "Change one cell of a Jupyter notebook (.ipynb): replace its source, insert a cell after it, or delete "
-            "it. Read the notebook first. If a source is replaced, the outputs of the cell are cleared; other cells "
-            "are not changed."
+            "it. Read the notebook first. Replacing a source clears the outputs of that cell; other cells stay "
+            "unchanged."
         ),
         parameters={
             "type": "object",
@@ -187,7 +187,7 @@ class NotebookEdit(ChangeTool):
                     "enum": ["replace", "insert", "delete"],
                     "description": "The change to make. Default replace.",
                 },
-                "source": {"type": "string", "description": "The whole new source; not for delete."},
+                "source": {"type": "string", "description": "The complete new source of the cell. Omit it for delete."},
                 "cell_type": {
                     "type": "string",
                     "enum": ["code", "markdown", "raw"],

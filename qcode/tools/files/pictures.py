@@ -46,7 +46,7 @@ def picture(data: bytes, media_type: str, label: str) -> EncodedImage:
     except ImportError:
         if len(data) > MAX_BYTES:
             raise Refused(
-                f"{label} is an image of {len(data):,} bytes, more than {MAX_BYTES:,}: to have it made smaller, "
+                f"{label} is an image of {len(data):,} bytes, more than {MAX_BYTES:,}: to let qcode shrink images, "
                 "run pip install '.[images]' in your clone of qcode"
             ) from None
         return _picture(data, media_type, f"{len(data):,} bytes")

@@ -116,7 +116,7 @@ def _lines(content: str, first: int, limit: int, place: WorkspacePath, notes: li
     last = first + len(numbered) - 1
     summary = count_text(len(numbered), "line")
     if first > 1 or last < len(lines):
-        rest = f"; read on with offset {last + 1}" if last < len(lines) else ""
+        rest = f"; continue with offset {last + 1}" if last < len(lines) else ""
         notes = [f"[lines {first}-{last} of {len(lines)}{rest}]", *notes]
         summary = f"lines {first}-{last} of {len(lines):,}"
     return ToolOutcome("\n".join([*numbered, *notes]), summary=summary)
@@ -148,7 +148,7 @@ def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspac
     numbered = _number_lines(lines, first)
     last = first + len(numbered) - 1
     rest = (
-        "" if part.is_end and len(numbered) == len(lines) else f"; read on with offset {last + 1}, or search with grep"
+        "" if part.is_end and len(numbered) == len(lines) else f"; continue with offset {last + 1}, or search with grep"
     )
     note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{rest}]"
     return ToolOutcome("\n".join([*numbered, note]), summary=f"lines {first}-{last}")
@@ -163,7 +163,7 @@ def _cells(notebook: JsonObject, first: int, limit: int, place: WorkspacePath) -
     content, count, images = notebooks.show(cells, first, limit)
     last = first + count - 1
     if first > 1 or last < len(cells):
-        rest = f"; read on with offset {last + 1}" if last < len(cells) else ""
+        rest = f"; continue with offset {last + 1}" if last < len(cells) else ""
         content += f"\n[cells {first}-{last} of {len(cells)}{rest}]"
     return ToolOutcome(content, summary=count_text(count, "cell"), images=images)
 
@@ -217,7 +217,7 @@ def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: SideProce
         raise Refused(f"{label} has {count} pages; page {first} is beyond its end")
     parts = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
     end = texts[-1][0]
-    rest = f"; read on with pages '{end + 1}-{min(end + MAX_PAGES, count)}'" if end < count else ""
+    rest = f"; continue with pages '{end + 1}-{min(end + MAX_PAGES, count)}'" if end < count else ""
     notes = [f"[pages {first}-{end} of {count}{rest}]"]
     if printed.failure:
         notes.append(f"[cannot read page {end + 1}: {printed.failure}]")

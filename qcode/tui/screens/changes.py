@@ -131,7 +131,12 @@ def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
 
 
 def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]) -> list[PickerRow]:
-    """Return the rows: everything, then the turns with their files and hunks, the latest turn first."""
+    """Return the rows: everything, then the turns with their files and hunks, the latest turn first.
+
+    None if every change has been undone.
+    """
+    if not changes and not any(turn.files for turn in turns):
+        return []
     rows = [PickerRow(ALL, "Everything since the start", count_text(len(changes), "file"), group="This session")]
     for position, turn in reversed(list(enumerate(turns, 1))):
         group = f"{position}. {one_line(turn.text, 100) or '(empty)'}"

@@ -154,7 +154,7 @@ def test_write_that_failed_leaves_nothing_to_undo(tmp_path: Path) -> None:
     place = runner.workspace.resolve("a.txt", "write")
     stale = runner.workspace.load(place)
     runner.path("a.txt").write_bytes(b"mine, later")
-    with pytest.raises(Exception, match="changed meanwhile"):
+    with pytest.raises(Exception, match="changed by another program"):
         runner.workspace.write(place, b"qcode", stale)
     assert runner.rewinder.plan_undo().files == ()
 

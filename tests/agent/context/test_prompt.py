@@ -67,7 +67,7 @@ def test_model_family_follows_from_the_name(model: str, family: str) -> None:
 def test_prompts_of_families_differ_only_in_the_family_section() -> None:
     texts = [build_system_prompt(briefing(model)) for model in ("a/claude", "a/gpt-5", "a/gemini", "a/qwen")]
     assert len(set(texts)) == 4
-    start, end = texts[0].split("# For you in particular")[0], texts[0].split("- System:")[1]
+    start, end = texts[0].split("# Notes for this model")[0], texts[0].split("- System:")[1]
     assert all(text.startswith(start) and text.endswith(end) for text in texts)
 
 

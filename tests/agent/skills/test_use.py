@@ -222,7 +222,7 @@ def test_skill_that_now_leads_elsewhere_is_not_used(places: Places, own: Path, t
             await agent.run("go")
             return results_in(agent.conversation.messages)[-1].content
 
-    assert "leads to another folder now" in asyncio.run(run())
+    assert "now points to another folder" in asyncio.run(run())
 
 
 def test_text_cannot_leave_its_frame(places: Places) -> None:

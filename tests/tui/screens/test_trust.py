@@ -1,0 +1,104 @@
+"""The question about trust in a folder, in its own app."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from qcode.protocol.approvals import Allow, Decision, Deny
+from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.panels.choices import FolderTrust
+from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.screens.trust import TrustApp
+from tests.tui.scripted import FixedClock
+from tests.tui.stage import run_context
+
+_FILES = (
+    "First time in this folder:\n\n  /home/you/project\n\nIt contains:\n\n  AGENTS.md  instructions, given to the model"
+)
+
+
+def drive(
+    test: Callable[[TrustApp, Pilot[int], FixedClock], Awaitable[None]],
+    detail: str = _FILES,
+    size: tuple[int, int] = (80, 24),
+) -> TrustApp:
+    clock = FixedClock()
+    app = TrustApp(run_context(), FolderTrust("Do you trust this folder?", detail), clock)
+
+    async def body() -> None:
+        async with app.run_test(size=size) as pilot:
+            while not (hasattr(app.parts, "approval") and app.parts.approval.request):
+                await pilot.pause()
+            await pilot.pause()
+            await test(app, pilot, clock)
+
+    asyncio.run(body())
+    return app
+
+
+def screen(app: TrustApp) -> str:
+    rows = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in rows)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 20)])
+@pytest.mark.parametrize(
+    ("key", "decision"),
+    [
+        ("1", Allow("folder")),
+        ("y", Allow("folder")),
+        ("2", Allow()),
+        ("3", Deny()),
+        ("enter", Deny()),
+        ("escape", None),
+    ],
+)
+def test_key_answers_the_question(key: str, decision: Decision | None, size: tuple[int, int]) -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        shown = screen(app)
+        assert "Do you trust this folder?" in shown
+        assert "/home/you/project" in shown
+        assert "› 3 No, keep it restricted (n)" in shown
+        assert "Esc quit" in shown
+        clock.now += GUARD_SECONDS * 2
+        await pilot.press(key)
+
+    app = drive(test, size=size)
+    assert app.answer == decision
+    assert app.draft == ""
+
+
+def test_text_typed_as_the_question_opens_is_the_draft() -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        await pilot.press("y", "e", "s")
+        assert app.answer is None
+        clock.now += GUARD_SECONDS * 2
+        await pilot.press("n")
+
+    app = drive(test)
+    assert app.answer == Deny()
+    assert app.draft == "yes"
+
+
+def test_changes_that_do_not_fit_open_in_the_pager() -> None:
+    changes = "\n".join(f"+line {number}" for number in range(60))
+
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        assert "more rows (Ctrl+O)" in screen(app)
+        assert "+line 59" not in screen(app)
+        await pilot.press("ctrl+o")
+        await pilot.press("end")
+        await pilot.pause()
+        assert isinstance(app.screen, PagerScreen)
+        assert "+line 59" in screen(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.parts.approval.request is not None
+        clock.now += GUARD_SECONDS * 2
+        await pilot.press("a")
+
+    assert drive(test, changes).answer == Allow()
