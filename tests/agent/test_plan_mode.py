@@ -55,7 +55,7 @@ def test_approved_plan_is_carried_out_in_the_chosen_mode(tmp_path: Path, mode: A
     assert NAME not in offered(it, 1)
     assert f"Be brief ({mode})." in it.provider.requests[1].system
     result = it.conversation.messages[2].blocks[0]
-    assert f"The mode is {mode} now" in result.content  # type: ignore[union-attr]  # a result
+    assert f"The mode is now {mode}" in result.content  # type: ignore[union-attr]  # a result
 
 
 def test_rejected_plan_returns_the_feedback_of_the_user(tmp_path: Path) -> None:

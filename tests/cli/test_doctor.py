@@ -20,7 +20,7 @@ KEY = "sk-canary-0123456789abcdef"
 
 
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[str]:
+def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[str]:
     """Return the report for a trusted folder with a project file, a key, a learned limit and a user setting."""
     home, work = tmp_path / "home", tmp_path / "work"
     (work / ".qcode").mkdir(parents=True)

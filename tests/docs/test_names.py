@@ -29,7 +29,7 @@ FOREIGN_FILES = {"acp.json"}
 """A file of an editor."""
 FOREIGN_NAMES = {"create_sdk_mcp_server", "ansi_default", "test_truncated_call_is_never_executed"}
 """A function of an SDK, a color of Textual, and an example."""
-OWN_SLASH_COMMANDS = {"/review", "/git:commit", "/release-notes", "/x", "/name", "/server:prompt"}
+OWN_SLASH_COMMANDS = {"/review", "/git:commit", "/release-notes", "/x", "/name", "/server:prompt", "/tmp"}
 """Commands that a page defines, and paths."""
 EXAMPLES = ("qcode/providers/acme/", "themes/NAME.toml")
 

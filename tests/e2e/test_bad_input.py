@@ -265,7 +265,7 @@ def test_prompt_larger_than_the_window_is_refused_with_the_figures(cli: CliRunne
     ("flags", "code", "why"),
     [
         (("-m", "openai/gpt-5"), 41, "openai needs a key"),
-        (("--mcp-config", "none.json"), 52, "--mcp-config: none.json: there is no such file"),
+        (("--mcp-config", "none.json"), 52, "--mcp-config: none.json: cannot read the file: No such file"),
         (("--record", "none/r"), 42, "cannot write --record none/r: No such file or directory"),
         (("--debug-log", "none/d"), 42, "cannot write --debug-log none/d: No such file or directory"),
         (("-r", "none"), 42, 'no session "none"'),
