@@ -91,7 +91,9 @@ def test_runner_rule_covers_no_option_that_writes_or_runs_other_programs(tmp_pat
 
 
 def _sandboxed(root: Path, command: str, *, wants_out: bool = False, **more: Any) -> tuple[str, str | None]:
-    policy = policy_for(root, **{"sandbox_rules": (parse_rule("shell(pytest *)"), parse_rule("shell(make test)")), **more})
+    policy = policy_for(
+        root, **{"sandbox_rules": (parse_rule("shell(pytest *)"), parse_rule("shell(make test)")), **more}
+    )
     verdict = policy.judge(spec_of("shell"), {"command": command, "unconfined": wants_out})
     return verdict.verdict, verdict.confinement
 
