@@ -274,7 +274,7 @@ def _address_hint(origin: ConnectionOrigin) -> str:
     address = re.sub(r"/(chat/completions|responses|messages|models)?/?$", "", origin.address)
     if not origin.address_source or not address:
         return ""
-    has_version = re.search(r"/v\d+[a-z]*\d*$", address) is not None
+    has_version = re.search(r"/v\d{1,9}(?:[a-z]{1,9}\d{0,9})?$", address) is not None
     if address != origin.address.rstrip("/"):
         return f"; the address from {origin.address_source} names an operation: try {address}"
     if origin.wants_version and not has_version:
