@@ -212,6 +212,30 @@ def test_text_typed_while_an_approval_opens_goes_to_the_draft() -> None:
     drive(test, conversation)
 
 
+def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
+    script: Script = [_finished(), ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        async def type_slowly(*keys: str) -> None:
+            for key in keys:
+                run.clock.now += 2 * GUARD_SECONDS
+                await run.pilot.press(key)
+
+        await run.send("look")
+        await run.until(lambda: run.app.parts.approval.request is not None)
+        await type_slowly("w", "h", "y", "space", "1", "enter")
+        assert conversation.answers == []
+        assert run.app.parts.prompt.text == "why 1"
+        await run.until(lambda: "For your next message: why 1" in run.screen)
+        await type_slowly("down", "up", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+        assert run.app.parts.prompt.text == "why 1"
+
+    drive(test, conversation)
+
+
 def test_words_typed_for_the_prompt_do_not_answer() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 

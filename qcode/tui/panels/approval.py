@@ -2,7 +2,8 @@
 
 It takes all rows that the change needs and hides the prompt meanwhile. `ApprovalDetail` has the content, `form_of` the
 choices. It decides and remembers nothing: it posts one `ApprovalDecided`. Text that is typed as a question opens
-belongs to the draft: keys of the first 300 ms, and every key of a burst that began then, go to the prompt.
+belongs to the draft: keys of the first 300 ms, and every key of a burst that began then, go to the prompt. So does text
+that begins later with a key that chooses nothing; the panel shows it, and an arrow leads back to the choices.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
         self._quiet_until = 0.0
+        # Text typed since this question opened: Enter must not answer. If it began after the guard, letters and digits
+        # belong to it as well: the `y` of a slowly typed "why" approves nothing.
+        self._has_draft = False
+        self._is_writing = False
         self._edited_texts: dict[str, str] = {}
         self._ids_in_editor: set[str] = set()
         self.edit_key = ""
@@ -193,9 +198,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         event.prevent_default()
         option = option_of(event.key, self.options)
         is_choice = option is not None or event.key in ("up", "down", "shift+up", "shift+down", "enter")
-        if self._is_guarded() or not is_choice:
+        belongs_to_draft = self._has_draft if event.key == "enter" else self._is_writing and event.is_printable
+        if self._is_guarded() or not is_choice or belongs_to_draft:
             self._draft(event)
         elif event.key in ("up", "down"):
+            self._has_draft = self._is_writing = False
             self._move(-1 if event.key == "up" else 1)
         elif event.key in ("shift+up", "shift+down"):
             self._scroll.scroll_relative(y=-1 if event.key == "shift+up" else 1, animate=False, force=True)
@@ -232,11 +239,16 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _draft(self, event: events.Key) -> None:
         """Put what is typed into the prompt: the user takes this for it, so the rest of the words must not decide."""
+        is_early = self._is_guarded()
         self._quiet_until = self._clock() + GUARD_SECONDS
         if event.is_printable and event.character:
             self._prompt.insert(event.character)
+            self._is_writing = self._is_writing or not (is_early or self._has_draft)
+            self._has_draft = True
         elif event.key == "backspace":
             self._prompt.action_delete_left()
+        if self._has_draft:
+            self._paint()
 
     def _open(self) -> None:
         approval = self.request
@@ -252,6 +264,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
         self._index = self._form.first
         self._quiet_until = self._clock() + GUARD_SECONDS
+        self._has_draft = self._is_writing = False
         self._reason.placeholder = self._form.hint
         self._scroll.scroll_home(animate=False)
         self._show_choices()
@@ -299,6 +312,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         title = self._title_lines(approval, position, width)
         is_warning = BACK in self.options
         why = wrap([(self._form.why, ink("risk" if is_warning else "dim"))], width) if self._form.why else []
+        why = [*why, *self._draft_lines(width)] if self._has_draft else why
         options = self._option_lines(width, is_low=is_low)
         used_rows = len(title) + len(why) + len(options) + int(self._reason.display) + 1
         room = max(_MIN_ROWS, screen.height - used_rows - (1 if is_low else _KEPT_ROWS))
@@ -340,6 +354,14 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.edit_key and self.draft is not None and Line((*spans, hint)).width <= width:
             spans.append(hint)
         return wrap(spans, width)
+
+    def _draft_lines(self, width: int) -> list[Line]:
+        """Return the end of the text that was typed, which is in the hidden prompt, and how to answer instead."""
+        label, hint = "For your next message: ", "  ↑ or ↓, then Enter, answers"
+        text = visible(self._prompt.text)
+        room = max(8, width - len(label) - len(hint))
+        text = text if len(text) <= room else f"…{text[1 - room :]}"
+        return wrap([(label, ink("dim")), (text, ink()), (hint, ink("dim"))], width)
 
     def _option_lines(self, width: int, *, is_low: bool) -> list[Line]:
         """Return the rows of the choices. On a low screen only the chosen one is wrapped, so that all are in view."""
