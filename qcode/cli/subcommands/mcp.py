@@ -19,7 +19,6 @@ from typing import Any
 from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, Keys, key_store
 from qcode.agent.mcp.credentials import Credentials
-from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.login import (
     ClientRegistration,
     Paste,
@@ -30,7 +29,15 @@ from qcode.agent.mcp.login import (
     takes_login,
 )
 from qcode.agent.mcp.pins import Pins, detail_of
-from qcode.agent.mcp.spec import OWN, ServerError, ServerSpec, key_of_server, may_be_secret, named_servers
+from qcode.agent.mcp.spec import (
+    OWN,
+    ServerContext,
+    ServerError,
+    ServerSpec,
+    key_of_server,
+    may_be_secret,
+    named_servers,
+)
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
