@@ -275,7 +275,9 @@ class AppView:
 
     def put_in_prompt(self, text: str) -> None:
         if self._widgets.prompt.is_empty:
-            self._widgets.prompt.put_back(text)
+            self._widgets.prompt.refill(text)
+            if self._widgets.prompt.is_refilled:
+                self.hint("type to replace the text · End to edit it")
 
     def _show_model(self) -> None:
         self._widgets.status.change(
@@ -519,7 +521,7 @@ class CancelKeys:
     def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
         prompt = self._widgets.prompt
-        selected = self._app.screen.get_selected_text() or prompt.selected_text
+        selected = self._app.screen.get_selected_text() or ("" if prompt.is_refilled else prompt.selected_text)
         if selected:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()

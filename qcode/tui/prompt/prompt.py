@@ -106,7 +106,7 @@ class Prompt(EditingArea):
         self._menu = menu
         self._search = search
         self._sources: Sources | None = None
-        self._dismissed_text = ""
+        self._dismissed_text = self._refilled_text = ""
         self._offered_at: tuple[str, tuple[int, int]] = ("", (0, 0))
         self._range: tuple[tuple[int, int], tuple[int, int]] | None = None
         self._is_mention = False
@@ -154,6 +154,27 @@ class Prompt(EditingArea):
     def put_back(self, typed: str) -> None:
         """Restore a rejected text in front of anything typed since."""
         self._show(typed + (f"\n{self.text}" if self.text else ""))
+
+    def refill(self, text: str) -> None:
+        """Show a text that was sent before, selected: typing replaces it, an arrow key or End keeps it for editing.
+
+        Otherwise a command typed next, such as `/redo`, would be appended to the text and sent to the model.
+        """
+        self.replace_text(text)
+        self._dismissed_text = self.text
+        self.offer()
+        if self.is_commanding:
+            return  # in normal mode of vim no key types
+        if self._vim is not None:
+            self._vim.reset()
+        self.selection = Selection((0, 0), self.document.end)
+        self._refilled_text = self.text
+
+    @property
+    def is_refilled(self) -> bool:
+        """Whether the text is that of `refill`, still selected and unchanged."""
+        is_selected = sorted(self.selection) == [(0, 0), self.document.end]
+        return bool(self.text) and self.text == self._refilled_text and is_selected
 
     def submit(self, text: str) -> None:
         """Send `text` as if it had been typed here."""
@@ -241,7 +262,7 @@ class Prompt(EditingArea):
             super().action_redo()
 
     def _insert(self, text: str) -> None:
-        """Insert `text` at the cursor, as a paste would."""
+        """Insert `text` at the cursor, or in place of the selection, as a paste would."""
         if text:
             self.edit_as_one(text, *sorted(self.selection))
 
@@ -306,7 +327,9 @@ class Prompt(EditingArea):
         elif event.key == "enter":
             self._enter()
         elif event.key in NEW_LINE_KEYS:
-            self.insert("\n")
+            if self.is_refilled:
+                self.move_cursor(self.document.end)
+            self._insert("\n")
             self.scroll_cursor_visible()
         elif event.key == "tab":
             self._tab()
