@@ -150,7 +150,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         finder = AttachmentFinder(agent, say=lambda level, text: self.view.notify(level, text), changed=on_change)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
-        self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
+        show_line = parts.status.show_shell_line
+        self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell, show=show_line, clock=clock)
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
         self.view = AppView(
             self,
@@ -307,10 +308,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @on(Prompt.KindChanged)
     def _show_prompt_kind(self, event: Prompt.KindChanged) -> None:
-        """Show the effect of Enter: `!` runs a line in the shell."""
-        mark = self.query_one("#prompt-mark", Static)
-        mark.update("!" if event.kind == "shell" else "›")
-        mark.set_class(event.kind == "shell", "-shell")
+        """Show by the mark's color that Enter runs a line in the shell. The text has the `!`."""
+        self.query_one("#prompt-mark", Static).set_class(event.kind == "shell", "-shell")
 
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
