@@ -499,7 +499,7 @@ class CancelKeys:
             or widgets.prompt.close_menu()
             or widgets.approval.leave_telling()
             or self._shell.stop()
-            or self._turns.stop()
+            or self._stop_turn()
             or self._servers.defer()
         ):
             return
@@ -510,6 +510,13 @@ class CancelKeys:
             return
         if rewind is not None and self._is_pressed_again("Esc", "rewind"):
             rewind()
+
+    def _stop_turn(self) -> bool:
+        """Interrupt the turn; say so in the status line if the end of the transcript is out of view."""
+        is_stopped = self._turns.stop()
+        if is_stopped and not self._widgets.transcript.is_anchored:
+            self.hint("interrupted")
+        return is_stopped
 
     def _escape_vim(self) -> bool:
         """Let vim have Esc. Right after it, Esc has no effect: a second one out of habit must not interrupt."""
@@ -526,7 +533,7 @@ class CancelKeys:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
             prompt.end_selection()
-        elif prompt.leave_search() or self._shell.stop() or self._turns.stop():
+        elif prompt.leave_search() or self._shell.stop() or self._stop_turn():
             return
         elif not prompt.is_empty:
             prompt.stash()
