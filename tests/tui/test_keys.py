@@ -427,7 +427,7 @@ def test_new_text_below_is_announced_above_the_prompt_with_the_key_that_shows_it
         await run.pilot.press("end")
         assert not run.app.parts.transcript.is_anchored
         await run.pilot.press("backspace", "end")
-        assert run.app.parts.transcript.is_anchored
+        await run.until(lambda: run.app.parts.transcript.is_anchored)
         await run.until(lambda: "new text below" not in run.screen)
 
     drive(test, conversation)

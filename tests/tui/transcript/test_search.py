@@ -191,12 +191,13 @@ def test_new_text_below_view_is_indicated_until_scrolled_to() -> None:
         await settle(app, pilot)
         transcript.scroll_page_up()
         await settle(app, pilot)
-        assert not transcript.tells_news
+        told = [transcript.tells_news]
         transcript.append_text("more")
         await settle(app, pilot)
-        assert transcript.tells_news
+        told.append(transcript.tells_news)
         transcript.scroll_end()
         await settle(app, pilot)
-        assert not transcript.tells_news
+        told.append(transcript.tells_news)
+        assert told == [False, True, False]
 
     play(scene)
