@@ -288,11 +288,10 @@ class Rewinder:
         files = tuple(self._file_plan(step) for step in steps if not _is_done(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         plan = RewindPlan(self._plans, _summary(why, messages, files, finishes), files, messages)
-        newer, older = (after, self._history.head) if why == "redo" else (self._history.head, after)
-        spans_compaction = _has_compaction(newer, older)
-        self._pending_step = _PendingStep(
-            plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state()
-        )
+        head = self._history.head
+        spans_compaction = after.is_compacted(head) if why == "redo" else head.is_compacted(after)
+        pending = (plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state())
+        self._pending_step = _PendingStep(*pending)
         return plan
 
     def _file_plan(self, step: FileStep) -> FilePlan:
@@ -308,12 +307,6 @@ class Rewinder:
     def _label(self, path: str) -> str:
         root = str(self._root)
         return path[len(root) + 1 :] if path.startswith(root.rstrip(os.sep) + os.sep) else path
-
-
-def _has_compaction(newer: Head, older: Head) -> bool:
-    """Return whether the conversation was compacted on the way from `older` to `newer`."""
-    is_last = newer.compacted_from is not None and newer.compacted_from.key == older.key
-    return is_last or not set(older.numbers) <= set(newer.numbers)
 
 
 def _is_done(step: FileStep) -> bool:

@@ -16,15 +16,17 @@ from functools import lru_cache
 from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
 from qcode.providers.demo.scene import (
-    INTRODUCTION,
+    REAL_MODEL,
     Scene,
     Script,
     call,
     failed,
     file_in,
+    introduction,
     last_match,
     paragraphs,
     reply,
+    short_help,
     shortened,
 )
 from qcode.text.json import Json, parse_object
@@ -297,36 +299,10 @@ def find_scenario(wish: str) -> Scenario | None:
     return None
 
 
-_GREETING = lazy_pattern(r"\W*(hello|hi|hey|good (morning|afternoon|evening))\b.{0,20}", re.IGNORECASE)
-_THANKS = lazy_pattern(r"\W*(thanks|thank you|cool|great|ok|okay|nice)\b.{0,20}", re.IGNORECASE)
-_ABILITIES = lazy_pattern(
-    r"\bhelp\b|\bwhat (can|do) you\b|\bwho are you\b|\bhow do(es)? (you|this|qcode)\b", re.IGNORECASE
-)
-
-
 def play_help(scene: Scene) -> Script:
-    """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario.
-
-    Later in the conversation the reply is short, unless the prompt asks for help.
-    """
-    is_asked = bool(_ABILITIES.search(scene.wish))
-    is_polite = bool(_GREETING.fullmatch(scene.wish) or _THANKS.fullmatch(scene.wish))
-    if scene.is_introduced and not is_asked:
-        lead = "I am still here." if is_polite else "I follow a script and do not understand your message."
-        return reply(
-            f"{lead} Try *run ls*, *add a docstring to hello.py* or *think about something*. `/help demo` lists all "
-            "prompts, and `/connect` adds a real model.\n"
-        )
-    hello = "Hello! " if _GREETING.fullmatch(scene.wish) else ""
-    excuse = "" if is_asked or is_polite else " I do not understand your message."
+    """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario."""
     tries = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
-    return reply(
-        f"{hello}{INTRODUCTION} I run a script on your machine, without a network or an API key, to show how qcode "
-        f"works.{excuse}\n\n"
-        f"Prompts to try:\n\n{tries}\n\n"
-        "For a real model, set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` and start qcode again. "
-        "A local server (Ollama, LM Studio, llama.cpp, vLLM) needs no key.\n"
-    )
+    return short_help(scene) or reply(f"{introduction(scene.wish)}\n\nPrompts to try:\n\n{tries}\n\n{REAL_MODEL}")
 
 
 def _play_list(scene: Scene) -> Script:

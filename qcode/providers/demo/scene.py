@@ -283,6 +283,39 @@ def failed(step: DemoStep) -> Script:
     return reply(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
 
 
+_GREETING = lazy_pattern(r"\W*(hello|hi|hey|good (morning|afternoon|evening))\b.{0,20}", re.IGNORECASE)
+_THANKS = lazy_pattern(r"\W*(thanks|thank you|cool|great|ok|okay|nice)\b.{0,20}", re.IGNORECASE)
+_ABILITIES = lazy_pattern(
+    r"\bhelp\b|\bwhat (can|do) you\b|\bwho are you\b|\bhow do(es)? (you|this|qcode)\b", re.IGNORECASE
+)
+REAL_MODEL = (
+    "For a real model, set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` and start qcode again. "
+    "A local server (Ollama, LM Studio, llama.cpp, vLLM) needs no key.\n"
+)
+
+
+def short_help(scene: Scene) -> Script:
+    """Return a short reply to a prompt without a scenario; empty before the introduction, or if help is asked for."""
+    if not scene.is_introduced or _ABILITIES.search(scene.wish):
+        return ()
+    is_polite = _GREETING.fullmatch(scene.wish) or _THANKS.fullmatch(scene.wish)
+    lead = "I am still here." if is_polite else "I follow a script and do not understand your message."
+    return reply(
+        f"{lead} Try *run ls*, *add a docstring to hello.py* or *think about something*. `/help demo` lists all "
+        "prompts, and `/connect` adds a real model.\n"
+    )
+
+
+def introduction(wish: str) -> str:
+    """Return the first paragraph of the introduction."""
+    is_greeting = _GREETING.fullmatch(wish)
+    is_understood = is_greeting or _THANKS.fullmatch(wish) or _ABILITIES.search(wish)
+    return (
+        f"{'Hello! ' if is_greeting else ''}{INTRODUCTION} I run a script on your machine, without a network or an API "
+        f"key, to show how qcode works.{'' if is_understood else ' I do not understand your message.'}"
+    )
+
+
 def shortened(text: str) -> str:
     """Return the first lines of `text` in a code fence."""
     lines = text.strip("\n").split("\n")
