@@ -126,8 +126,8 @@ class StdinReader:
 
     At the end of the input, `on_end` gets an empty string, or the reason if reading failed. Both are called in the
     event loop that runs when this is created. `first_bytes` is input that was read before. A line counts as handled
-    when `on_line` returns; call `hold` with its size to delay that until `release`. While more than `MAX_AHEAD_BYTES` of
-    lines wait, nothing more is read.
+    when `on_line` returns; call `hold` with its size to delay that until `release`. While more than
+    `MAX_AHEAD_BYTES` of lines wait, nothing more is read.
     """
 
     def __init__(
