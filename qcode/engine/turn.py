@@ -1,9 +1,8 @@
 """The state machine of a turn, from one user message until the model is done. `handle(Input) -> list[Effect]`, pure.
 
-A turn is a sequence of steps; a step is one reply and its tool calls. `reply` handles the reply and `calls` the calls.
-This module decides when the next step begins, when the turn ends, and what its last event reports. Time is passed in
-as `now`, in seconds. `Tally` holds the turn's usage and limits. The usage of a sub-agent's turn also counts for the
-calling turn, and the limits of the prompt apply to both together.
+A turn is a sequence of steps; a step is one reply and its tool calls. `reply` handles the reply and `calls` the calls;
+this module starts the next step or ends the turn. Time is passed in as `now`, in seconds. `Tally` holds the usage and
+limits of the turn; the limits of the prompt also cover the turns of its sub-agents.
 """
 
 from __future__ import annotations
@@ -152,8 +151,7 @@ AfterCompaction: TypeAlias = BeginStep | ResumeReply | EndCompaction
 class Turn:
     """One turn, which is over once it has returned `EndTurn`. `phase` says what it waits for.
 
-    `messages` is the transcript so far. `number` counts the turns of the session from 1. `tally` is passed for the turn
-    of a sub-agent; other turns create one.
+    `messages` is the transcript so far. `number` counts turns from 1. `tally` is passed for the turn of a sub-agent.
     """
 
     def __init__(
