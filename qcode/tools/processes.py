@@ -323,6 +323,21 @@ def _signal(group: int, number: int) -> bool:
     return True
 
 
+def kill_descendants() -> None:
+    """Kill the child processes of this process with theirs, as far as `/proc` lists them, without waiting."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found = [os.getpid()]
+    for parent in found:
+        found += children.get(parent, ())
+    for process in found[1:]:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+
+
 def _has_members(group: int) -> bool:
     """Return whether a group has a member other than zombies."""
     if not _signal(group, 0):

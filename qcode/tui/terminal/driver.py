@@ -10,9 +10,7 @@ title and bell up to date.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
@@ -89,14 +87,6 @@ def enable_alt_keys() -> None:
 def read_pastes_whole() -> None:
     """Make Textual's driver read pastes and reports through `ReportParser`."""
     use_parser(ReportParser)
-
-
-def on_signals(leave: Callable[[int], None]) -> None:
-    """Call `leave` with the signal's number on SIGTERM, SIGHUP and SIGINT, so that the terminal is restored first."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):
-            loop.add_signal_handler(number, leave, int(number))
 
 
 MAX_HOLD_S = 0.5
