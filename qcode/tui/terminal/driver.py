@@ -10,6 +10,7 @@ title and bell up to date.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ from qcode.tui.terminal.textual_internals import (
     add_key_sequence,
     driver_of,
     has_writer,
+    is_stopping,
     use_parser,
     wrap_file,
 )
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 SAVE_TITLE = "\x1b[22;0t"
 RESTORE_TITLE = "\x1b[23;0t"
 BELL = "\x07"
+SUSPENDED = "qcode is suspended. Type fg to return.\n"
 
 
 def notify(text: str) -> str:
@@ -272,6 +275,13 @@ def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type
             if has_writer(self):
                 self.write(RESET)
             super().stop_application_mode()
+
+        def suspend_application_mode(self) -> None:
+            super().suspend_application_mode()
+            if is_stopping(self) and sys.__stderr__ is not None:
+                with contextlib.suppress(OSError):
+                    sys.__stderr__.write(SUSPENDED)
+                    sys.__stderr__.flush()
 
     return HangupSafeDriver
 

@@ -49,6 +49,7 @@ __all__ = [
     "has_writer",
     "is_closing",
     "is_mounted",
+    "is_stopping",
     "refresh_ansi_colors",
     "repaint_moved_widgets",
     "set_bindings",
@@ -118,6 +119,11 @@ def wrap_file(driver: Driver, wrap: Callable[[IO[str]], object]) -> None:
 def has_writer(driver: Driver) -> bool:
     """Whether `driver` has the terminal: without its writer thread, `write` fails."""
     return getattr(driver, "_writer_thread", None) is not None
+
+
+def is_stopping(driver: Driver) -> bool:
+    """Whether `driver` gives the terminal to the shell, as after Ctrl+Z, and not to a program that the app runs."""
+    return driver._auto_restart
 
 
 def set_bindings(app: App[int], bindings: BindingsMap) -> None:
