@@ -14,8 +14,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from textual._compositor import CompositorUpdate, LayoutUpdate
-from textual.app import App
+from textual._compositor import LayoutUpdate
+from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 from textual.strip import Strip
 
@@ -315,11 +315,10 @@ def test_app_shows_its_own_screen_after_panels_and_scrolls(reply: str, monkeypat
     """The frames of the app, in an emulator, are the screen that the app has laid out."""
     screen = Screen(80, 24)
 
-    def feed(app: App[int], _: object, update: object) -> None:
-        if isinstance(update, CompositorUpdate) and not app._batch_count:
-            screen.feed(update.render_segments(CONSOLES["256"]))
-
     async def test(run: Running) -> None:
+        monkeypatch.setattr(HeadlessDriver, "is_headless", False)
+        monkeypatch.setattr(HeadlessDriver, "write", lambda _, output: screen.feed(output))
+        run.app.redraw()
         if reply:
             await run.send("one")
             await run.until_idle()
@@ -329,5 +328,4 @@ def test_app_shows_its_own_screen_after_panels_and_scrolls(reply: str, monkeypat
             shown = "\n".join("".join(text for text, _, _ in row).rstrip() for row in screen.rows)
             assert shown == run.screen, keys[:at]
 
-    monkeypatch.setattr(App, "_display", feed)
     drive(test, ScriptedConversation([*says(reply), ended()]))
