@@ -120,6 +120,7 @@ class AppView:
         self._welcome = welcome
         self._first_model = agent.conversation.model
         self._clock = clock
+        self._undo_ended = -_UNDO_PAUSE_SECONDS  # when Ctrl+Z was last pressed with nothing left to undo
         self._agent = agent
         self._shell = shell
         self._leave = leave
@@ -348,10 +349,15 @@ class AppView:
         self.open_screen(CopyPicker(items), on_pick)
 
     def suspend(self) -> None:
-        if driver.has_job_control():
-            self.app.action_suspend_process()
-        else:
+        """Return to the shell, but not in a run of Ctrl+Z that has just undone everything."""
+        prompt, now = self._widgets.prompt, self._clock()
+        if not driver.has_job_control():
             self.hint("no shell to return to")
+        elif prompt.is_emptied_by_undo or now - self._undo_ended < _UNDO_PAUSE_SECONDS:
+            prompt.is_emptied_by_undo, self._undo_ended = False, now
+            self.hint("nothing left to undo; Ctrl+Z after a pause suspends")
+        else:
+            self.app.action_suspend_process()
 
     def copy_text(self, text: str) -> str:
         return self._copy(text)
@@ -458,6 +464,7 @@ class AppView:
 
 _AGAIN_SECONDS = 2.0
 _HABIT_SECONDS = 0.5
+_UNDO_PAUSE_SECONDS = 1.0
 
 
 class CancelKeys:

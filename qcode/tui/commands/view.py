@@ -49,7 +49,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "suspend",
         "Suspend",
-        "Return to the shell; fg there brings qcode back. While you write, Ctrl+Z undoes.",
+        "Return to the shell; fg there brings qcode back. While you write, Ctrl+Z undoes; after an undo, pause first.",
         lambda context, _: context.screen.suspend(),
         keys=("ctrl+z",),
         when=is_prompt_empty,

@@ -102,6 +102,7 @@ class Prompt(EditingArea):
         self.sent = history
         self.say: Callable[[str], None] = lambda text: None
         self.editor_key = ""
+        self.is_emptied_by_undo = False
         self._is_draft_due = False
         self._menu = menu
         self._search = search
@@ -254,6 +255,7 @@ class Prompt(EditingArea):
             self._vim.undo()
         else:
             super().action_undo()
+        self.is_emptied_by_undo = self.is_empty
 
     def action_redo(self) -> None:
         if self._vim is not None:
@@ -300,6 +302,7 @@ class Prompt(EditingArea):
 
     @on(TextArea.Changed)
     def _note_kind(self) -> None:
+        self.is_emptied_by_undo &= self.is_empty
         kind: Kind = "shell" if self.text.startswith("!") else "prompt"
         if kind != self._kind:
             self._kind = kind
