@@ -253,6 +253,9 @@ class Servers:
                 self._is_attended, self._on_change = True, on_change
             for server in self._servers.values():
                 self._begin(server)
+            if names := [name for name, server in self._servers.items() if server.state == "restricted"]:
+                hint = "type /trust to trust it" if self._is_attended else "use --trust to trust it"
+                self._notice("warning", f"not started, because {_UNTRUSTED}: {', '.join(names)}; {hint}")
             self._changed()
 
     def trust(self) -> None:
@@ -386,9 +389,6 @@ class Servers:
             return
         if not self._is_trusted and spec.connect is None:
             server.state, server.problem = "restricted", _UNTRUSTED
-            if spec.config.file:
-                hint = "" if self._is_attended else " (use --trust to trust it); continuing without it"
-                self._notice("warning", f"{spec.name} was not started: {_UNTRUSTED}{hint}")
         else:
             self._launch(server)
 
