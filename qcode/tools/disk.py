@@ -184,10 +184,10 @@ def read_link(folder: int, name: str) -> bytes | None:
 def replace_link(
     folder: int, name: str, old: Loaded | bytes | None, label: str, *, link: bytes | None = None, file: NewFile = None
 ) -> None:
-    """Replace `old` with a symbolic link to `link`, or with `file`; delete it if both are None.
+    """Replace `old` with a symbolic link to `link` or with `file`; without either, delete it.
 
-    `old` is a loaded file, the target of a link, or None: `name` does not exist. Raise `Refused` if the entry has
-    changed since. At every moment, either the old or the new entry exists.
+    `old` is a loaded file, the target of a link, or None for a new entry. Raise `Refused` if the entry has changed
+    since. At every moment, either the old or the new entry exists.
     """
     temporary = _temporary(name)
     try:
