@@ -1,9 +1,4 @@
-"""The app as commands and keys see it: all their actions on the screen. Imported after the first paint.
-
-`AppView` is the `View` of the app. `CancelKeys` handles Esc and Ctrl+C: close, interrupt or clear; pressed twice,
-rewind or quit. Each key performs the first action that applies; a hint announces the effect of a second press.
-`apply_setting` applies a changed setting to the running app.
-"""
+"""The app as commands and keys see it: all their actions on the screen. Loads after the first paint. See `AppView`."""
 
 from __future__ import annotations
 
@@ -87,10 +82,7 @@ class SessionName:
 
 
 class AppView:
-    """The view of the app.
-
-    `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app.
-    """
+    """The view of the app. `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app."""
 
     def __init__(
         self,

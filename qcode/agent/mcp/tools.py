@@ -24,7 +24,7 @@ from qcode.text.clean import clean
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.files.pictures import image_type, picture
+from qcode.tools.files.pictures import encode_image, image_type
 from qcode.tools.output import bounded_text
 from qcode.values import dataclass
 
@@ -279,7 +279,7 @@ class ContentReader:
             self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
             try:
-                found = picture(raw, kind, f"the {what}")
+                found = encode_image(raw, kind, f"the {what}")
             except Refused as refused:
                 self.texts.append(f"[{refused}]")
                 return
