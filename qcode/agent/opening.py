@@ -280,9 +280,9 @@ class AgentParts:
 
     def open_servers(self, specs: Sequence[ServerSpec], complaints: Sequence[str] = ()) -> Servers:
         """Return these tool servers, not started."""
+        from qcode.agent.mcp.identity import ServerContext
         from qcode.agent.mcp.pins import Pins
         from qcode.agent.mcp.servers import Servers
-        from qcode.agent.mcp.spec import ServerContext
 
         context = self.context
         self.hide_values(specs)

@@ -147,7 +147,7 @@ EXTENSION_PARTS = tuple(
     f"qcode.{name}"
     for name in (
         "agent.claude", "agent.context.front_matter", "agent.context.placeholders", "agent.hooks.answers",
-        "agent.hooks.matcher", "agent.hooks.process", "agent.mcp.connection", "agent.mcp.identity",
+        "agent.hooks.matcher", "agent.hooks.process", "agent.mcp.connection",
         "agent.mcp.session", "agent.mcp.tools", "agent.mcp.transports", "config.definitions", "text.match",
         "tools.files.pictures",
     )

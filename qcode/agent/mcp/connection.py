@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from qcode.agent.mcp import SERVER_LOG
 from qcode.agent.mcp.elicitation import Ask, fill_form, visit
+from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.session import (
     Rejected,
     ServerListing,
@@ -31,8 +32,6 @@ from qcode.agent.mcp.session import (
 from qcode.agent.mcp.spec import (
     MAX_REASON,
     LoginNeededError,
-    NotApprovedError,
-    ServerContext,
     ServerError,
     ServerSpec,
     login_words,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
+from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, start_reason
 from qcode.agent.mcp.spec import (
     MAX_REASON,
@@ -23,8 +24,6 @@ from qcode.agent.mcp.spec import (
     NOT_FOUND,
     OF_TEXT,
     LoginNeededError,
-    NotApprovedError,
-    ServerContext,
     ServerError,
     ServerSpec,
     ServerState,

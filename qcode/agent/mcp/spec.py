@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -26,16 +26,6 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
-    from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
-
-    from qcode.agent.keys.store import KeyStore
-    from qcode.agent.mcp.credentials import Credentials
-    from qcode.agent.mcp.elicitation import Ask
-    from qcode.agent.trust import TrustedFile
-
-    Sample: TypeAlias = Callable[
-        [str, CreateMessageRequestParams, Ask | None], Awaitable[CreateMessageResult | ErrorData]
-    ]
 
 MAX_TOOLS = 100
 """The limit for all servers together: with qcode's own tools the total stays below OpenAI's limit of 128."""
@@ -187,44 +177,6 @@ class ServerStatus:
     tools: tuple[ServerTool, ...] = ()
     problem: str = ""
     log: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerContext:
-    """The folder and environment of servers. `groups` holds the running process groups.
-
-    `roots` are further folders in which the model can change files. `keys` returns the store of logins, None without
-    one. `sample` asks the model on behalf of a server with `sampling`.
-    """
-
-    cwd: Path
-    env: Mapping[str, str]
-    groups: set[int] = field(default_factory=set)
-    roots: tuple[Path, ...] = ()
-    keys: Callable[[], KeyStore | None] = lambda: None
-    sample: Sample | None = None
-
-    def credentials_of(self, spec: ServerSpec, config: McpServer) -> Credentials | None:
-        """Return the stored login of a server, None if it can have none. `config` has its variables filled in."""
-        from qcode.agent.mcp.credentials import Credentials
-        from qcode.agent.mcp.login import takes_login
-
-        store = None if spec.is_of_client or not takes_login(config) else self.keys()
-        return None if store is None or config.url is None else Credentials(spec, config.url, store)
-
-    def files_of(self, spec: ServerSpec) -> dict[str, TrustedFile]:
-        """Return the files that a server would start now; raise `ServerError`. Blocking."""
-        from qcode.agent.mcp.identity import files_of  # loads with the first server that starts
-
-        return files_of(spec.expanded(self.env), self.cwd, self.env, (self.cwd, *self.roots))
-
-
-class NotApprovedError(Exception):
-    """A server may not be started: the user has not approved the current contents of its files."""
-
-    def __init__(self, files: Mapping[str, TrustedFile]) -> None:
-        super().__init__("the files that it runs are not approved")
-        self.files = files
 
 
 def key_of_server(scope: str, name: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, Keys, key_store
 from qcode.agent.mcp.credentials import Credentials
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.login import (
     ClientRegistration,
     Paste,
@@ -31,7 +32,6 @@ from qcode.agent.mcp.login import (
 from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import (
     OWN,
-    ServerContext,
     ServerError,
     ServerSpec,
     key_of_server,

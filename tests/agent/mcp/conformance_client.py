@@ -16,10 +16,11 @@ from pathlib import Path
 
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.mcp.credentials import Credentials
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.login import ClientRegistration, sign_in
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
-from qcode.agent.mcp.spec import ServerContext, ServerSpec
+from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Choice
 from qcode.text.json import JsonObject

@@ -17,9 +17,10 @@ import pytest
 from qcode.agent.keys.ring import Keyring
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.mcp.credentials import Credentials, Login
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.login import ClientRegistration, sign_in, sign_out
 from qcode.agent.mcp.servers import Servers
-from qcode.agent.mcp.spec import ServerContext, ServerError, ServerSpec
+from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.config.settings import McpServer
 from qcode.protocol.errors import KeyringError
 from tests.agent.mcp.serving import ServerFolders, call, names, open_servers, texts, until

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.servers import Servers
-from qcode.agent.mcp.spec import ServerContext
 from qcode.agent.models import sampling
 from qcode.agent.models.asides import Asides
 from qcode.agent.models.sampling import Sampling

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
-from qcode.agent.mcp.spec import ServerContext, ServerSpec
+from qcode.agent.mcp.spec import ServerSpec
 from qcode.agent.trust import TrustStore
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Allow, ApprovalMode
