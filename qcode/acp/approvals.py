@@ -1,6 +1,6 @@
-"""Approvals as permission requests and forms: the options in their order, and the decision from the client's answer.
+"""Sends approvals as permission requests and forms, and converts the answers of the client to decisions.
 
-Anything but an option that was offered denies. Pure, except that `ask` waits for the client.
+An answer that is not an offered option denies the call. Pure, except that it waits for the client.
 """
 
 from __future__ import annotations
@@ -60,16 +60,23 @@ class PermissionOption:
 
 
 def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption]:
-    """Return the options of an approval. A client that does not ask takes the first one that allows."""
+    """Return the options of an approval. A client that asks nobody chooses the first one that allows."""
     deny = PermissionOption("deny", "reject_once", "No", Deny())
     once = PermissionOption("once", "allow_once", "Yes", Allow())
     match approval:
         case ToolApproval(rule=rule):
-            lasting = [PermissionOption("session", "allow_always", f"Always in this session: {rule}", Allow("session"))]
+            session_option = [
+                PermissionOption("session", "allow_always", f"Always in this session: {rule}", Allow("session"))
+            ]
             folder_option = [
                 PermissionOption("folder", "allow_always", f"Always in this folder: {rule}", Allow("folder"))
             ]
-            return [once, *(lasting if rule else ()), *(folder_option if rule and approval.is_keepable else ()), deny]
+            return [
+                once,
+                *(session_option if rule else ()),
+                *(folder_option if rule and approval.is_keepable else ()),
+                deny,
+            ]
         case PlanApproval():
             return [
                 PermissionOption("default", "allow_once", "Yes, ask before edits", AcceptPlan("default")),
@@ -77,12 +84,12 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
                 PermissionOption("plan", "reject_once", "No, keep planning", Deny()),
             ]
         case Question(choices=choices):
-            asked = [
+            answers = [
                 PermissionOption(f"choice-{number}", "allow_once", choice.label, Answer(choice.label))
                 for number, choice in enumerate(choices, start=1)
             ]
             skipped = Deny() if approval.server else Answer(_SKIPPED)
-            return [*asked, PermissionOption("skip", "reject_once", "Skip", skipped)]
+            return [*answers, PermissionOption("skip", "reject_once", "Skip", skipped)]
         case ServerApproval(is_login=True):
             return [once, deny]
         case ServerApproval():
@@ -139,7 +146,7 @@ def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObjec
         content = cards.change_content(approval.changes, approval.detail, folder)
     elif approval.detail:
         is_markdown = isinstance(approval, PlanApproval | Question)
-        # Whole, however long it is: the user decides by what is shown.
+        # Never shortened: the user decides by this text.
         text = approval.detail if is_markdown else fenced(approval.detail)
         content = [{"type": "content", "content": {"type": "text", "text": text}}]
     title, why = approval.question, ""

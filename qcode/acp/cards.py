@@ -1,7 +1,7 @@
-"""The cards of tool calls: kind, title, places, content and state, as the protocol shows them. Pure.
+"""Builds the cards of tool calls: kind, title, file locations, content and status. Pure.
 
-`Cards` follows the calls of one turn and mints their ids: `<turn>.<step>.<number>`, the same in a replay. A call of a
-reply that is requested again takes over the card of the next call of the same tool.
+`Cards` tracks the calls of one turn and creates their ids: `<turn>.<step>.<number>`, the same in a replay. If a reply
+is requested again, its calls reuse the cards of its first attempt that have the same tool.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS = {
     "switch_mode": ("exit_plan_mode",),
 }
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
-_NAMING = ("command", "description", "path", "pattern", "query", "url", "question", "name")
+_TITLE_ARGUMENTS = ("command", "description", "path", "pattern", "query", "url", "question", "name")
 _MAX_TITLE = 200
 _MAX_TEXT = 200_000
 _MAX_VALUE = 100_000
@@ -55,7 +55,7 @@ def title_of(name: str, arguments: JsonObject) -> str:
     if name == "apply_patch":
         argument = ", ".join(_PATCHED.findall(str(arguments.get("patch", ""))))
     else:
-        named = (arguments[key] for key in _NAMING if key in arguments)
+        named = (arguments[key] for key in _TITLE_ARGUMENTS if key in arguments)
         argument = next((value for value in named if isinstance(value, str) and value.strip()), "")
     return shown_line(f"{verb(name)} {argument}".rstrip(), _MAX_TITLE)
 
@@ -84,21 +84,21 @@ def first_change(change: ChangedFile) -> int:
 
 
 def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> list[Json]:
-    """Return the diffs of changed files: whole texts, or one entry for each hunk of `diff` for a file without them."""
+    """Return the diffs of changed files: their whole texts, or their hunks in `diff` if the texts are too large."""
     whole = [change for change in changes if len(change.old_text or "") + len(change.new_text) <= 2 * _MAX_TEXT]
     content: list[Json] = [
         {"type": "diff", "path": change.path, "oldText": change.old_text, "newText": change.new_text}
         for change in whole
     ]
-    known = {change.path for change in whole}
-    content += [entry for entry in hunks(diff, folder) if entry["path"] not in known]
+    whole_paths = {change.path for change in whole}
+    content += [entry for entry in hunks(diff, folder) if entry["path"] not in whole_paths]
     diffs: list[Json] = []
     size = 0
     for entry in content:
         size += len(json.dumps(entry, ensure_ascii=False))
         if size > _MAX_CHANGES:
-            left = len(content) - len(diffs)
-            diffs.append(text_content(f"[{left} more changes are too large to be shown here]"))
+            omitted = len(content) - len(diffs)
+            diffs.append(text_content(f"[{omitted} more changes are too large to be shown here]"))
             break
         diffs.append(entry)
     return diffs
@@ -184,7 +184,7 @@ def _short(value: Json) -> Json:
 
 @dataclass(slots=True)
 class CallCard:
-    """The card of one call. `call_id` is the id of the model, `card_id` the one that the client knows."""
+    """The card of one call. `call_id` is the id from the model, `card_id` the id for the client."""
 
     card_id: str
     call_id: str
@@ -195,7 +195,7 @@ class CallCard:
     output_size: int = 0
 
     def add_output(self, text: str) -> None:
-        """Keep the end of an output."""
+        """Append to the output, of which only the end is kept."""
         self.output.append(text)
         self.output_size += len(text)
         if self.output_size > 4 * _MAX_TAIL:
@@ -220,7 +220,7 @@ class Cards:
         self._cards, self._free = [], []
 
     def announce(self, block: int, call_id: str, name: str) -> CallCard | None:
-        """Return the card that a call needs now, None if it has one already."""
+        """Return a new card for a call; None if it has one, or reuses one."""
         if any(card.call_id == call_id and card not in self._free for card in self._cards):
             return None
         card = next((card for card in self._free if card.name == name), None)
@@ -228,31 +228,31 @@ class Cards:
             self._free.remove(card)
             card.call_id = call_id
             return None
-        return self._mint(call_id, name)
+        return self._create(call_id, name)
 
     def start_over(self) -> None:
         """Keep the cards of this reply for the calls of the next attempt."""
         self._free = [card for card in self._cards if not card.is_over]
 
     def commit(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[CallCard, ToolCall]], list[CallCard]]:
-        """Return the card of each call of the finished reply, in order, and the cards that no call took."""
-        left = [card for card in self._cards if not card.is_over]
+        """Return the card of each call of the finished reply, in order, and the cards without a call."""
+        unused = [card for card in self._cards if not card.is_over]
         pairs: list[tuple[CallCard, ToolCall]] = []
         for call in calls:
-            card = next((candidate for candidate in left if candidate.call_id == call.call_id), None)
+            card = next((candidate for candidate in unused if candidate.call_id == call.call_id), None)
             card = (
                 card
-                or next((candidate for candidate in left if candidate.name == call.name), None)
-                or self._mint(call.call_id, call.name)
+                or next((candidate for candidate in unused if candidate.name == call.name), None)
+                or self._create(call.call_id, call.name)
             )
-            if card in left:
-                left.remove(card)
+            if card in unused:
+                unused.remove(card)
             card.call_id = call.call_id
             self._by_call.setdefault(call.call_id, []).append(card)
             self._open.append(card)
             pairs.append((card, call))
         self._free = []
-        return pairs, left
+        return pairs, unused
 
     def of(self, call_id: str) -> CallCard | None:
         """Return the card of a call that has no result yet."""
@@ -269,11 +269,11 @@ class Cards:
         return card, parent.card_id
 
     def unfinished(self) -> list[CallCard]:
-        """Return the cards without a result, also those of a reply that is not decided."""
+        """Return the cards without a result, also those of an unfinished reply."""
         pending = [card for card in self._cards if not card.is_over and card not in self._open]
         return [*(card for card in self._open if not card.is_over), *pending]
 
-    def _mint(self, call_id: str, name: str) -> CallCard:
+    def _create(self, call_id: str, name: str) -> CallCard:
         self._count += 1
         card = CallCard(f"{self._turn}.{self._step}.{self._count}", call_id, name)
         self._cards.append(card)
@@ -296,7 +296,7 @@ def announcement(card: CallCard, arguments: JsonObject, folder: str, **extra: Js
 
 
 def arguments_update(card: CallCard, arguments: JsonObject, folder: str) -> JsonObject:
-    """Return the update with the whole arguments of a call that was announced before they were known."""
+    """Return the update with the complete arguments of a call that was announced without them."""
     return {
         "sessionUpdate": "tool_call_update",
         "toolCallId": card.card_id,

@@ -1,6 +1,6 @@
-"""Parts of a session that belong to the client: unsaved texts of its editor, and tool servers.
+"""Resources of the client: unsaved texts in its editor, and its tool servers.
 
-Texts are asked for from the threads of tools, and if the editor does not answer in time, the files on disk are used.
+Tools request texts in their own threads. If the editor does not answer in time, they use the files on disk.
 """
 
 from __future__ import annotations
@@ -39,46 +39,46 @@ class EditorFiles:
         return self._ask("fs/write_text_file", {"path": str(path), "content": text}, WRITE_S) is not None
 
     def _ask(self, method: str, params: JsonObject, wait_s: float) -> JsonObject | None:
-        async def asked() -> JsonObject:
+        async def request() -> JsonObject:
             return await asyncio.wait_for(self._wire.ask(method, {"sessionId": self._session_id, **params}), wait_s)
 
         try:
-            return asyncio.run_coroutine_threadsafe(asked(), self._loop).result(wait_s + 1)
+            return asyncio.run_coroutine_threadsafe(request(), self._loop).result(wait_s + 1)
         except (WireError, TimeoutError, asyncio.CancelledError, RuntimeError):
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class ClientServers:
-    """The tool servers of the client by name, and a line for each one that is left out."""
+    """The tool servers of the client by name, and a line for each server that is left out."""
 
     servers: Mapping[str, McpServer]
-    complaints: tuple[str, ...]
+    problems: tuple[str, ...]
 
 
 def read_servers(rows: Sequence[Json]) -> ClientServers:
-    """Read the servers that a client names; one that cannot be used never fails the session."""
+    """Read the servers of a client; an invalid one is left out and does not fail the session."""
     found: dict[str, McpServer] = {}
-    complaints: list[str] = []
+    problems: list[str] = []
     for row in map(object_in, rows[:MAX_SERVERS]):
         name = row.get("name")
         label = visible(one_line(name, 80)) if isinstance(name, str) else "a server without a name"
         server = _server(row)
         if not isinstance(name, str) or not is_server_name(_plain(name)):
-            complaints.append(f"tool server left out: {label}: {SERVER_NAME_WORDS}")
+            problems.append(f"tool server left out: {label}: {SERVER_NAME_WORDS}")
         elif _plain(name) in found:
-            complaints.append(f"tool server left out: {label}: the name is used twice")
+            problems.append(f"tool server left out: {label}: the name is used twice")
         elif isinstance(server, str):
-            complaints.append(f"tool server left out: {label}: {server}")
+            problems.append(f"tool server left out: {label}: {server}")
         else:
             found[_plain(name)] = server
     if len(rows) > MAX_SERVERS:
-        complaints.append(f"{len(rows) - MAX_SERVERS} tool servers left out: at most {MAX_SERVERS} are supported")
-    return ClientServers(found, tuple(complaints))
+        problems.append(f"{len(rows) - MAX_SERVERS} tool servers left out: at most {MAX_SERVERS} are supported")
+    return ClientServers(found, tuple(problems))
 
 
 def _plain(name: str) -> str:
-    """Return a name with spaces replaced, because editors show names to people."""
+    """Return a name with dashes for spaces, which editors allow in names."""
     return "-".join(name.split())
 
 

@@ -62,7 +62,7 @@ Outcome: TypeAlias = CommandOutput | CompactCommand | Submit
 
 
 class SessionCommands:
-    """The commands of one session. `count` numbers the texts that they said."""
+    """The commands of one session. `count` is the number of texts they have sent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -88,7 +88,7 @@ class SessionCommands:
         return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
 
     def _prompts(self, used_names: set[str]) -> Iterator[JsonObject]:
-        """Yield the prompts of the tool servers that run now. A prompt that names one is expanded with the turn."""
+        """Yield the prompts of running tool servers. A message that names one is expanded when its turn begins."""
         if self._agent.servers is None:
             return
         from qcode.agent.mcp.typed import prompts_of
@@ -135,7 +135,7 @@ class SessionCommands:
 
                 return CommandOutput(cost_text_of(agent.conversation.usage(), agent.conversation.metrics))
             case "undo" | "redo":
-                return CommandOutput(await self._step(name))
+                return CommandOutput(await self._undo_or_redo(name))
             case "init":
                 try:
                     return Submit(
@@ -176,8 +176,8 @@ class SessionCommands:
             return CommandOutput(str(refusal))
         return Submit(text, options)
 
-    async def _step(self, name: str) -> str:
-        """Undo or redo a step; files that were changed since stay as they are."""
+    async def _undo_or_redo(self, name: str) -> str:
+        """Undo or redo a turn; leave files unchanged that were edited since."""
         rewinds = self._agent.conversation.rewinds
         try:
             plan = await (rewinds.plan_undo() if name == "undo" else rewinds.plan_redo())

@@ -1,6 +1,6 @@
-"""The blocks of a prompt: typed text, images, resources and links, as the text and the attachments of a message.
+"""Converts the blocks of a prompt (text, images, resources, links) to the text and the attachments of a message.
 
-A block is data, whatever it says. A link to a file in the workspace is attached like `@path`, after the path policy.
+A linked file in the workspace is attached like `@path`, if the path policy allows it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PDF = "JVBERi"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link to something that was not sent along."""
+    """A link to content that is not in the prompt."""
 
     uri: str
     name: str
@@ -44,7 +44,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A text that was sent along, such as an unsaved buffer or a selection."""
+    """A text in the prompt, such as an unsaved buffer or a selection."""
 
     uri: str
     text: str
@@ -52,7 +52,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class PdfDocument:
-    """A PDF that was sent along."""
+    """A PDF in the prompt."""
 
     uri: str
     data: bytes
@@ -83,7 +83,7 @@ class PromptInput:
 
 
 def read_prompt(blocks: Json) -> PromptBlocks:
-    """Read the blocks of a prompt; raise `WireError` if they cannot be used."""
+    """Read the blocks of a prompt; raise `WireError` if they are invalid."""
     if not isinstance(blocks, list) or len(blocks) > MAX_BLOCKS:
         raise invalid(f"the prompt must be a list of at most {MAX_BLOCKS:,} blocks")
     parts: list[str | Link] = []
@@ -116,8 +116,8 @@ def read_prompt(blocks: Json) -> PromptBlocks:
                 raise invalid("audio is not supported")
             case _:
                 raise invalid("the prompt has a block that is not valid")
-    typed = any(isinstance(part, Link) or part.strip() for part in parts)
-    if not typed and not images:
+    has_text = any(isinstance(part, Link) or part.strip() for part in parts)
+    if not has_text and not images:
         raise invalid("the prompt is empty")
     return PromptBlocks(tuple(parts), tuple(resources), tuple(documents), tuple(images), tuple(notes))
 
@@ -181,7 +181,7 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
         block, why_not = _file_block(path, folder, why_not_read)
         attached += [] if block is None else [block]
         notices += [f"not attached: {why_not}"] if why_not else []
-    texts = [_typed(part, folder) for part in blocks.parts]
+    texts = [_text_of(part, folder) for part in blocks.parts]
     text = without_mentions("".join(texts), folder, {*embedded.values(), *linked.values()})
     return PromptInput(text, (*attached, *blocks.images), tuple(notices))
 
@@ -214,8 +214,8 @@ def _shown_path(path: Path, folder: Path) -> str:
     return visible(str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path))
 
 
-def _typed(part: str | Link, folder: Path) -> str:
-    """Return a part of the typed text; a link is named in it."""
+def _text_of(part: str | Link, folder: Path) -> str:
+    """Return a text unchanged, and a link as its path or name in brackets."""
     if isinstance(part, str):
         return part
     path = file_of(part.uri)

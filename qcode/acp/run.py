@@ -1,7 +1,7 @@
 """Runs `qcode acp`: the standard streams, the signals, and the end of the process.
 
-Standard output belongs to the protocol alone: other output goes to standard error. The process ends when the client
-closes its end, within two seconds. Separate from `server`, so that the methods can be tested without a process.
+Standard output carries only the protocol; other output goes to standard error. The process ends within two seconds
+after the client has closed its end. Separate from `server`, so that the methods can be tested without a process.
 """
 
 from __future__ import annotations

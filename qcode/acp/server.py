@@ -1,7 +1,7 @@
 """The methods of the protocol: the handshake, authentication, and the sessions of one client.
 
-`initialize` does not need the library, which loads with the first session. Unknown methods and parameters that cannot
-be used are errors. Flags of the command line hold for every session; a client may add folders and servers.
+`initialize` does not need the library, which loads with the first session. Unknown methods and invalid
+parameters are errors. Flags of the command line apply to every session; a client may add folders and servers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from qcode.config.settings import McpServer
 
 VERSION = 1
-PAGE = 50
+PAGE_SIZE = 50
 CLOSE_S = 1.2
 """Seconds for all sessions to end when the client has gone."""
 Method = Callable[[JsonObject], Awaitable[MethodResult | None]]
@@ -94,7 +94,7 @@ class Server:
         return await method(incoming.params)
 
     async def close(self) -> None:
-        """End every session, within `CLOSE_S`; those that do not end are released."""
+        """Close every session, wait at most `CLOSE_S` seconds, then release all agents."""
         sessions = list(self._sessions.values())
         self._sessions.clear()
         closing = [asyncio.ensure_future(session.close()) for session in sessions]
@@ -188,12 +188,12 @@ class Server:
     async def _reopen(self, params: JsonObject) -> EditorSession:
         session_id = _text(params, "sessionId")
         folder, _ = _folders(params)
-        known = self._sessions.get(session_id)
-        if known is None:
+        session = self._sessions.get(session_id)
+        if session is None:
             return await self._open(params, session_id)
-        if known.folder != folder:
+        if session.folder != folder:
             raise WireError(NOT_FOUND, "this session belongs to another folder")
-        return known
+        return session
 
     async def _open(self, params: JsonObject, session_id: str | None) -> EditorSession:
         folder, added = _folders(params)
@@ -241,7 +241,7 @@ class Server:
         forms = object_in(self._capabilities.get("elicitation")).get("form")
         client = EditorClient(self.wire, features, has_forms=isinstance(forms, dict))
         settings = SessionSettings(agent, agent.models.providers(), has_sandbox=agent.toolbox.has_sandbox())
-        return EditorSession(agent, client, settings, configs.complaints)
+        return EditorSession(agent, client, settings, configs.problems)
 
     def _begin(self, options: Options, servers: Mapping[str, McpServer] | None = None) -> Agent:
         """Return an agent; raise `WireError` if it cannot be opened. It blocks."""
@@ -391,9 +391,9 @@ def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
     from qcode.agent.sessions.store import stored_sessions
     from qcode.config.paths import ConfigPaths
 
-    found = stored_sessions(ConfigPaths.from_env(os.environ).state_dir, cwd=cwd, after=after, count=PAGE + 1)
+    found = stored_sessions(ConfigPaths.from_env(os.environ).state_dir, cwd=cwd, after=after, count=PAGE_SIZE + 1)
     rows: list[Json] = []
-    for _, summary in found[:PAGE]:
+    for _, summary in found[:PAGE_SIZE]:
         row: JsonObject = {
             "sessionId": summary.session_id,
             "cwd": summary.cwd,
@@ -403,8 +403,8 @@ def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
             row["title"] = one_line(summary.title, 200)
         rows.append(row)
     page: JsonObject = {"sessions": rows}
-    if len(found) > PAGE:
-        changed, last = found[PAGE - 1]
+    if len(found) > PAGE_SIZE:
+        changed, last = found[PAGE_SIZE - 1]
         mark = json.dumps([changed, last.session_id]).encode()
         page["nextCursor"] = base64.b64encode(mark).decode()
     return page

@@ -1,7 +1,7 @@
 """One session of an editor: its queued prompts, the running turn, approvals, and cancellation.
 
-A prompt is answered once, after all updates of its turn. A cancelled one is answered within a second, even if a tool
-does not end.
+A prompt is answered once, after all updates of its turn. A cancelled prompt is answered within a second, even if a tool
+does not stop.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class EditorClient:
 
 
 class PendingPrompt:
-    """A prompt that waits or runs. `answer` is its response."""
+    """A queued or running prompt. `answer` is its response."""
 
     def __init__(self, blocks: PromptBlocks) -> None:
         self.blocks = blocks
@@ -71,7 +71,7 @@ class PendingPrompt:
         self.answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
 
     def finish(self, result: JsonObject | WireError) -> None:
-        """Answer it, unless it is answered already."""
+        """Answer the prompt, unless it has an answer."""
         if self.answer.done():
             return
         if isinstance(result, WireError):
@@ -81,12 +81,12 @@ class PendingPrompt:
 
 
 class EditorSession:
-    """A session on one agent, which it owns until `close`."""
+    """A session of an editor. It owns its agent until `close`."""
 
     def __init__(
-        self, agent: Agent, client: EditorClient, settings: SessionSettings, complaints: tuple[str, ...] = ()
+        self, agent: Agent, client: EditorClient, settings: SessionSettings, problems: tuple[str, ...] = ()
     ) -> None:
-        """`complaints` are lines about tool servers that are left out."""
+        """`problems` are lines about tool servers that are left out."""
         self.agent = agent
         self.settings = settings
         self.folder = agent.context.folder
@@ -104,7 +104,7 @@ class EditorSession:
         self._model_connections: set[asyncio.Future[ModelClient | None]] = set()
         self.commands = commands.SessionCommands(agent)
         starting = (notice.text for notice in agent.start_notices() if notice.level != "info")
-        self._opening_notices = [*complaints, *starting]
+        self._opening_notices = [*problems, *starting]
 
     @property
     def session_id(self) -> str:
@@ -121,18 +121,18 @@ class EditorSession:
 
     def announce(self) -> None:
         """Start the tool servers, and send the updates that follow the response: commands, usage, title."""
-        self._tell_commands()
+        self._send_commands()
         if self.agent.servers is not None:
-            self.agent.servers.start(self._tell_commands)
+            self.agent.servers.start(self._send_commands)
         conversation = self.agent.conversation
         spent = self._session_cost()
         report = conversation.context() if conversation.messages else None
         if report is not None:
             self.send(usage_update(report.used, report.window, spent))
-        self._tell_title()
+        self._send_title()
 
-    def _tell_commands(self) -> None:
-        """Send the list of commands if it has changed."""
+    def _send_commands(self) -> None:
+        """Send the list of commands if it changed."""
         update = self.commands.update()
         if update != self._last_commands_update:
             self._last_commands_update = update
@@ -171,7 +171,7 @@ class EditorSession:
             return MethodResult(await prompt.answer)
 
     def cancel(self) -> None:
-        """Cancel the turn and every prompt that waits; without a turn, do nothing."""
+        """Cancel the turn and every queued prompt; without a turn, do nothing."""
         for prompt in (*self._queued_prompts, *([self._current_prompt] if self._current_prompt is not None else [])):
             self._cancel(prompt)
 
@@ -188,7 +188,7 @@ class EditorSession:
             self._force_timer = asyncio.get_running_loop().call_later(CANCEL_S, self._force, prompt)
 
     def _force(self, prompt: PendingPrompt) -> None:
-        """Answer a cancelled prompt although its turn has not ended: something in it does not stop."""
+        """Answer a cancelled prompt whose turn did not end in time."""
         if self._view is not None:
             self._view.end()
             self._view = None
@@ -232,7 +232,7 @@ class EditorSession:
         servers = self.agent.servers
         if servers is None:
             return
-        servers.start(self._tell_commands)
+        servers.start(self._send_commands)
         await self.agent.toolbox.wait_for_servers()
         for approval in servers.approvals():
             decision = await self._ask_about(approval)
@@ -268,7 +268,7 @@ class EditorSession:
         if command is not None:
             outcome = await self.commands.run(*command)
             if isinstance(outcome, commands.CommandOutput):
-                self._say(outcome.text)
+                self._send_text(outcome.text)
                 self._sync()
                 prompt.finish(self._without_turn(Outcome.END_TURN))
                 return
@@ -311,7 +311,7 @@ class EditorSession:
                 has_run = has_run or (isinstance(event, ToolFinished) and event.state in ("done", "failed"))
                 note = event.note if isinstance(event, ReplyFinished) else note
                 if self._view is not None:
-                    self._see(event, prompt)
+                    self._handle_event(event, prompt)
                 if isinstance(event, TurnEnded):
                     warned = self._view.notices if self._view is not None else []
                     self._view = None
@@ -333,7 +333,7 @@ class EditorSession:
         with suppress(ValueError):
             await rewinds.perform(await rewinds.plan_rewind(turn, "conversation"))
 
-    def _see(self, event: TurnEvent, prompt: PendingPrompt) -> None:
+    def _handle_event(self, event: TurnEvent, prompt: PendingPrompt) -> None:
         view, conversation = self._view, self.agent.conversation
         assert view is not None
         view.show(event)
@@ -373,7 +373,7 @@ class EditorSession:
     # Answers and state
 
     def _without_turn(self, outcome: Outcome) -> JsonObject | WireError:
-        """Return the answer to a prompt that did not begin a turn, or whose turn does not stop."""
+        """Return the answer to a prompt that did not begin a turn, or whose turn did not end in time."""
         return self._answer(TurnEnded(outcome, None, "", "", 0, Usage(), Decimal(0), ApiCalls()), "", [])
 
     def _answer(self, ended: TurnEnded, note: str, notices: list[str]) -> JsonObject | WireError:
@@ -411,7 +411,7 @@ class EditorSession:
             facts["notices"] = [*notices[-20:]]
         return {"stopReason": str(ended.outcome), "_meta": {"qcode": facts}}
 
-    def _say(self, text: str) -> None:
+    def _send_text(self, text: str) -> None:
         """Send a text of qcode itself, such as the result of a command."""
         self.commands.count += 1
         for at in range(0, len(text), 100_000):
@@ -423,7 +423,7 @@ class EditorSession:
         return conversation.mode, conversation.model, conversation.effort
 
     def _sync(self) -> None:
-        """Tell the client if the mode, the model or the effort has changed."""
+        """Send the mode and the options if the mode, the model or the effort has changed."""
         state, before = self._current_state(), self._state
         if state == before:
             return
@@ -458,16 +458,16 @@ class EditorSession:
         return sum(known, Decimal(0)) if len(known) == len(costs) else None
 
     def _after_turn(self) -> None:
-        self._tell_title()
+        self._send_title()
         naming = asyncio.get_running_loop().create_task(self._name())
         self._background.add(naming)
         naming.add_done_callback(self._background.discard)
 
     async def _name(self) -> None:
         if await self.agent.sessions.make_title() is not None:
-            self._tell_title()
+            self._send_title()
 
-    def _tell_title(self) -> None:
+    def _send_title(self) -> None:
         title = one_line(self.agent.sessions.title, 200)
         if title and title != self._title:
             self._title = title

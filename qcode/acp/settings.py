@@ -1,6 +1,6 @@
-"""Modes and options of a session as the client shows them: permission mode, model, effort; and their values.
+"""Modes and options of a session for the client: permission mode, model, effort, with their values.
 
-A client may choose any mode but `bypass`, which only the command line gives.
+A client may choose any mode but `bypass`, which only the command line can enable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MODES: dict[ApprovalMode, tuple[str, str]] = {
 
 
 class SessionSettings:
-    """The settings of one session. `models` are the models to offer, `has_sandbox` whether one works here."""
+    """The settings of one session. `models` are the models to offer, `has_sandbox` whether a sandbox works."""
 
     def __init__(self, agent: Agent, models: Sequence[OfferedProvider], *, has_sandbox: bool) -> None:
         self._agent = agent
@@ -108,10 +108,10 @@ class SessionSettings:
         current_group = groups.pop(provider, [])
         groups = {provider: [name, *(model for model in current_group if model != name)], **groups}
         rows: list[Json] = []
-        left = MAX_MODELS
+        remaining = MAX_MODELS
         for owner, models in groups.items():
-            listed = models[:left]
-            left -= len(listed)
+            listed = models[:remaining]
+            remaining -= len(listed)
             if listed:
                 values: list[Json] = [{"value": f"{owner}/{model}", "name": one_line(model, 200)} for model in listed]
                 rows.append({"group": owner, "name": owner, "options": values})

@@ -1,7 +1,7 @@
-"""The events of a turn as updates of the protocol: text in pieces, cards with live output, plan, usage, notices.
+"""Converts the events of a turn to updates of the protocol: text, cards with live output, plan, usage, notices.
 
-Text of a reply is only ever appended. White space at its start is held until text follows it, so a reply that is
-requested again has shown nothing. `replay` sends a stored session in the same way.
+Sent text cannot be removed again. White space at the start of a reply is therefore sent with the first text after it,
+because a reply without text may be requested again. `replay` sends a stored session in the same way.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ClientFeatures:
 
 
 class TurnView:
-    """Sends one turn. `turn` is the number of its prompt in the session, `spent` the cost before it.
+    """Sends the updates of one turn. `turn` is the number of its prompt in the session, `spent` the cost before it.
 
     `notices` collects warnings and errors for a client that cannot show them.
     """
@@ -113,7 +113,7 @@ class TurnView:
             case ReplyFinished(message=message):
                 self._end_reply(message.calls if message is not None else ())
             case UsageUpdated():
-                self._note_usage(event)
+                self._update_usage(event)
             case TurnEnded():
                 self.end()
             case Notice() | CompactionStarted() | Compacted() | Waiting() | LimitReached() | ModelFellBack():
@@ -137,7 +137,7 @@ class TurnView:
                 pass
 
     def end(self) -> None:
-        """Send text that is held back, and settle every card."""
+        """Send the remaining text, and finish every card."""
         self.flush()
         for timer in self._live.values():
             timer.cancel()
@@ -170,7 +170,7 @@ class TurnView:
             self._timer = asyncio.get_running_loop().call_later(TEXT_S, self.flush)
 
     def flush(self) -> None:
-        """Send the text that waits for more."""
+        """Send the collected text."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -200,20 +200,20 @@ class TurnView:
             self._add("agent_message_chunk", self._blank)
             self._blank = ""
         self.flush()
-        pairs, left = self._cards.commit(call for call in calls if call.name != TODO)
+        pairs, unused = self._cards.commit(call for call in calls if call.name != TODO)
         for card, call in pairs:
             arguments = parse_object(call.arguments) or {}
             if card.has_begun:
                 self._send(cards.arguments_update(card, arguments, self._folder))
             else:
                 self._send_first(card, arguments)
-        for card in left:
+        for card in unused:
             self._drop(card, cards.TRUNCATED_CALL)
 
     # Cards
 
     def card_of(self, call: ToolCall) -> CallCard:
-        """Return the card of a call that is asked about, and show it if it is not shown yet."""
+        """Return the card of a call; create and send it if there is none."""
         self.flush()
         card = self._cards.of(call.call_id)
         if card is not None:
@@ -322,7 +322,7 @@ class TurnView:
 
     # Usage and notices
 
-    def _note_usage(self, usage: UsageUpdated) -> None:
+    def _update_usage(self, usage: UsageUpdated) -> None:
         self._usage = usage
         now = asyncio.get_running_loop().time()
         if now - self._usage_at >= USAGE_S:

@@ -1,8 +1,8 @@
 """JSON-RPC 2.0, one object per line: requests in both directions, notifications, errors, and the order of writes.
 
 Everything is written in the order in which it is sent, so a notification that follows a response arrives after it.
-Each request gets exactly one answer. Input that is not valid is answered with an error, or ignored if it needs no
-answer; it never ends the process. Knows no method of the protocol.
+Each request gets exactly one answer. Invalid input is answered with an error, or ignored if it needs no answer;
+it never ends the process. Knows no method of the protocol.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ AUTH_REQUIRED, NOT_FOUND, REQUEST_CANCELLED = -32000, -32002, -32800
 MAX_MESSAGE_BYTES = 1024 * 1024
 """No message is longer: some clients read lines of limited length."""
 MAX_BACKLOG_BYTES = 256 * 1024
-"""Bytes that wait for the client before a turn waits too."""
+"""The maximum number of unread bytes; with more, a turn waits until the client has read them."""
 
 RequestId: TypeAlias = "str | int | float | None"
 Then: TypeAlias = Callable[[], object]
 
 
 class WireError(Exception):
-    """A request fails: `code` and one line of text, with `data` for the client; some show only its `details`."""
+    """The failure of a request: a code, one line of text, and data, of which some clients show only `details`."""
 
     def __init__(self, code: int, text: str, data: JsonObject | None = None) -> None:
         super().__init__(text)
@@ -69,8 +69,8 @@ Handler: TypeAlias = Callable[[Incoming], Awaitable[MethodResult | None]]
 class EditorWire:
     """One connection. `handle` answers requests, in parallel; their first steps run in the order of arrival.
 
-    `lost` is called once, when the client has closed its end or no longer reads. `describe` returns the line for a
-    failure that is a bug.
+    `lost` is called once, when the client has closed its end or no longer reads. `describe` returns the line for an
+    unexpected exception.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class EditorWire:
         self._open_requests: dict[RequestId, asyncio.Future[JsonObject]] = {}
         self._next_id = 0
         self._unreleased_bytes = 0
-        self._reader = StdinReader(descriptor, on_line=self._take, on_end=lambda _: self.end())
+        self._reader = StdinReader(descriptor, on_line=self._handle_line, on_end=lambda _: self.end())
 
     # Output
 
@@ -132,7 +132,7 @@ class EditorWire:
         self._on_lost()
 
     async def drain(self, wait_s: float) -> None:
-        """Give requests under way a moment to end, then stop them."""
+        """Wait up to `wait_s` seconds for running requests, then cancel them."""
         tasks = [*self._tasks, *([self._drain_task] if self._drain_task is not None else [])]
         if tasks:
             await asyncio.wait(tasks, timeout=wait_s)
@@ -170,7 +170,7 @@ class EditorWire:
 
     # Input
 
-    def _take(self, line: bytes | None) -> None:
+    def _handle_line(self, line: bytes | None) -> None:
         if self._is_over:
             return
         if line is None:
@@ -184,12 +184,12 @@ class EditorWire:
             self._refuse(None, WireError(PARSE_ERROR, "the line is not JSON in UTF-8"))
             return
         if isinstance(message, dict):
-            self._read(_with_whole_characters(message, line), REQUEST_COST + len(line))
+            self._handle_message(_without_lone_surrogates(message, line), REQUEST_COST + len(line))
         else:
             self._refuse(None, WireError(INVALID_REQUEST, "a message is one JSON object; batches are not supported"))
 
-    def _read(self, message: JsonObject, cost: int) -> None:
-        """Take a message; a request holds `cost` bytes of input until it is answered."""
+    def _handle_message(self, message: JsonObject, cost: int) -> None:
+        """Handle a message; a request counts as `cost` bytes of unhandled input until it is answered."""
         method, request_id = message.get("method"), message.get("id")
         is_id = request_id is None or _is_id(request_id)
         if "method" not in message and ("result" in message or "error" in message):
@@ -289,8 +289,8 @@ def _finite(value: Json) -> Json:
             return value
 
 
-def _with_whole_characters(message: JsonObject, line: bytes) -> JsonObject:
-    """Return a message without lone surrogates, which a JSON escape such as `\\ud83d` can hide."""
+def _without_lone_surrogates(message: JsonObject, line: bytes) -> JsonObject:
+    """Return a message with lone surrogates replaced; a JSON escape such as `\\ud83d` can hide one."""
     if b"\\u" not in line:
         return message
     text = json.dumps(message, ensure_ascii=False)

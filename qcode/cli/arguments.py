@@ -15,7 +15,7 @@ from qcode.protocol.errors import UsageError
 from qcode.text.numbers import seconds_of
 
 _CONSTANTS = {name: flag.const for flag in FLAGS if flag.kind == "joined" for name in flag.names}
-"""The values of flags that were given without `=`. argparse would take the next word, which is the prompt."""
+"""The values of flags given without `=`. argparse would read the next word, the prompt, as the value."""
 
 
 class CommandLineError(UsageError):
@@ -80,7 +80,7 @@ def parse(argv: Sequence[str]) -> Options:
     before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in _with_texts(before)]
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
-    values = _normal(vars(parser.parse_intermixed_args(before)))
+    values = _normalized(vars(parser.parse_intermixed_args(before)))
     texts = [text for text in (*values.get("print", ()), values.get("prompt"), *map(_as_text, after)) if text]
     if len(texts) > 1:
         raise CommandLineError("more than one prompt was given: put the prompt in quotes")
@@ -103,7 +103,7 @@ def _refuse_separate_time(words: Sequence[str]) -> None:
             raise CommandLineError(f"the time of {name} follows an equals sign: {name}={value}")
 
 
-_NEARLY = 0.75
+_MIN_ALIKE = 0.75
 """Minimum similarity of a one-word prompt and a subcommand for an error: `doctr` is too similar, `hello` is not."""
 
 
@@ -113,8 +113,8 @@ _PRINTING = frozenset(name for flag in FLAGS if "-p" in flag.names for name in f
 def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     """Return a subcommand and its arguments, None if `argv` has none. Flags may come before it: `-C DIR doctor`.
 
-    Raise `CommandLineError` if the first word is nearly a subcommand, which was meant: `doctr`, `doctr --json`. A
-    prompt of several words is one argument. `-p` makes every word a prompt.
+    Raise `CommandLineError` if the first word is a misspelt subcommand: `doctr`, `doctr --json`. A prompt
+    of several words is one argument. `-p` makes every word a prompt.
     """
     words = iter(enumerate(argv))
     known = [*FLAGS, *(flag for command in SUBCOMMANDS.values() for flag in command.flags)]
@@ -142,7 +142,7 @@ _OF_OTHER_PROGRAMS: Mapping[str, str] = {
     "resume": "qcode -c, or qcode -r ID",
     "run": "qcode -p TEXT",
 }
-"""Commands of similar programs, and what does the same here."""
+"""Commands of similar programs, and their equivalents in qcode."""
 
 
 def _refuse_near_subcommand(word: str, *, is_first: bool) -> None:
@@ -154,19 +154,19 @@ def _refuse_near_subcommand(word: str, *, is_first: bool) -> None:
     # After flags it is a prompt: `qcode -c continue`.
     if is_first and (meant := _OF_OTHER_PROGRAMS.get(word)):
         raise CommandLineError(f'unknown command "{word}"; use {meant}. As a prompt: qcode -p {word}')
-    if hint := suggestion(word, SUBCOMMANDS, label="qcode {}", min_alike=_NEARLY):
+    if hint := suggestion(word, SUBCOMMANDS, label="qcode {}", min_alike=_MIN_ALIKE):
         raise CommandLineError(f'unknown command "{word}"; {hint} As a prompt: qcode -p {word}')
 
 
 def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:
-    """Return the options of a run, the words and all flags that a subcommand was given; flags by their key.
+    """Parse the arguments of a subcommand: return the options of a run, the words, and all flags by their key.
 
     Raise `CommandLineError`, whose text ends with `usage`.
     """
     before, after = _split_at_dashes(rest)
     parser = _Parser(SUBCOMMANDS[name].flags, usage)
     parser.add_argument("words", nargs="*", default=[])
-    values = _normal(vars(parser.parse_intermixed_args(before)))
+    values = _normalized(vars(parser.parse_intermixed_args(before)))
     _refuse_contradictions(values)
     return Options(**_fields(values)), [*values.pop("words"), *after], values
 
@@ -207,7 +207,7 @@ _MAX_LOW, _MAX_MEDIUM = 4_096, 16_384
 """The largest budgets of thinking tokens that count as a low and as a medium effort."""
 
 
-def _normal(values: dict[str, Any]) -> dict[str, Any]:
+def _normalized(values: dict[str, Any]) -> dict[str, Any]:
     """Replace aliases of choices by their names; the mode `dontAsk` of Claude Code also sets `never_asks`."""
     if values.get("permission_mode") == _NEVER_ASKS:
         values["never_asks"] = True

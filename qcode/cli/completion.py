@@ -35,7 +35,7 @@ def script(shell: str, takers: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The flags of a command, and the words that may follow a word; the first of those is the command's name."""
+    """The flags of a command, and the words that may follow each word; the first key of `after` is the command."""
 
     flags: tuple[Flag, ...]
     after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ _SWITCH = {"true or false": ("true", "false")}
 
 
 def _config_words() -> dict[str, tuple[str, ...]]:
-    """Return the config keys that `config set` and `unset` take, and the values of those with a few.
+    """Return the config keys that `config set` and `unset` take, and the values of keys with a fixed choice.
 
     Keys with a name that the user chooses, such as `providers.NAME.type`, are left out.
     """
@@ -71,7 +71,7 @@ def _config_words() -> dict[str, tuple[str, ...]]:
 
 
 def _value_flags(commands: Mapping[str, _Words]) -> dict[str, str]:
-    """Return the flags that a value follows, as `always`, and those that one may follow, as `maybe`: shell patterns."""
+    """Return shell patterns of the flags with a value: `always` if it is required, `maybe` if it is optional."""
     flags = [*FLAGS, *(flag for words in commands.values() for flag in words.flags)]
     kinds = {
         "always": [name for flag in flags if flag.takes_value for name in flag.names],

@@ -38,7 +38,7 @@ def run_context(
         dict(os.environ),
         is_attended=is_attended,
         judge_trust=judge_trust,
-        on_wait=_ask_for_patience if is_attended else None,
+        on_wait=_report_wait if is_attended else None,
     )
 
 
@@ -59,8 +59,8 @@ def pipe_context(options: Options, report: Callable[[str], None]) -> RunContext:
 def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     """Return the context of a subcommand, which asks nothing.
 
-    If the configuration is invalid, the context is without any, and the error is returned: a subcommand prints what it
-    can, the error too, and ends with its exit code.
+    If the configuration is invalid, the context has none, and the error is returned. The subcommand prints its result
+    and the error, and ends with the exit code of the error.
     """
     env = dict(os.environ)
     options = replace(options, cwd=working_folder(options.cwd))
@@ -91,7 +91,7 @@ def check_theme(name: str) -> None:
         raise UsageError(f'unknown theme "{name}"; {suggestion(name, themes, "qcode themes lists them")}')
 
 
-def _ask_for_patience() -> None:
+def _report_wait() -> None:
     write_stderr("waiting for the keyring; it may need to be unlocked (Ctrl+C to cancel)")
 
 

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from qcode.config.definitions import CustomCommand
     from qcode.headless.host.handshake import Handshake
 
-_PIECE = 65_536
+_CHUNK_BYTES = 65_536
 
 
 def run_lines(options: Options, release: Callable[[], None]) -> int:
     """Run the prompts on standard input; `release` unblocks the signals that were blocked until now."""
     with result_on_failure(partial(result_without_turn, options=options, format=options.output_format)):
         release()
-        begun = _begin(options)
-    if begun is None:
+        opened = _begin(options)
+    if opened is None:
         return ExitCode.OK
     from qcode.cli.pipe import serve
 
-    return serve(begun)
+    return serve(opened)
 
 
 def _begin(options: Options) -> OpenedRun | None:
@@ -61,13 +61,13 @@ def _begin(options: Options) -> OpenedRun | None:
 
 
 def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun | None:
-    """Answer the handshake, then open the agent: with the next line, but at once if a session is named."""
+    """Answer the handshake, then open the agent: at once if a session is named, otherwise with the next line."""
     from qcode.agent.models.selection import begin_with, provider_failures
 
     notices: list[str] = []
     context = with_chosen_session(pipe_context(host.applied_to(options), notices.append))
-    kinds, complaints = host.kinds()
-    notices += complaints
+    kinds, problems = host.kinds()
+    notices += problems
     context = replace(
         context,
         is_attended=options.permission_prompt_tool is not None,
@@ -80,22 +80,23 @@ def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun
     with provider_failures(context.keys):
         selection = begin_with(context)
     write_stdout(_answer(context, host, selection))
-    wants_session = context.options.resume or context.options.session_id  # the host learns at once if it cannot
+    # A session that cannot be used is reported at once.
+    wants_session = context.options.resume or context.options.session_id
     if not wants_session and not _has_more(read):
-        piece = os.read(sys.stdin.fileno(), _PIECE)
-        if not piece:
+        chunk = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
+        if not chunk:
             return None
-        read += piece
+        read += chunk
     _load_library()
     from qcode.cli.pipe import begin_in
     from qcode.headless.host.link import HostLink
 
     link = HostLink()
-    hooks, complaints = link.hooks(host.hooks)
-    notices += complaints
+    hooks, problems = link.hooks(host.hooks)
+    notices += problems
     context = replace(context, program_servers=link.connections(host.server_names(options)))
-    begun = begin_in(context, notices.append, selection, hooks)
-    return replace(begun, read_input=read, host=host, link=link, notices=tuple(notices))
+    opened = begin_in(context, notices.append, selection, hooks)
+    return replace(opened, read_input=read, host=host, link=link, notices=tuple(notices))
 
 
 def _load_library() -> None:
@@ -132,5 +133,5 @@ def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
 
 
 def _has_more(read: bytes) -> bool:
-    """Return whether anything came with the first line."""
+    """Return whether `read` has more than the first line."""
     return bool(read.lstrip().partition(b"\n")[2].strip())

@@ -45,7 +45,7 @@ HOST_EXIT_TIMEOUT_S = 4.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """An opened run. `read_input` is the input that was read so far, `host` the handshake in it, which is answered."""
+    """An opened run. `read_input` is the input read so far, `host` the handshake in it, already answered."""
 
     agent: Agent
     prompt: str
@@ -63,21 +63,21 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
         with _time_limit(options):
             opened = begin(options)
             if options.timeout is not None:
-                left = signal.getitimer(signal.ITIMER_REAL)[0]
-                opened = replace(opened, turn=replace(opened.turn, timeout_s=left))
+                remaining_s = signal.getitimer(signal.ITIMER_REAL)[0]
+                opened = replace(opened, turn=replace(opened.turn, timeout_s=remaining_s))
     return serve(opened)
 
 
-class _TimeIsOver(KeyboardInterrupt):
-    """The time of `--timeout` is over before the turn has begun; whatever the program waits for is interrupted."""
+class _StartTimeout(KeyboardInterrupt):
+    """The limit of `--timeout` is reached before the turn has begun. It interrupts any blocking call."""
 
 
 @contextmanager
 def _time_limit(options: Options) -> Iterator[None]:
-    """End the block, which blocks the thread, with `QcodeError` at the limit of `--timeout`."""
+    """Interrupt the blocking `with` block at the limit of `--timeout`, and raise `QcodeError`."""
 
     def end(number: int, frame: object) -> NoReturn:
-        raise _TimeIsOver
+        raise _StartTimeout
 
     if options.timeout is None:
         yield
@@ -86,7 +86,7 @@ def _time_limit(options: Options) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, options.timeout)
     try:
         yield
-    except _TimeIsOver:
+    except _StartTimeout:
         raise QcodeError("the turn could not begin within the limit of --timeout", ExitCode.LIMIT_REACHED) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -94,7 +94,7 @@ def _time_limit(options: Options) -> Iterator[None]:
 
 
 def serve(opened: OpenedRun) -> int:
-    """Run what was opened, and return the exit code."""
+    """Run the opened agent, and return the exit code."""
     return asyncio.run(_run(opened))
 
 
@@ -119,20 +119,21 @@ def begin_in(
         if command.model and not options.model:
             named = replace(options, model=command.model)
             context = run_context(named, working_folder(options.cwd), is_attended=False)
-            selection = replace(selection or _checked(context), note=f"named by /{command.name}")
+            selection = replace(selection or _checked_selection(context), note=f"named by /{command.name}")
     elif typed.startswith("/") and may_have_skills(context):
         return _begin_skill(context, typed, report)
-    selection = selection or _checked(context)
+    selection = selection or _checked_selection(context)
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     agent = _open_agent(context, attached, report, selection, hooks)
     _report_missing(agent, typed, turn.foreign)
     return OpenedRun(agent, prompt, replace(turn, typed_text=typed))
 
 
-def _checked(context: RunContext) -> Selection:
-    """Return the model; raise `QcodeError` for what cannot be used, before standard input is waited for.
+def _checked_selection(context: RunContext) -> Selection:
+    """Return the model; raise `QcodeError` if it, a file or a session cannot be used.
 
-    The agent is opened after that: in `qcode -p A | qcode -c -p B` the session is complete only then.
+    These checks come before standard input is read. The agent is opened after it: in
+    `qcode -p A | qcode -c -p B` the session is complete only then.
     """
     from qcode.agent.models.client import check_connection
     from qcode.agent.models.selection import begin_with, provider_failures
@@ -207,7 +208,7 @@ def _open_agent(
 
 
 def _is_skill(context: RunContext, name: str) -> bool:
-    """Return whether `/name` runs a skill, which wins over a command of the project."""
+    """Return whether `/name` runs a skill, which takes precedence over a command of the project."""
     if not may_have_skills(context):
         return False
     from qcode.agent.skills.library import Skills
@@ -260,7 +261,7 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
     has_lines = options.input_format == "stream-json"
     try:
         piped = read_standard_input(standard_input(), note=write_stderr) if _reads_input(options) else ""
-    except _TimeIsOver:
+    except _StartTimeout:
         text = "standard input did not end within the limit of --timeout"
         raise QcodeError(text, ExitCode.LIMIT_REACHED) from None
     attached: tuple[Block, ...] = ()
@@ -284,7 +285,7 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
 
 async def _run(opened: OpenedRun) -> int:
     try:
-        code = await _run_replay(opened)
+        code = await _run_by_format(opened)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _leave_soon(code)
         elif code == ExitCode.LIMIT_REACHED and opened.agent.context.options.timeout is not None:
@@ -294,7 +295,7 @@ async def _run(opened: OpenedRun) -> int:
         await opened.agent.close()
 
 
-async def _run_replay(opened: OpenedRun) -> int:
+async def _run_by_format(opened: OpenedRun) -> int:
     agent, turn, stdout, stderr = opened.agent, opened.turn, sys.stdout.buffer, sys.stderr.buffer
     if agent.context.options.input_format == "text":
         return await run_headless(agent, opened.prompt, stdout=stdout, stderr=stderr, turn=turn)
@@ -321,7 +322,7 @@ async def _run_replay(opened: OpenedRun) -> int:
 
 
 def _leave_soon(code: int, timeout_s: float = EXIT_TIMEOUT_S) -> None:
-    """Exit in time, even if a thread still runs; all output is already written."""
+    """Exit within `timeout_s` seconds, even if a thread still runs; all output is already written."""
     leaving = threading.Timer(timeout_s, os._exit, (code,))
     leaving.daemon = True
     leaving.start()

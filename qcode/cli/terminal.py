@@ -66,7 +66,7 @@ def write_stderr(text: str) -> None:
         return
 
 
-class InputEnded(Exception):  # noqa: N818  # a wish of the user, not an error
+class InputEnded(Exception):  # noqa: N818  # a choice of the user, not an error
     """The user ended the input (Ctrl+D) instead of answering."""
 
 

@@ -1,8 +1,8 @@
-"""Trust in a folder: the question before the app opens, as lines for the linear mode, and `qcode trust`.
+"""Trust in a folder: the question at startup, and `qcode trust`.
 
 The question is asked only if the folder has files that a trusted run would use; otherwise the folder stays restricted
-until `/trust`. No file of the folder is obeyed or run for it. The question lists the files by name, or the changes
-since the folder was trusted.
+until `/trust`. Before the answer, no file of the folder is applied or run. The question lists the files by name, or
+the changes since the folder was trusted.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ def _trust_folder(store: TrustStore, folder: Path) -> int:
     if answer not in ("y", "yes"):
         write_stdout("no change made\n")
         return 0
-    complaint = remember(root, store.state_dir, status.files, folder)
-    if complaint:
-        raise QcodeError(complaint)
+    problem = remember(root, store.state_dir, status.files, folder)
+    if problem:
+        raise QcodeError(problem)
     write_stdout("trusted\n")
     return 0
 
@@ -188,9 +188,9 @@ def is_trusted(
         return False
     answer = ask(question)
     if answer == "always":
-        complaint = remember(root, state_dir, status.files, folder) if not status.problem else status.problem
-        if complaint:
-            write_stderr(complaint)
+        problem = remember(root, state_dir, status.files, folder) if not status.problem else status.problem
+        if problem:
+            write_stderr(problem)
     return answer != "restricted"
 
 

@@ -47,16 +47,16 @@ async def run_exchange(
 ) -> int:
     """Run a turn for each message on `descriptor` until its end; return the exit code of the last turn.
 
-    `turn` are the options of each turn, `first_bytes` is input that was read before. A signal ends the running turn and
-    then the run.
+    `turn` holds the options of each turn, `first_bytes` the input that was already read. A signal ends the running
+    turn and then the run.
     """
     return await Exchange(RunOutput.of(agent, stdout, stderr, turn)).serve(descriptor, first_bytes)
 
 
 class Exchange:
-    """The loop over the input lines. `_queued` is the queue of messages, `_current_run` the running turn.
+    """Runs the turns of the input lines, one after the other.
 
-    The `init` line is written before the first result, or the first line of a turn.
+    The `init` line is written once, before the first turn or result.
     """
 
     def __init__(self, output: RunOutput) -> None:
@@ -65,16 +65,16 @@ class Exchange:
         self._queued: deque[UserMessage | InvalidLine | _CancelledMessage] = deque()
         self._queue_changed = asyncio.Event()
         self._stop_requested = asyncio.Event()
-        self._end: str | None = None
+        self._end_reason: str | None = None
         self._current_run: Run | None = None
         self._reader: StdinReader | None = None
         self._lines = 0
         self._has_result = False
         self._finish_tasks: set[asyncio.Task[None]] = set()
-        self._interrupts = Interrupts(ask=self._ask, force=self._force, flush=self._flush)
+        self._interrupts = Interrupts(cancel=self._cancel, force=self._force, flush=self._flush)
 
     async def serve(self, descriptor: int, first_bytes: bytes = b"") -> int:
-        """Run until the end of the input or a signal; return the exit code. A reader that is gone ends it."""
+        """Run until the input ends, a signal arrives, or stdout cannot be written; return the exit code."""
         try:
             return await self._serve(descriptor, first_bytes)
         except OutputLostError as lost:
@@ -86,7 +86,7 @@ class Exchange:
         with self._interrupts.end_at_signals():
             await self._unless_stopped(self._begin())
             self._reader = StdinReader(
-                descriptor, on_line=self._take, on_end=self._input_ended, first_bytes=first_bytes
+                descriptor, on_line=self._handle_line, on_end=self._input_ended, first_bytes=first_bytes
             )
             while (incoming := await self._next()) is not None:
                 await self._unless_stopped(self._write_init())
@@ -98,12 +98,12 @@ class Exchange:
                     self._output.write(b"" if self._has_result else self._result_without_turn(None)), RESULT_TIMEOUT_S
                 )
             return outcomes.signal_code(self._interrupts.number)
-        if self._end:
-            return await self._turn(InvalidLine(f"cannot read standard input: {self._end}"))
+        if self._end_reason:
+            return await self._turn(InvalidLine(f"cannot read standard input: {self._end_reason}"))
         return await self._without_message() if code is None else code
 
     async def _begin(self) -> None:
-        """Write the lines before the first message."""
+        """Prepare the conversation before the input is read; a subclass may override it."""
 
     async def _write_init(self) -> None:
         """Write the `init` line before the first turn."""
@@ -112,14 +112,14 @@ class Exchange:
             self._is_introduced = True
 
     async def _without_message(self) -> int:
-        """Return the exit code of an input without a message."""
+        """Report that the input had no message, and return the exit code."""
         await self._output.stderr.write_line(NOTHING_ARRIVED)
         await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))
         return ExitCode.USAGE
 
     # Input
 
-    def _take(self, line: bytes | None) -> None:
+    def _handle_line(self, line: bytes | None) -> None:
         self._lines += 1
         incoming = InvalidLine("it is too long") if line is None else self._read(line)
         match incoming:
@@ -157,13 +157,13 @@ class Exchange:
         return read_line(line)
 
     def _input_ended(self, reason: str) -> None:
-        self._end = reason
+        self._end_reason = reason
         self._queue_changed.set()
 
     def _control(self, control: ControlRequest) -> None:
         if control.subtype == "interrupt":
             if self._current_run is not None:
-                self._current_run.ask()
+                self._current_run.cancel()
             elif self._queued:
                 self._unqueue(self._queued[0])
                 self._queued[0] = _CancelledMessage()
@@ -196,7 +196,7 @@ class Exchange:
                 incoming = self._queued.popleft()
                 self._unqueue(incoming)
                 return incoming
-            if self._end is not None:
+            if self._end_reason is not None:
                 return None
             self._queue_changed.clear()
             await self._queue_changed.wait()
@@ -221,7 +221,7 @@ class Exchange:
                     self._has_result = True
 
     async def _put_result(self, error: ErrorInfo | None) -> None:
-        """Write the result of a line without a turn; without an error it was interrupted."""
+        """Write the result of a line that started no turn; an `error` of None means that it was interrupted."""
         self._has_result = True
         await self._unless_stopped(self._output.write(self._result_without_turn(error)))
 
@@ -234,9 +234,9 @@ class Exchange:
 
     # Signals
 
-    def _ask(self) -> None:
+    def _cancel(self) -> None:
         if self._current_run is not None:
-            self._current_run.ask()
+            self._current_run.cancel()
         else:
             self._force()
 
@@ -255,7 +255,7 @@ class Exchange:
             self._output.pipe.push(b"" if self._has_result else self._result_without_turn(None))
 
     async def _unless_stopped(self, writing: Coroutine[None, None, None]) -> None:
-        """Write until done or stopped; the rest of an interrupted write is written before the next one."""
+        """Write until done, or until a signal stops it; the next write completes an interrupted one."""
         work = asyncio.ensure_future(writing)
         stopped = asyncio.ensure_future(self._stop_requested.wait())
         try:

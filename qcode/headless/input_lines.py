@@ -1,4 +1,4 @@
-"""Lines of standard input in `--input-format stream-json`: messages and control requests, parsed.
+"""Parses the lines of standard input in `--input-format stream-json`: messages and control requests.
 
 Lines have the format that other tools write: messages of Anthropic's API in an envelope with a `type`.
 """
@@ -19,7 +19,7 @@ from qcode.values import dataclass
 class UserMessage:
     """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it.
 
-    `line` is the whole line, for fields that only a host sends; `size` is its length.
+    `line` is the parsed line, with fields that only a host sends; `size` is its length in bytes.
     """
 
     prompt: str
@@ -39,7 +39,7 @@ class ControlRequest:
 
 @dataclass(frozen=True, slots=True)
 class InvalidLine:
-    """An invalid line. It is not kept, so it counts as nothing."""
+    """An invalid line. Its `size` is 0, because the line itself is not kept."""
 
     reason: str
     size: int = 0
@@ -69,9 +69,9 @@ def read_line(line: bytes) -> InputLine | None:
         return InvalidLine(str(invalid))
 
 
-def handshake_of(begun: bytes) -> ControlRequest | None:
-    """Return the `initialize` request if it is the first line of an input that is not blank."""
-    first = next((line for line in begun.split(b"\n") if line.strip()), b"")
+def handshake_of(first_bytes: bytes) -> ControlRequest | None:
+    """Return the request if the first line that is not blank is a handshake (`initialize`), otherwise None."""
+    first = next((line for line in first_bytes.split(b"\n") if line.strip()), b"")
     message = read_line(first)
     return message if isinstance(message, ControlRequest) and message.subtype == "initialize" else None
 

@@ -1,4 +1,4 @@
-"""The `init` and `result` lines, blocks, and the fields of `system` lines. The formats are a contract with scripts.
+"""Builds `init` and `result` lines, content blocks, and fields of `system` lines. Scripts depend on these formats.
 
 Content blocks and `usage` follow Anthropic's Messages API, because parsers of such streams already exist. The lines of
 a turn are in `stream`.
@@ -40,7 +40,7 @@ def encode(value: JsonObject) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class InitFacts:
-    """The content of the `init` line. `model` is `provider/model`, `tools` the names the model is offered."""
+    """The content of the `init` line. `model` is `provider/model`, `tools` the names of the offered tools."""
 
     session_id: str
     cwd: str
@@ -100,8 +100,8 @@ def result_line(
 ) -> JsonObject:
     """Return the `result` object: the complete json output, and the last line of stream-json.
 
-    `models` is the usage by model, `note` what the last reply said of itself. `is_in_tools`: a call was running when
-    the turn ended.
+    `models` is the usage by model, `note` the note about a problem of the last reply. `is_in_tools`: a call was
+    running when the turn ended.
     """
     kind, error = subtype(ended), reported_error(ended)
     structured = structured_answer(ended, schema)
@@ -170,7 +170,7 @@ def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> Structur
 
 
 def result_without_turn(error: ErrorInfo | None, options: Options | None, format: OutputFormat) -> bytes:
-    """Return the output of a run that failed before it began; without an error it was interrupted.
+    """Return the output of a run that failed before it began; an `error` of None means that it was interrupted.
 
     It is empty in text mode, because there is no answer. `options` is None if the command line is invalid.
     """
@@ -192,14 +192,14 @@ def _facts_of(options: Options | None) -> InitFacts:
 
 
 def line_without_turn(error: ErrorInfo | None, session_id: str) -> JsonObject:
-    """Return the `result` of a turn that never started; without an error it was interrupted."""
+    """Return the `result` of a turn that never started; an `error` of None means that it was interrupted."""
     outcome = Outcome.CANCELLED if error is None else Outcome.ERROR
     ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
     return result_line(ended, session_id)
 
 
 def content_block(block: Block) -> JsonObject:
-    """Return a block as Anthropic's API does; the signature of thinking is of use only here, and is left empty."""
+    """Return a block in the form of Anthropic's API; the signature of thinking is left empty."""
     match block:
         case Text(text=text):
             return {"type": "text", "text": text}
@@ -366,7 +366,7 @@ def _time(error: ErrorInfo) -> str | None:
 
 
 def call_input(call: ToolCall) -> JsonObject:
-    """Return the arguments of a call, as `raw` if they are not an object or JSON cannot represent them."""
+    """Return the arguments of a call; in the field `raw` if they are no object, or JSON cannot represent them."""
     value = parse_object(call.arguments or "{}")
     return {"raw": call.arguments} if value is None else _representable(value)
 

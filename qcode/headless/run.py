@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from qcode.headless.stream import StreamLines
 
 TIMEOUT_GRACE_S = 2.0
-"""Seconds for a turn to end after the limit of `--timeout`, in which processes of tools are stopped."""
+"""Seconds that a turn gets after the limit of `--timeout` to stop the processes of its tools."""
 RESULT_TIMEOUT_S = 0.25
 """Seconds for a reader to accept the result of an interrupted turn."""
 
@@ -103,7 +103,7 @@ async def run_headless(
     """
     output = RunOutput.of(agent, stdout, stderr, turn, clock)
     run = Run(output, introduces=True)
-    interrupts = Interrupts(ask=run.ask, force=run.force, flush=run.flush)
+    interrupts = Interrupts(cancel=run.cancel, force=run.force, flush=run.flush)
     try:
         with interrupts.end_at_signals():
             return await run.run_turn(prompt, interrupts)
@@ -114,7 +114,7 @@ async def run_headless(
 
 @dataclass(frozen=True, slots=True)
 class RunOutput:
-    """The output of a run: an agent, the streams, and the format."""
+    """The agent of a run, the streams for its output, and the format."""
 
     agent: Agent
     format: OutputFormat
@@ -160,7 +160,7 @@ class RunOutput:
             await self.stderr.write_line(f"model {conversation.model}{note}, permission mode {conversation.mode}")
 
     def init_facts(self) -> InitFacts:
-        """Return the facts about the run as they are now."""
+        """Return the current content of the `init` line."""
         agent, conversation = self.agent, self.agent.conversation
         statuses = agent.servers.statuses() if agent.servers is not None else ()
         return InitFacts(
@@ -220,7 +220,7 @@ class Run:
         self._server_messages: deque[str] = deque()
 
     def stream_lines(self) -> StreamLines | None:
-        """Return the lines of the turn, None in a format without them."""
+        """Return the converter of events to lines; None if the format has no lines."""
         if self._format != "stream-json":
             return None
         from qcode.headless.stream import StreamLines
@@ -228,7 +228,7 @@ class Run:
         has_deltas = self._output.agent.context.options.include_partial_messages
         return StreamLines(self._conversation.session_id, self._conversation.model, has_deltas=has_deltas)
 
-    def ask(self) -> None:
+    def cancel(self) -> None:
         """Cancel the turn; a turn that has not begun yet is cancelled once it has."""
         self._is_cancelled = True
         self._conversation.cancel()
@@ -237,7 +237,7 @@ class Run:
         """End the turn without waiting for it."""
         self._is_forced.set()
 
-    def _time_is_over(self) -> None:
+    def _handle_timeout(self) -> None:
         """Cancel the turn at the limit of `--timeout`; end it by force if it has not begun, or hangs."""
         self._is_out_of_time = True
         self._conversation.cancel(Limit.TIME)
@@ -247,10 +247,10 @@ class Run:
         """Run the turn to its end, write its output, and return its exit code."""
         work = asyncio.ensure_future(self._work(prompt))
         force = asyncio.ensure_future(self._is_forced.wait())
-        ticking = asyncio.ensure_future(self._tick())
+        status_task = asyncio.ensure_future(self._refresh_status())
         timeout_s = self._output.agent.context.timeout_s(self._output.turn)
         loop = asyncio.get_running_loop()
-        timer = None if timeout_s is None else loop.call_later(timeout_s, self._time_is_over)
+        timer = None if timeout_s is None else loop.call_later(timeout_s, self._handle_timeout)
         try:
             await asyncio.wait({work, force}, return_when=asyncio.FIRST_COMPLETED)
             ended = work.result() if work.done() else await self._interrupt(work)
@@ -259,7 +259,7 @@ class Run:
                 await self._interrupt(work)
             raise
         finally:
-            ticking.cancel()
+            status_task.cancel()
             force.cancel()
             if timer is not None:
                 timer.cancel()
@@ -298,7 +298,7 @@ class Run:
         events = self.events(prompt)
         try:
             async for event in events:
-                await self._see(event)
+                await self._handle_event(event)
                 if isinstance(event, TurnEnded):
                     return replace(event, denials=self._all_denials(event.denials))
         finally:
@@ -310,7 +310,7 @@ class Run:
         """Begin the turn."""
         return self._conversation.submit(prompt, options=self._output.turn)
 
-    async def _see(self, event: TurnEvent) -> None:
+    async def _handle_event(self, event: TurnEvent) -> None:
         self._answer.handle(event)
         self._meter.handle(event)
         self._progress.handle(event)
@@ -342,11 +342,11 @@ class Run:
         return encode(line)
 
     def approve(self, approval: CallApproval) -> None:
-        """Decide an approval; there is no user."""
+        """Decide an approval without a user."""
         self.answer(approval, decision_without_user(approval))
 
     def answer(self, approval: CallApproval, decision: Decision) -> None:
-        """Pass a decision on, and record the denied call."""
+        """Send a decision to the conversation, and record the call if it is denied."""
         if isinstance(decision, Deny) and isinstance(approval, (ToolApproval, PlanApproval)):
             self._denied_calls.append(approval.call)
         self._conversation.answer(approval.id, decision)
@@ -433,7 +433,7 @@ class Run:
         return self._end_event
 
     def flush(self) -> None:
-        """Write without waiting, right before the program exits."""
+        """Write the result as far as it fits without blocking, right before the program exits."""
         self._stderr.clear_status_now()
         with contextlib.suppress(OutputLostError):
             self._pipe.push(b"" if self._has_result else self._result())
@@ -458,12 +458,12 @@ class Run:
             whole_text=self._answer.whole_text,
         )
 
-    def _all_denials(self, known: tuple[Denial, ...]) -> tuple[Denial, ...]:
-        listed = {denial.call.call_id for denial in known}
+    def _all_denials(self, reported: tuple[Denial, ...]) -> tuple[Denial, ...]:
+        listed = {denial.call.call_id for denial in reported}
         ours = [Denial(call, UNAPPROVED) for call in self._denied_calls if call.call_id not in listed]
-        return (*known, *ours)
+        return (*reported, *ours)
 
-    async def _tick(self) -> None:
+    async def _refresh_status(self) -> None:
         while self._output.stderr.has_live_line:
             await self._stderr.show_status(f"{self._progress.status} ({duration_text(self._meter.elapsed)})")
             await asyncio.sleep(1)
@@ -487,17 +487,18 @@ FORCED_EXIT_S = 0.75
 class Interrupts:
     """Handles SIGINT, SIGTERM and SIGHUP while a turn runs. `number` is the first signal received.
 
-    `ask` cancels the turn; `force` ends it after `GRACE_S` or on the second signal; `flush` writes without blocking
-    before a third signal, or `FORCED_EXIT_S`, exits. A signal that was ignored at startup (nohup) stays ignored.
+    `cancel` cancels the turn; `force` ends it after `GRACE_S` or on the second signal. After a third signal, or
+    `FORCED_EXIT_S`, `flush` writes without blocking and the program exits.
+    A signal that was ignored at startup (nohup) stays ignored.
     """
 
-    def __init__(self, *, ask: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
+    def __init__(self, *, cancel: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
         self.number: int | None = None
-        self._ask = ask
+        self._cancel = cancel
         self._force = force
         self._flush = flush
         self._timer: asyncio.TimerHandle | None = None
-        self._is_hurried = False
+        self._has_second_signal = False
 
     @contextmanager
     def end_at_signals(self) -> Iterator[None]:
@@ -528,9 +529,9 @@ class Interrupts:
         if self.number is None:
             self.number = number
             self._timer = loop.call_later(GRACE_S, self._force)
-            self._ask()
-        elif not self._is_hurried and self._timer is not None:
-            self._is_hurried = True
+            self._cancel()
+        elif not self._has_second_signal and self._timer is not None:
+            self._has_second_signal = True
             self._timer.cancel()
             self._timer = loop.call_later(FORCED_EXIT_S, self._exit)
             self._force()
@@ -569,21 +570,21 @@ def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -
 
 
 def _read(descriptor: int) -> bytes:
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
     while True:
-        piece = os.read(descriptor, 65_536)
-        if not piece:
+        chunk = os.read(descriptor, 65_536)
+        if not chunk:
             break
-        pieces.append(piece)
-        size += len(piece)
+        chunks.append(chunk)
+        size += len(chunk)
         if size > MAX_INPUT_BYTES:
             raise InputError(f"standard input is too large (more than {MAX_INPUT_BYTES:,} bytes)")
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
 def with_piped(piped: str, typed: str | None) -> str:
-    """Put piped text before the typed prompt as its context, or make it the prompt."""
+    """Return the prompt: the piped text, followed by the typed text."""
     if not typed:
         return piped
     return f"{piped.rstrip()}\n\n{typed}" if piped.strip() else typed

@@ -1,4 +1,4 @@
-"""stderr: one-line messages and, on a terminal, one live line of progress that leaves no trace.
+"""stderr of pipe mode: messages of one line and, on a terminal, a progress line that is erased again.
 
 A write error on stderr never fails the run, because the answer is on stdout. `Progress` describes the current activity,
 `Meter` measures the duration of the turn and of its requests; both are pure, the clock is passed in.
@@ -24,14 +24,14 @@ from qcode.text.numbers import retry_countdown
 from qcode.text.sentences import uncapitalized
 
 _ERASE = b"\r\x1b[2K"
-_NARROWEST = 20
+_MIN_WIDTH = 20
 MAX_SILENT_WAIT_S = 5.0
 MAX_MESSAGES = 100
 
 
 @contextlib.contextmanager
 def server_messages(logger_name: str) -> Iterator[deque[str]]:
-    """Yield the messages that a logger gets meanwhile; of those that are not taken, the last 100."""
+    """Yield a queue of the last 100 messages that the logger gets inside the `with` block."""
     messages: deque[str] = deque(maxlen=MAX_MESSAGES)
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]  # one function
@@ -45,7 +45,7 @@ def server_messages(logger_name: str) -> Iterator[deque[str]]:
 
 
 def can_erase(stream: BinaryIO) -> bool:
-    """Return whether a live line can be shown on a stream: it is a terminal that can erase a line."""
+    """Return whether `stream` is a terminal that can erase a line, as the live line needs."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
@@ -63,11 +63,11 @@ class StderrWriter:
         await self._write(f"qcode: {uncapitalized(single_spaced(text))}\n")
 
     async def write_visible(self, text: str) -> None:
-        """Write one line of already visible text unchanged: its spaces count, because the user may copy it."""
+        """Write a line that `visible` has made. Its spaces stay, because the user may copy a command from it."""
         await self._write(f"qcode: {text}\n")
 
     async def quote(self, text: str) -> None:
-        """Write foreign text, cleaned, with a final newline."""
+        """Write text of the model without control sequences, and with a final newline."""
         cleaned = clean(text)
         await self._write(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
 
@@ -105,13 +105,13 @@ class StderrWriter:
 
     def _width(self) -> int:
         try:
-            return max(_NARROWEST, os.get_terminal_size(self._stream.fileno()).columns)
+            return max(_MIN_WIDTH, os.get_terminal_size(self._stream.fileno()).columns)
         except OSError:
             return 80
 
 
 class Progress:
-    """The current activity of a turn. `handle` must get every event; `status` contains no text of the model."""
+    """Describes the activity of a turn in `status`, without text of the model. `handle` must get every event."""
 
     def __init__(self) -> None:
         self.status = "starting"
@@ -210,22 +210,22 @@ class Meter:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began = clock()
-        self._asked_at: float | None = None
-        self._waits_since: float | None = None
+        self._request_start: float | None = None
+        self._wait_start: float | None = None
         self._api = 0.0
         self._inner: dict[str, Meter] = {}
 
     def handle(self, event: TurnEvent) -> None:
         now = self._clock()
-        if self._waits_since is not None and self._asked_at is not None:
-            self._asked_at += now - self._waits_since
-            self._waits_since = None
+        if self._wait_start is not None and self._request_start is not None:
+            self._request_start += now - self._wait_start
+            self._wait_start = None
         match event:
             case StepStarted():
                 self._stop(now)
-                self._asked_at = now
+                self._request_start = now
             case Waiting() | LimitReached():
-                self._waits_since = now
+                self._wait_start = now
             case ReplyFinished() | TurnEnded():
                 self._stop(now)
             case AgentEvent(call_id=call_id, event=inner):
@@ -244,10 +244,10 @@ class Meter:
 
     @property
     def api_ms(self) -> int:
-        running = 0.0 if self._asked_at is None else (self._waits_since or self._clock()) - self._asked_at
+        running = 0.0 if self._request_start is None else (self._wait_start or self._clock()) - self._request_start
         return round((self._api + running) * 1000) + sum(item.api_ms for item in self._inner.values())
 
     def _stop(self, now: float) -> None:
-        if self._asked_at is not None:
-            self._api += now - self._asked_at
-        self._asked_at = None
+        if self._request_start is not None:
+            self._api += now - self._request_start
+        self._request_start = None

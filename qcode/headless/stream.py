@@ -1,7 +1,7 @@
-"""The lines of stream-json: turn events as messages of Anthropic's API, each line with its ids.
+"""Converts the events of a turn to lines of stream-json, in the form of Anthropic's API.
 
 `StreamLines` keeps the state that several lines share: the id of a message, its open block, the outcomes of its calls.
-The content of blocks, `usage` and the result are in `lines`. A separate module: text and json output need none of this.
+The content of blocks, `usage` and the result are in `lines`. Text and json output do not load this module.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ STOP_REASONS = {
 
 
 class StreamLines:
-    """Turns the events of one turn into lines. `lines` gets every event.
+    """Converts the events of one turn to lines. `lines` must get every event.
 
-    `parent` is the call that started the sub-agent whose events these are, empty for the conversation itself.
+    `parent` is the id of the call that started the sub-agent, empty for the main conversation.
     """
 
     def __init__(self, session_id: str, model: str, *, has_deltas: bool = False, parent: str = "") -> None:
@@ -58,11 +58,11 @@ class StreamLines:
             case ev.AgentEvent():
                 return self._agent(event)
             case _:
-                self._note(event)
+                self._update_state(event)
                 body = report_body(event)
                 return [] if body is None else [self.with_ids({"type": "system", **body})]
 
-    def _note(self, event: TurnEvent) -> None:
+    def _update_state(self, event: TurnEvent) -> None:
         match event:
             case ev.StepStarted() | ev.Retry(is_continuation=False):
                 self._message.discard()
@@ -154,7 +154,7 @@ class StreamLines:
 
 
 class _MessageEvents:
-    """The stream events of one message: the block that is open, and the numbers of its blocks."""
+    """Builds the stream events of one message, and tracks its open block and its block numbers."""
 
     def __init__(self, model: str, no_usage: Callable[[], JsonObject]) -> None:
         self.model = model
@@ -162,14 +162,14 @@ class _MessageEvents:
         self.discard()
 
     def discard(self) -> None:
-        """Begin a new message: the events so far are complete, or taken back."""
+        """Begin a new message. The one before it is complete, or superseded by a retry."""
         self._id = f"msg_{line_id().replace('-', '')}"
         self._is_started = False
         self._open: tuple[int, str] | None = None
         self._index = -1
 
     def envelope(self, content: list[Json], stop: str | None, usage: JsonObject) -> JsonObject:
-        """Return a message as Anthropic's API does."""
+        """Return a message in the form of Anthropic's API."""
         return {
             "id": self._id,
             "type": "message",
@@ -182,7 +182,7 @@ class _MessageEvents:
         }
 
     def delta(self, event: TextDelta | ReasoningDelta) -> list[JsonObject]:
-        """Return the events of a delta: also those that begin its message and its block."""
+        """Return the events of a delta, after those that begin its message or block."""
         kind = "text" if isinstance(event, TextDelta) else "thinking"
         delta: JsonObject = {"type": f"{kind}_delta", kind: event.text}
         if self._open == (event.block, kind):
@@ -229,7 +229,7 @@ class _MessageEvents:
 
 
 def is_truncated(block: Block) -> bool:
-    """Return whether a block is a call that was cut, whose stored arguments say only that."""
+    """Return whether a block is a truncated call, whose stored arguments are only a marker."""
     return isinstance(block, ToolCall) and MARKER_KEY in call_input(block)
 
 

@@ -425,7 +425,7 @@ def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
             if not is_open:
                 hunks.append(Hunk())
                 is_open = True
-            _take(hunks[-1], line, number + index)
+            _add_line(hunks[-1], line, number + index)
     for hunk in hunks:
         _trim(hunk)
     empty = next((hunk for hunk in hunks if not hunk.has_change), None)
@@ -442,7 +442,7 @@ def _anchor(hunk: Hunk, text: str) -> None:
         hunk.anchors.append(rest)
 
 
-def _take(hunk: Hunk, line: str, number: int) -> None:
+def _add_line(hunk: Hunk, line: str, number: int) -> None:
     sign, text = line[:1], line[1:]
     if sign not in ("", " ", "+", "-"):
         raise PatchError(
@@ -470,7 +470,7 @@ _NAMED = lazy_pattern(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
 
 
 def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
-    """Return `diff` with old and unchanged lines of every file that `is_secret` hidden; names of values stay.
+    """Return `diff` with removed and unchanged lines of secret files masked; in `NAME=value` the name stays.
 
     The lines of each hunk are counted, so no line of a file can pass for a header.
     """

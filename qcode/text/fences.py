@@ -49,7 +49,7 @@ def unfenced(text: str) -> str | None:
 
 
 def without_opening(text: str, language: str) -> str:
-    """Return `text` without a first line that opens a code block without a language or in this one."""
+    """Return `text` without a first line that opens a code block, if that has no language or `language`."""
     found = _FENCE.match(text, len(text) - len(text.lstrip()))
     if found is None or not text.startswith("\n", found.end()) or _language(found[2]) not in ("", language):
         return text

@@ -60,7 +60,7 @@ def _refuse(name: str) -> Json:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
-"""Made once: `json.loads` with an option makes a decoder for each text, which takes longer than most texts."""
+"""Created once: `json.loads` with an option creates a decoder for each text, which takes longer than parsing it."""
 
 
 def object_in(value: Json) -> JsonObject:

@@ -6,7 +6,7 @@ may have no guess. `nearest_hint` always names one of a fixed set, such as the c
 In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
 in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
 anywhere in it, anywhere in the path, then letters in order. Among equals, recently used and then short paths come
-first. A catalog is sorted by length, so the first matches are the best ones and a search can stop early.
+first. An index is sorted by length, so the first matches are the best ones and a search can stop early.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Lines:
             at += len(text) + 1
         return Lines(lines, "\n" + "\n".join(lines) + "\n", tuple(starts))
 
-    def having(self, words: str) -> Iterator[tuple[int, int]]:
+    def containing(self, words: str) -> Iterator[tuple[int, int]]:
         """Yield the number of each text that contains `words`, and the index of its first match."""
         at = self.joined.find(words)
         while at >= 0:
@@ -65,7 +65,7 @@ class Lines:
             yield number, at - self.starts[number]
             at = self.joined.find(words, self.starts[number] + len(self.texts[number]))
 
-    def beginning(self, words: str) -> Iterator[int]:
+    def starting_with(self, words: str) -> Iterator[int]:
         """Yield the number of each text that starts with `words`."""
         at = self.joined.find("\n" + words)
         while at >= 0:
@@ -86,7 +86,7 @@ class PathIndex:
 
     @staticmethod
     def of(files: Iterable[str]) -> PathIndex:
-        """Return the catalog of these files and their folders."""
+        """Return the index of these files and their folders."""
         visited: dict[str, None] = {}
         for path in files:
             visited.setdefault(path)
@@ -114,7 +114,7 @@ class PathIndex:
 
 
 class FuzzySearch:
-    """Searches one catalog. It keeps the candidates of the last query, because the next often extends it."""
+    """Searches one index. It keeps the candidates of the last query, because the next often extends it."""
 
     def __init__(self, catalog: PathIndex) -> None:
         self._catalog = catalog
@@ -157,14 +157,14 @@ class FuzzySearch:
         catalog = self._catalog
         names, lower = catalog.names, catalog.lower
         if "/" in words:
-            yield 0, lower.beginning(words)
-            yield 1, (number for number, _ in islice(lower.having(f"/{words}"), _MAX_CANDIDATES))
+            yield 0, lower.starting_with(words)
+            yield 1, (number for number, _ in islice(lower.containing(f"/{words}"), _MAX_CANDIDATES))
         else:
-            yield 0, names.beginning(words)
-            inside = islice(names.having(words), _MAX_CANDIDATES)
+            yield 0, names.starting_with(words)
+            inside = islice(names.containing(words), _MAX_CANDIDATES)
             yield 1, (at for at, location in inside if _is_start(names.texts[at], location))
-            yield 2, (at for at, _ in names.having(words))
-        yield 3, (at for at, _ in lower.having(words))
+            yield 2, (at for at, _ in names.containing(words))
+        yield 3, (at for at, _ in lower.containing(words))
         pool, scattered = self._narrow(words), _scattered_pattern(words).search
         if "/" not in words:
             yield 4, (at for at in pool if scattered(names.texts[at]))
@@ -227,10 +227,10 @@ def _marks(path: str, words: str) -> tuple[int, ...]:
         at = path.rfind(words)
     if at >= 0:
         return tuple(range(at, at + len(words)))
-    return _places(path, words, start) or _places(path, words, 0)
+    return _letter_positions(path, words, start) or _letter_positions(path, words, 0)
 
 
-def _places(path: str, words: str, start: int) -> tuple[int, ...]:
+def _letter_positions(path: str, words: str, start: int) -> tuple[int, ...]:
     found: list[int] = []
     for letter in words:
         at = path.find(letter, found[-1] + 1 if found else start)
@@ -314,7 +314,7 @@ def _in_one_piece(word: str, text: str) -> Match | None:
 
 def _match_in_order(word: str, text: str) -> Match | None:
     """Match the letters in order, preferring a letter at the start of a word if the rest still fits after it."""
-    latest = _latest_places(word, text)
+    latest = _latest_positions(word, text)
     if latest is None:
         return None
     places: list[int] = []
@@ -332,7 +332,7 @@ def _match_in_order(word: str, text: str) -> Match | None:
     return Match(score, tuple(places))
 
 
-def _latest_places(word: str, text: str) -> list[int] | None:
+def _latest_positions(word: str, text: str) -> list[int] | None:
     """Return for each letter the last index that leaves room for the letters after it."""
     places: list[int] = []
     end = len(text)
@@ -349,7 +349,7 @@ def _is_word_start(text: str, index: int) -> bool:
 
 
 MIN_ALIKE = 0.6
-"""From 0 to 1: what is less like a misspelt name is not what was meant."""
+"""The minimum likeness, from 0 to 1, between a misspelt name and a suggested one."""
 
 
 def suggestion(
@@ -368,7 +368,7 @@ def guess(meant: Sequence[str]) -> str:
 
 
 def nearest_hint(name: str, names: Iterable[str], label: str = "{}") -> str:
-    """Return `the nearest is X` about a `name` outside `names`, a fixed set with at least one."""
+    """Return `the nearest is X` for a `name` that is not in `names`, a fixed set that is not empty."""
     return f"the nearest is {label.format(max(names, key=lambda known: likeness(name, known)))}"
 
 

@@ -1,4 +1,4 @@
-"""Formats numbers for people: tokens, sizes, money, time, exit codes. Pure."""
+"""Formats numbers for display: tokens, sizes, money, time, exit codes. Pure."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def age_text(seconds: float) -> str:
 
 
 def count_text(count: int, noun: str, plural: str = "") -> str:
-    """Format a count with its noun: `1 line`, `12 lines`; `plural` is given if it does not end in `noun` and an s."""
+    """Format a count with its noun: `1 line`, `12 lines`; `plural` is needed if it is not `noun` and an s."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 

@@ -297,8 +297,8 @@ def test_bad_duplicate_and_unsupported_servers_are_left_out_with_a_line_each() -
     assert list(found.servers) == ["Their-server", "web", "old"]
     assert found.servers["web"].headers == {"A": "b"}
     assert [found.servers[name].transport for name in ("web", "old")] == [None, "sse"]
-    assert len(found.complaints) == len(rows) - 3
-    assert not any("\x1b" in line for line in found.complaints)
+    assert len(found.problems) == len(rows) - 3
+    assert not any("\x1b" in line for line in found.problems)
 
 
 def test_variables_in_a_server_of_the_client_are_not_filled_in(

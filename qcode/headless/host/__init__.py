@@ -1,6 +1,6 @@
 """Host mode: the control protocol that the SDKs of Claude Code speak to their command line.
 
-It begins with a first input line that is a `control_request` `initialize`. `session` has the conversation, `wire` the
-requests to the host, `lines` the output, `approvals` the questions, `requests` the answers to
-the host, `link` its tool servers and hooks.
+Host mode begins if the first input line is the `control_request` `initialize`. `session` runs the conversation, `wire`
+sends requests to the host, `lines` builds the output, `approvals` asks for decisions, `requests` answers the host, and
+`link` connects its tool servers and hooks.
 """

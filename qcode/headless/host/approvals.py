@@ -1,7 +1,7 @@
-"""Approvals as `can_use_tool` requests, and the decision from the host's answer.
+"""Sends approvals as `can_use_tool` requests, and converts the answers of the host to decisions.
 
-An error, a malformed answer and the end of the input deny. An input that the host changed is judged again as an edit of
-the user; one that is invalid then is denied. A host may keep the rule that the approval proposes, and no wider one.
+An error, a malformed answer or the end of the input denies the call. If the host changes the arguments, they are judged
+again as an edit of the user, and denied if they are invalid. A host may save only the rule that the approval proposes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TOOLS = {"shell": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch"}
 
 
 class HostApprovals:
-    """Asks the host. `is_asking`: the host answers; otherwise what asks is denied, as in pipe mode."""
+    """Asks the host for decisions. Without `is_asking`, calls that need an approval are denied, as in pipe mode."""
 
     def __init__(self, wire: HostWire, permissions: Permissions, controls: RunControls, *, is_asking: bool) -> None:
         self.is_asking = is_asking
@@ -61,9 +61,9 @@ class HostApprovals:
         self._edited_allows: dict[str, Allow] = {}
 
     async def decide(self, approval: CallApproval) -> Decision:
-        """Return the decision of the host. There is no time limit."""
+        """Wait for the decision of the host, without a time limit, and return it."""
         if isinstance(approval, Question) and approval.server:
-            return await self._elicited(approval)
+            return await self._ask_with_form(approval)
         if isinstance(approval, ImpossibleCall) or not self.is_asking:
             decision = decision_without_user(approval)
             is_restricted = isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted
@@ -84,8 +84,8 @@ class HostApprovals:
             return Deny(f"the host did not allow it: {one_line(str(error), 300)}")
         return self._decision(approval, answer)
 
-    async def _elicited(self, question: Question) -> Decision:
-        """Pass a question of a tool server on as a form with one field; only the SDK for TypeScript shows it."""
+    async def _ask_with_form(self, question: Question) -> Decision:
+        """Send a question of a tool server as a form with one field; only the TypeScript SDK shows it."""
         answer: JsonObject = {"type": "string"}
         if question.choices:
             answer["enum"] = [choice.label for choice in question.choices]
@@ -157,7 +157,7 @@ class HostApprovals:
         return "default"
 
     def _scope(self, approval: ToolApproval, updates: list[JsonObject]) -> Scope:
-        """Carry out the updates of the answer; return how far the yes reaches."""
+        """Apply the permission updates of the answer; return the scope of the approval."""
         scope: Scope = "once"
         proposed = claude_rule(approval.rule)
         for update in updates:
@@ -175,7 +175,7 @@ class HostApprovals:
         return scope
 
     def _apply(self, update: JsonObject, *, is_kept: bool) -> None:
-        """Carry out an update that grants nothing; report one that cannot be carried out."""
+        """Apply an update that allows nothing more; report an update that cannot be applied."""
         try:
             match update:
                 case {"type": "setMode", "mode": str(mode)}:
@@ -204,8 +204,8 @@ class HostApprovals:
                 self._permissions.remove(rule.number)
 
     def _refuse(self, update: JsonObject) -> None:
-        what = shown_line(str(update.get("type")), 40)
-        text = f"a permission update was not applied ({what}): only the proposed rule can be kept"
+        kind = shown_line(str(update.get("type")), 40)
+        text = f"a permission update was not applied ({kind}): only the proposed rule can be kept"
         self._controls.notice(Notice("warning", text))
 
 
@@ -239,21 +239,21 @@ def _blocked_path(values: JsonObject, folder: str) -> JsonObject:
 
 def _suggestions(approval: ToolApproval) -> list[JsonObject]:
     """Return the updates that the app would offer."""
-    found: list[JsonObject] = []
+    updates: list[JsonObject] = []
     rule = claude_rule(approval.rule)
     if rule is not None:
-        places = ("session", "localSettings") if approval.is_keepable else ("session",)
-        found += [
+        destinations = ("session", "localSettings") if approval.is_keepable else ("session",)
+        updates += [
             {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": destination}
-            for destination in places
+            for destination in destinations
         ]
     if "edits" in approval.offers:
-        found.append({"type": "setMode", "mode": "acceptEdits", "destination": "session"})
-    return found
+        updates.append({"type": "setMode", "mode": "acceptEdits", "destination": "session"})
+    return updates
 
 
 def claude_rule(rule: str) -> JsonObject | None:
-    """Return a rule of qcode in Claude's form, None if there is none."""
+    """Return a rule of qcode in the form of Claude Code, None if it has no equivalent."""
     kind, bracket, rest = rule.partition("(")
     body = rest.removesuffix(")")
     if kind == "mcp":
@@ -268,7 +268,7 @@ def claude_rule(rule: str) -> JsonObject | None:
 
 
 def _rule_text(rule: Json) -> str:
-    """Return a rule of an update as it is written in a list of rules."""
+    """Return a rule of an update as text, such as `Bash(git log)`."""
     match rule:
         case {"toolName": str(name), "ruleContent": str(content)}:
             return f"{name}({content})"
@@ -279,7 +279,7 @@ def _rule_text(rule: Json) -> str:
 
 
 def _answer(question: Question, values: JsonObject) -> Answer:
-    """Return the answer among those of the host: the one to this question, or the only one."""
+    """Return the answer of the host to this question; without one, its first answer."""
     answers = values.get("answers")
     typed = answers if isinstance(answers, dict) else {}
     arguments = question.call.arguments

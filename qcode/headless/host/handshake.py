@@ -1,4 +1,4 @@
-"""The `initialize` request: the options that it sets, and the answer to it. Pure; loads before the library.
+"""The `initialize` request: the options that it sets, and the answer to it. Pure; imported before the library.
 
 A host may set prompts, a schema, and servers. It can neither trust a folder nor set keys, endpoints or rules.
 """
@@ -32,12 +32,12 @@ _HARMLESS = frozenset(
         *("rapidFollowupPreempt", "excludeDynamicSections"),
     )
 )
-"""Fields that an SDK sends by itself, and that ask for nothing a run without them would lack."""
+"""Fields that an SDK always sends. Ignoring them loses nothing, so no notice names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """The request of a host that began host mode. `ignored_fields` are the fields that have no effect."""
+    """The request that begins host mode. `ignored_fields` are its fields without effect."""
 
     request_id: Json
     hooks: JsonObject = field(default_factory=dict)
@@ -73,8 +73,8 @@ class Handshake:
         )
 
     def applied_to(self, options: Options) -> Options:
-        """Return the options of the command line with those of the request."""
-        mcp_config, _ = _without_own(options.mcp_config)
+        """Return the options of the command line combined with those of the request."""
+        mcp_config, _ = _without_host_servers(options.mcp_config)
         added = "\n\n".join(filter(None, (options.append_system_prompt, self.append_system_prompt)))
         schema = options.json_schema if self.schema is None else json.dumps(self.schema)
         return replace(
@@ -87,26 +87,26 @@ class Handshake:
 
     def server_names(self, options: Options) -> tuple[str, ...]:
         """Return the names of the servers inside the host: those of the request and of `--mcp-config`."""
-        return tuple(dict.fromkeys((*self.servers, *_without_own(options.mcp_config)[1])))
+        return tuple(dict.fromkeys((*self.servers, *_without_host_servers(options.mcp_config)[1])))
 
     def kinds(self) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-        """Return the sub-agents that the host defines, and a line for each that cannot be used as it is."""
+        """Return the sub-agents that the host defines, and a line for each problem with one."""
         if not self.agents:
             return (), ()
         from qcode.agent.claude.agents import agent_kind
 
         kinds: list[SubagentKind] = []
-        complaints: list[str] = []
+        problems: list[str] = []
         for name, definition in self.agents.items():
             try:
                 found = agent_kind(name, definition if isinstance(definition, dict) else {})
             except ValueError as problem:
-                complaints.append(f"the agent {shown_line(name, 80)} is left out: {problem}")
+                problems.append(f"the agent {shown_line(name, 80)} is left out: {problem}")
                 continue
             kinds.append(found.kind)
             if found.unused_fields:
-                complaints.append(f"fields of the agent {name} without effect here: {', '.join(found.unused_fields)}")
-        return tuple(kinds), tuple(complaints)
+                problems.append(f"fields of the agent {name} without effect here: {', '.join(found.unused_fields)}")
+        return tuple(kinds), tuple(problems)
 
     @property
     def notice(self) -> str:
@@ -118,8 +118,8 @@ class Handshake:
         )
 
 
-def _without_own(configs: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
-    """Return the values of `--mcp-config` without the servers inside the host, and the names of those."""
+def _without_host_servers(configs: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
+    """Return the values of `--mcp-config` without the servers inside the host, and the names of these."""
     paths: list[PathText] = []
     names: list[str] = []
     for path in configs:
@@ -169,7 +169,7 @@ def success(request_id: Json, answer: JsonObject) -> JsonObject:
 def answer_to(
     commands: Sequence[CustomCommand], kinds: Sequence[SubagentKind], model: str, small_model: str | None
 ) -> JsonObject:
-    """Return the answer to the request: what the host may offer its user. `model` is the one that begins."""
+    """Return the answer to the request: the choices for its user. `model` is the first model."""
     rows: list[Json] = [{"name": "compact", "description": COMPACT, "argumentHint": "[what to keep]"}]
     for command in commands:
         description = command.description or command.prompt.strip().split("\n", 1)[0]

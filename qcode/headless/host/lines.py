@@ -1,7 +1,7 @@
-"""The lines of host mode: Claude Code's names of tools, its subtypes of results, its fields. Pure.
+"""Builds the lines of host mode, with the names of tools, results and fields of Claude Code. Pure.
 
-A line has at most `MAX_LINE_CHARS` characters, because the SDK for Python reads no longer ones: long texts in it are
-shortened and say so. The model and the session keep them whole.
+The Python SDK reads lines of at most `MAX_LINE_CHARS` characters, so long texts in a line are shortened, with a note.
+The model and the session get them complete.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 CLAUDE_CODE_VERSION = "2.1.330"
-"""The version of the protocol that is spoken here."""
+"""The version of Claude Code whose protocol this implements."""
 MAX_LINE_CHARS = 1_000_000
 _FIRST_LIMIT = 400_000
 _SHORTENED = "… [{count:,} more characters are left out of this line]"
@@ -37,7 +37,7 @@ _SUBTYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Translates calls for the host. `folder` makes paths absolute; `server_tools` are the names servers gave tools."""
+    """Translates calls for the host. `folder` makes paths absolute; `server_tools` are the names given by servers."""
 
     folder: str
     server_tools: Mapping[str, str]
@@ -87,17 +87,17 @@ class HostLines(StreamLines):
                 delay: JsonObject = {"retry_delay_ms": round(seconds * 1000), "max_retries": self._max_retries}
                 return [{**line, **delay, "error_status": None} for line in lines]
             case ev.CompactionStarted():
-                self._is_asked = event.cause == "asked"
+                self._is_manual = event.cause == "asked"
                 return [*lines, self._status("compacting")]
             case ev.Compacted(before_tokens=before):
-                trigger = "manual" if self._is_asked else "auto"
+                trigger = "manual" if self._is_manual else "auto"
                 metadata: JsonObject = {"trigger": trigger, "pre_tokens": before}
                 boundary: JsonObject = {"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata}
                 return [*lines, self._status(None), self.with_ids(boundary)]
             case _:
                 return lines
 
-    _is_asked = False
+    _is_manual = False
 
     def _status(self, status: str | None) -> JsonObject:
         return self.with_ids(status_line(status, self._mode()))
@@ -133,7 +133,7 @@ def replace_blocks(block: Block) -> Message:
 
 
 def status_line(status: str | None, mode: str) -> JsonObject:
-    """Return the line that reports what happens between replies, and the permission mode in Claude Code's words."""
+    """Return the line with the current activity, if any, and the permission mode in Claude Code's words."""
     return {"type": "system", "subtype": "status", "status": status, "permissionMode": mode}
 
 
@@ -145,10 +145,10 @@ def host_init(facts: InitFacts, names: Names, mode: str) -> JsonObject:
 
 
 def host_result(line: JsonObject, names: Names, uuids: Sequence[str]) -> JsonObject:
-    """Return a `result` for a host; `uuids` are those of the answered lines.
+    """Return a `result` for a host; `uuids` are the ids of the answered lines.
 
-    `qcode_subtype` is its own subtype. A cost that is not known counts as 0, because hosts format it as a number;
-    `qcode_total_cost_usd` is null then.
+    `qcode_subtype` is the subtype before the translation. An unknown cost is 0, because hosts format it as a number;
+    then `qcode_total_cost_usd` is null.
     """
     kind = str(line["subtype"])
     usage, models, denials = line["usage"], line["modelUsage"], line["permission_denials"]
@@ -176,7 +176,7 @@ def _denial(denial: JsonObject, names: Names) -> JsonObject:
 
 
 def without_null_counts(usage: JsonObject) -> JsonObject:
-    """Return usage with 0 for a count that was not reported, as the types of the SDKs want it."""
+    """Return usage with 0 for a count that was not reported, as the types of the SDKs require."""
     return {name: 0 if count is None else count for name, count in usage.items()}
 
 

@@ -1,7 +1,7 @@
-"""Tool servers inside the program of the host, and hooks that are its functions.
+"""Connects tool servers and hooks that run inside the program of the host.
 
-Both are made before the connection exists, so they share a `HostLink` that is bound to it later. A server is a
-transport below the ordinary client: each JSON-RPC message is a request `mcp_message`.
+Both are created before the connection, so they share a `HostLink`, which gets the connection later. A server is reached
+through the ordinary MCP client; its transport sends each JSON-RPC message as a request `mcp_message`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class HostLink:
     def hooks(self, registered: JsonObject) -> tuple[dict[str, list[Hook]], tuple[str, ...]]:
         """Return the hooks of the handshake by event, and a line for each that cannot run."""
         found: dict[str, list[Hook]] = {}
-        complaints: list[str] = []
+        problems: list[str] = []
         for event, matchers in registered.items():
             if event not in EVENTS:
-                complaints.append(f"hooks for {event} never run: qcode has no such event")
+                problems.append(f"hooks for {event} never run: qcode has no such event")
                 continue
             for matcher in matchers if isinstance(matchers, list) else []:
                 found.setdefault(event, []).extend(self._hooks_of(matcher))
-        return found, tuple(complaints)
+        return found, tuple(problems)
 
     def _hooks_of(self, matcher: Json) -> list[Hook]:
         """Return the hooks of one entry; one with a wrong type has none."""
@@ -83,15 +83,15 @@ class HostLink:
     # Servers
 
     def connections(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return how to connect to each of these servers."""
+        """Return a function for each named server that connects to it."""
         return {name: partial(self.connect, name) for name in names}
 
     def connect(self, name: str) -> AbstractAsyncContextManager[TransportStreams]:
         """Return the streams of a session with the server of this name."""
-        return self._connected(name)
+        return self._open_streams(name)
 
     @asynccontextmanager
-    async def _connected(self, name: str) -> AsyncIterator[TransportStreams]:
+    async def _open_streams(self, name: str) -> AsyncIterator[TransportStreams]:
         import anyio
         from mcp.shared.message import SessionMessage
 
@@ -99,7 +99,7 @@ class HostLink:
         to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
         sending: set[asyncio.Task[None]] = set()
 
-        async def pass_on() -> None:
+        async def forward_messages() -> None:
             async for message in from_session:
                 body = message.message.model_dump(by_alias=True, exclude_unset=True, mode="json")
                 task = asyncio.ensure_future(self._exchange(name, body, to_session))
@@ -107,15 +107,15 @@ class HostLink:
                 task.add_done_callback(sending.discard)
 
         self._servers[name] = to_session
-        passing = asyncio.ensure_future(pass_on())
+        forwarding = asyncio.ensure_future(forward_messages())
         try:
             yield from_server, to_server
         finally:
             if self._servers.get(name) is to_session:  # otherwise the server is connected again already
                 del self._servers[name]
-            for task in (passing, *sending):
+            for task in (forwarding, *sending):
                 task.cancel()
-            await asyncio.gather(passing, *sending, return_exceptions=True)
+            await asyncio.gather(forwarding, *sending, return_exceptions=True)
             for stream in (to_server, from_server, to_session, from_session):
                 stream.close()
 
@@ -134,7 +134,7 @@ class HostLink:
             await self._deliver({**whole, "jsonrpc": "2.0", "id": body["id"]}, out)
 
     async def receive(self, request: JsonObject) -> JsonObject:
-        """Take a message that a server sends by itself: notifications are used, requests are refused."""
+        """Handle a message that a server sent unasked: deliver a notification, refuse a request."""
         name, message = request.get("server_name"), request.get("message")
         out = self._servers.get(str(name))
         if out is None or not isinstance(message, dict):

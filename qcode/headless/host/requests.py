@@ -1,4 +1,4 @@
-"""The control requests of the host, each with its answer. A request that cannot be carried out raises `ValueError`."""
+"""Carries out control requests of the host. A function raises `ValueError` if its request is invalid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COLORS = ("blue", "magenta", "cyan", "green", "yellow", "gray", "white")
 
 
 class RunControls:
-    """The names and modes of one run in Claude Code's words, and what control requests and answers of the host change.
+    """The settings of one run that the host reads and changes, in the words of Claude Code.
 
     `interrupt` ends the running turn as cancelled.
     """
@@ -54,7 +54,7 @@ class RunControls:
 
     @property
     def names(self) -> Names:
-        """The names of calls in Claude Code's form."""
+        """The translation of calls to the names of Claude Code."""
         servers = self._agent.servers
         return Names(str(self._agent.context.folder), {} if servers is None else servers.own_names())
 
@@ -149,7 +149,7 @@ def prompt_names(agent: Agent) -> tuple[str, ...]:
 
 
 def context_usage(agent: Agent) -> JsonObject:
-    """Return what the next prompt consists of."""
+    """Return the use of the context window by category."""
     conversation = agent.conversation
     report = conversation.context()
     offered = agent.offered_tools()
@@ -211,7 +211,7 @@ async def set_servers(
 ) -> JsonObject:
     """Replace the tool servers that the host named; return the changes, and why a server cannot be used.
 
-    `connections` returns how to connect to servers inside the host, by their names.
+    `connections` returns the functions that connect to servers inside the host, by name.
     """
     from qcode.agent.mcp.spec import specs_of_program
 

@@ -1,7 +1,7 @@
-"""The conversation with a host: its messages in order, the turn that runs, control requests meanwhile, and the end.
+"""Runs the conversation with a host: its messages in order, and its control requests at any time.
 
-Control lines are read at any time; a message waits for the turn before it. After the end of the input the queue is
-finished, and whatever would be asked is denied.
+A message waits until the turn before it has ended. After the end of the input, queued messages still run, and calls
+that need an approval are denied.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _COMPACT = "/compact"
 MAX_INVALID = 20
-"""Invalid lines that are reported: each report waits for the host to read it."""
+"""The maximum number of reports of invalid lines; each report waits for the host to read it."""
 
 
 async def run_host(
@@ -53,7 +53,7 @@ async def run_host(
 ) -> int:
     """Serve a host whose handshake is answered until the end of its input; return the exit code of the last turn.
 
-    `link` is bound to the connection. `first_bytes` is the input that was read so far, handshake included; `notices`
+    `link` gets the connection. `first_bytes` is the input that was read so far, handshake included; `notices`
     are lines for the user.
     """
     output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, has_live_line=False))
@@ -80,7 +80,7 @@ class HostSession(Exchange):
         self._conversation = output.agent.conversation
         self._first_model, self._first_effort = self._conversation.model, self._conversation.effort
         self._notices = [*notices, *((handshake.notice,) if handshake.notice else ())]
-        self._said_init: JsonObject = {}
+        self._last_init: JsonObject = {}
         self._uuids: list[str] = []
         self._prompts: dict[str, int] = {}
         self._answer_tasks: dict[str, asyncio.Task[None]] = {}
@@ -93,8 +93,8 @@ class HostSession(Exchange):
             is_asking=options.permission_prompt_tool is not None,
         )
         self._replays = options.replay_user_messages
-        self._is_greeted = False
-        self._invalid = 0
+        self._has_handshake = False
+        self._invalid_count = 0
 
     # Output
 
@@ -109,8 +109,8 @@ class HostSession(Exchange):
         servers = tuple((name, requests.server_state(state)) for name, state in facts.mcp_servers)
         names = (*facts.commands, *requests.prompt_names(self.agent))
         line = host_init(replace(facts, mcp_servers=servers, commands=names), self.controls.names, self.controls.mode)
-        if {**line, "uuid": ""} != self._said_init:
-            self._said_init = {**line, "uuid": ""}
+        if {**line, "uuid": ""} != self._last_init:
+            self._last_init = {**line, "uuid": ""}
             await self._output.write(encode(line))
         self._is_introduced = True
         while self._notices:
@@ -137,10 +137,10 @@ class HostSession(Exchange):
             case _ if not line.strip():
                 return None
             case _:
-                self._invalid += 1
-                if self._invalid <= MAX_INVALID:
+                self._invalid_count += 1
+                if self._invalid_count <= MAX_INVALID:
                     text = f"line {self._lines} of standard input is not a JSON object with a type"
-                    last = "; further ones are not reported" if self._invalid == MAX_INVALID else ""
+                    last = "; further ones are not reported" if self._invalid_count == MAX_INVALID else ""
                     self.controls.notice(Notice("warning", f"{text}{last}"))
                 return None
 
@@ -155,8 +155,8 @@ class HostSession(Exchange):
                 task.cancel()
 
     def _control(self, control: ControlRequest) -> None:
-        if not self._is_greeted and control.subtype == "initialize":
-            self._is_greeted = True  # the handshake itself, which is answered already
+        if not self._has_handshake and control.subtype == "initialize":
+            self._has_handshake = True  # the handshake itself, which is answered already
             return
         key = str(control.request_id)
         task = asyncio.get_running_loop().create_task(self._answer(control))
@@ -167,7 +167,7 @@ class HostSession(Exchange):
         task.add_done_callback(lambda _: self._answer_tasks.pop(key, None))
 
     async def _answer(self, control: ControlRequest) -> None:
-        """Answer a control request; a failure concerns only this one."""
+        """Answer a control request; the answer to a failed one is an error."""
         try:
             answer = await self._perform(control.subtype, control.request)
         except (ValueError, HostError) as refusal:
@@ -218,7 +218,7 @@ class HostSession(Exchange):
     def _end_turn(self) -> None:
         self.agent.toolbox.cancel_reading()
         if self._current_run is not None:
-            self._current_run.ask()
+            self._current_run.cancel()
 
     def _interrupt(self, *, cancels_queue: bool) -> JsonObject:
         self._end_turn()
@@ -235,7 +235,7 @@ class HostSession(Exchange):
         if model is not None and not isinstance(model, str):
             raise ValueError("model must be a name or null")
         name = self._first_model if model in (None, "", "default", "inherit") else str(model)
-        # A key in the keyring may take seconds. A message that was sent meanwhile waits.
+        # Reading a key from the keyring may take seconds. A message that is sent meanwhile waits.
         self._model_connections.add(
             connecting := asyncio.ensure_future(asyncio.to_thread(self.agent.connect_model, name))
         )
@@ -244,7 +244,7 @@ class HostSession(Exchange):
         return {"model": self._conversation.model}
 
     async def _rewind(self, request: JsonObject) -> JsonObject:
-        """Restore the files as they were before the turn of a message; return what happened to them."""
+        """Restore the files as they were before the turn of a message; return the changed ones."""
         number = self._prompts.get(str(request.get("user_message_id")))
         if number is None:
             return {"canRewind": False, "error": "no turn of this run has a message with this uuid"}
@@ -324,7 +324,7 @@ class HostSession(Exchange):
             from qcode.agent.context.attachments import mentions
 
             policy = self._conversation.policy
-            blocks, complaints = mentions(
+            blocks, problems = mentions(
                 prompt,
                 self.agent.context.folder,
                 foreign,
@@ -332,8 +332,8 @@ class HostSession(Exchange):
                 self.agent.toolbox.names_resource,
             )
             self._conversation.attach(blocks)
-            for complaint in complaints:
-                self.controls.notice(Notice("warning", complaint))
+            for problem in problems:
+                self.controls.notice(Notice("warning", problem))
         return prompt, options
 
     async def _with_server_texts(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
@@ -354,7 +354,7 @@ def _uuid(message: UserMessage) -> str:
 
 
 class HostRun(Run):
-    """A turn for a host. `uuids` are those of the lines that it answers. `is_composed`: the prompt is sent as it is."""
+    """A turn for a host. `uuids` are the ids of the lines it answers. `is_composed`: no command is expanded."""
 
     def __init__(
         self, output: RunOutput, session: HostSession, uuids: tuple[str, ...], *, is_composed: bool = False
@@ -389,8 +389,8 @@ class HostRun(Run):
             return self._conversation.compact(focus.strip())
         return super().events(prompt)
 
-    async def _see(self, event: TurnEvent) -> None:
-        await super()._see(event)
+    async def _handle_event(self, event: TurnEvent) -> None:
+        await super()._handle_event(event)
         self._session.controls.report_mode()
 
     def approve(self, approval: CallApproval) -> None:
@@ -401,12 +401,12 @@ class HostRun(Run):
     async def _ask(self, approval: CallApproval) -> None:
         self.answer(approval, await self._session.approvals.decide(approval))
 
-    def ask(self) -> None:
-        super().ask()
+    def cancel(self) -> None:
+        super().cancel()
         self.stop_asking()
 
     def stop_asking(self) -> None:
-        """Withdraw the questions that are open."""
+        """Withdraw all open questions."""
         for task in self._question_tasks:
             task.cancel()
 

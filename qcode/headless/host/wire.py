@@ -1,6 +1,6 @@
-"""Requests to the host and its answers. Knows the envelope of the protocol, and none of its requests.
+"""Sends requests to the host and receives its answers. Knows the envelope of the protocol, not its requests.
 
-A request that is abandoned is withdrawn with a `control_cancel_request`. After the end of the input every request
+A cancelled request is withdrawn with a `control_cancel_request`. After the end of the input every request
 fails at once.
 """
 
@@ -46,14 +46,14 @@ class HostWire:
             await self.send({"type": "control_request", "request_id": request_id, "request": request})
             return await answer
         except asyncio.CancelledError:
-            if answer.cancelled() or not answer.done():  # the task that is cancelled cancels what it waits for
+            if answer.cancelled() or not answer.done():  # a cancelled task also cancels the future it awaits
                 self.send_soon({"type": "control_cancel_request", "request_id": request_id})
             raise
         finally:
             self._open.pop(request_id, None)
 
     def resolve(self, response: Json) -> None:
-        """Take the answer to a request; one with an unknown id is ignored."""
+        """Complete the request that a response answers; ignore a response with an unknown id."""
         if not isinstance(response, dict):
             return
         waiting = self._open.get(str(response.get("request_id")))
@@ -67,7 +67,7 @@ class HostWire:
         waiting.set_exception(HostError(reason if isinstance(reason, str) and reason else "the answer was not valid"))
 
     def cancel(self, request_id: str) -> None:
-        """The host withdraws its answer to a request, which fails."""
+        """Fail a request that the host will not answer."""
         self.resolve({"request_id": request_id, "subtype": "error", "error": "the host withdrew the request"})
 
     def close(self) -> None:
