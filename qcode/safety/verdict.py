@@ -71,5 +71,5 @@ class SandboxSupport:
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:
-    """Return the strictest verdict. Of equally strict ones, return the most confined, or the first."""
+    """Return the strictest verdict. If several are equally strict, return the most confined, otherwise the first."""
     return max((first, *others), key=lambda verdict: (_ORDER[verdict.verdict], _STRICTNESS[verdict.confinement]))

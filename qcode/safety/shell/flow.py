@@ -1,7 +1,7 @@
 """The simple commands that bash would run for a script, with the words and the possible folders of each. Pure.
 
 `cd` is followed: `cd src && cat x` reads `src/x`. `cd src; cat x` reads `src/x`, or `x` if the cd fails. A loop over
-literal words is unrolled. The body of a loop over a wildcard is analysed once: its variable stands for any one match.
+literal words is unrolled. The body of a loop over a wildcard is analyzed once: its variable stands for any one match.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class _FlowPass:
             self.variables[script.name] = replace(word, is_one=word.has_glob) if word.unknown != "words" else _ANY_TEXT
             succeeded, failed = self.script(script.body, folders_after)
             folders_after = succeeded | failed
-            # A body that is analysed once for many values must not change the folder or an outer variable.
+            # A body that is analyzed once for many values must not change the folder or an outer variable.
             changed = [name for name in before if name != script.name and self.variables[name] != before[name]]
             if (not word.is_known or word.has_glob) and (folders_after != folders or changed):
                 raise UnsupportedSyntax("a loop that changes the folder or a variable of another loop")
