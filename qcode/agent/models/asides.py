@@ -121,7 +121,7 @@ async def run_beside(
         if ledger.api_calls.total:
             discarded = ledger.discarded_output_tokens
             used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded, ledger.by_model)
-            conversation.count(used)
+            conversation.add_usage(used)
             conversation.session.record_requests(attempts)
             count(used)
 

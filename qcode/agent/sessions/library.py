@@ -122,7 +122,7 @@ class Library:
             "(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1), by_model=(spent,)
         )
         asked = AttemptRecord("first", _MAX_TOKENS, "", naming.usage, model=small.name)
-        self._conversation.count(used)
+        self._conversation.add_usage(used)
         self._conversation.session.record_requests((asked,))
         return used
 
