@@ -158,10 +158,10 @@ class SessionSandbox:
 
     def begin(self, level: Level, confinement: Confinement) -> Guard:
         """Begin to watch the names that a level protects, until `end`."""
-        from qcode.safety.sandbox.guard import Guard, is_as_git_makes_it
+        from qcode.safety.sandbox.guard import Guard, is_harmless_git_file
 
         found = partial(self._protected, level)
-        guard = Guard(found, confinement.protected_paths, self._scope.scratch_path, is_as_git_makes_it)
+        guard = Guard(found, confinement.protected_paths, self._scope.scratch_path, is_harmless_git_file)
         with self._lock:
             self._guards.add(guard)
         return guard
