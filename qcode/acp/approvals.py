@@ -60,7 +60,7 @@ class PermissionOption:
 
 
 def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption]:
-    """Return the options of an approval. A client that asks nobody chooses the first one that allows."""
+    """Return the options of an approval. A client without a user chooses the first one that allows."""
     deny = PermissionOption("deny", "reject_once", "No", Deny())
     once = PermissionOption("once", "allow_once", "Yes", Allow())
     match approval:

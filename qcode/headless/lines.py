@@ -366,7 +366,7 @@ def _time(error: ErrorInfo) -> str | None:
 
 
 def call_input(call: ToolCall) -> JsonObject:
-    """Return the arguments of a call; in the field `raw` if they are no object, or JSON cannot represent them."""
+    """Return the arguments of a call; in the field `raw` unless they are a JSON object."""
     value = parse_object(call.arguments or "{}")
     return {"raw": call.arguments} if value is None else _representable(value)
 
