@@ -105,7 +105,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             model=selection.name,
             mode=context.settings.permissions.mode,
             branch=welcome.branch,
-            problem="no key" if is_stand_in else "",
+            problem="no provider" if is_stand_in else "",
             is_restricted=not context.is_trusted,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
