@@ -376,13 +376,13 @@ class AppView:
         self.app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript; page keys scroll an open panel instead."""
+        """Scroll the transcript, or an aside that is open; page keys scroll open help."""
         panel, transcript = self._widgets.help, self._widgets.transcript
         if panel.is_open and to in ("page_up", "page_down"):
             panel.scroll_page(-1 if to == "page_up" else 1)
             return
-        if self._widgets.aside.is_open and to in ("page_up", "page_down"):
-            self._widgets.aside.scroll_page(-1 if to == "page_up" else 1)
+        if self._widgets.aside.is_open:
+            self._widgets.aside.scroll(to)
             return
         match to:
             case "page_up":
