@@ -46,6 +46,25 @@ def test_help_explains_a_topic_or_command_and_reports_an_unknown_name() -> None:
     drive(test)
 
 
+def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
+    conversation = ScriptedConversation([*says("hello"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("hi")
+        await run.until_idle()
+        await run.send("/new session please")
+        await run.pilot.pause()
+        assert "/new takes no argument. Type /new without “session please”." in run.text
+        assert "hello" in run.text
+        assert run.app.parts.prompt.text == "/new session please"
+        run.app.parts.prompt.text = ""
+        await run.send("/todos alll")
+        await run.pilot.pause()
+        assert "Unknown argument 'alll'. Type /todos or /todos all." in run.text
+
+    drive(test, conversation)
+
+
 def test_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
     conversation = ScriptedConversation()
 

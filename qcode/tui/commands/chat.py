@@ -294,7 +294,9 @@ _NO_TODOS = "No to-do list yet. The model makes one for longer tasks."
 
 
 def _todos(context: CommandContext, scope: str) -> None:
-    if scope == "all":
+    if scope not in ("", "all"):
+        context.view.notify("warning", f"Unknown argument {scope!r}. Type /todos or /todos all.")
+    elif scope == "all":
         items = context.view.todos
         context.view.show_panel("Todos", todo_lines(items) if items else _NO_TODOS)
     elif not context.view.toggle_todos():
