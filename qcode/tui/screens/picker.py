@@ -462,6 +462,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     """Additional keys of a subclass and their actions, for the last line."""
     ENTER: ClassVar[str] = "select"
     """The action of Enter, for the last line."""
+    ESCAPE: ClassVar[str] = "close"
+    """The action of Esc without a filter, for the last line."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
     IS_QUESTION: ClassVar[bool] = False
@@ -559,7 +561,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         if note and title.cell_length + len(note) + 9 <= self.size.width:
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
-        escape = "clear" if self.finder.typed else "close"
+        escape = "clear" if self.finder.typed else self.ESCAPE
         enter = [("Enter", self.ENTER)] if escape != self.ENTER else []
         keys = [*enter, ("Esc", escape), *self.KEYS, ("↑↓", "move")]
         self.query_one("#picker-foot", Static).update(foot(keys, self.size.width - 4))

@@ -56,6 +56,35 @@ def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, s
     played(tmp_path, test, size)
 
 
+def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("second")
+        await run.until_idle()
+        (it.work / "a.txt").write_text("mine\n")
+        await run.send("/rewind")
+        await run.until(lambda: isinstance(run.app.screen, RewindPicker))
+        await run.pilot.press("down", "enter")
+        await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
+        assert "Esc back" in run.screen
+        assert [row.detail for row in run.app.screen.rows] == [  # type: ignore[attr-defined]  # a picker
+            "removes 2 turns; restores 1 file",
+            "removes 2 turns; files stay unchanged",
+            "restores 1 file; conversation stays unchanged",
+        ]
+        await run.pilot.press("enter")
+        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.pilot.press("escape")
+        await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
+        await run.pilot.press("escape")
+        await run.until(lambda: isinstance(run.app.screen, RewindPicker))
+        assert run.app.screen.row.label == "write it"  # type: ignore[attr-defined]  # a picker
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        assert len(it.conversation.messages) > 2
+
+    played(tmp_path, test)
+
+
 def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         (it.work / "a.txt").write_text("mine\n")
