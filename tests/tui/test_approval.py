@@ -151,13 +151,13 @@ def _labels(approval: CallApproval) -> list[str]:
 def test_choices_have_a_fixed_order_and_fixed_letters() -> None:
     plain = _request(rule="")
     assert _labels(plain) == ["Yes (y)", "No (n)", "No, and say why (t)"]
-    rule = "Yes, and stop asking for shell(ls *) (a)"
+    rule = "Yes, and stop asking for every “ls …” (this session) (a)"
     assert _labels(_request()) == ["Yes (y)", rule, "No (n)", "No, and say why (t)"]
     whole = replace(_request(), is_keepable=True, offers=("edits", "trust"))
     assert _labels(whole) == [
         "Yes (y)",
         rule,
-        "Yes, always in this folder (f)",
+        "Yes, always in this folder: every “ls …” (f)",
         "Yes, and all edits from now on (Shift+Tab)",
         "Yes, and trust this folder ()",
         "No (n)",
@@ -480,7 +480,7 @@ def test_escape_denies_and_cancels_the_turn() -> None:
     drive(test, conversation)
 
 
-def test_escape_in_the_reason_returns_to_the_choices() -> None:
+def test_escape_in_the_reason_returns_to_the_choices_and_keeps_the_text() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -490,9 +490,9 @@ def test_escape_in_the_reason_returns_to_the_choices() -> None:
         assert not run.app.parts.approval.is_telling
         assert conversation.answers == []
         assert conversation.cancels == 0
-        await run.pilot.press("n")
+        await run.pilot.press("t", "o", "enter")
         await run.until_idle()
-        assert conversation.answers == [("c1", Deny())]
+        assert conversation.answers == [("c1", Deny("yo"))]
 
     drive(test, conversation)
 
@@ -956,3 +956,21 @@ def test_draft_typed_while_a_question_opens_shows_no_menu_over_it() -> None:
         await run.until(lambda: "Show the file changes" in "\n".join(_screen(run)))
 
     drive(test, ScriptedConversation(_asking(_request())))
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("edit(./src/cart.py)", "edits of src/cart.py"),
+        ("shell(npm run build)", "exactly “npm run build”"),
+        ("shell(pytest *)", "every “pytest …”"),
+        ("fetch(example.org:8080)", "fetches from example.org:8080"),
+        ("mcp(files/read_all)", "the tool read_all of files"),
+    ],
+)
+def test_offered_rule_is_said_in_words_and_shown_exactly(rule: str, words: str) -> None:
+    options = form_of(_request(rule=rule)).options
+    assert (options[1].label, options[1].detail) == (f"Yes, and stop asking for {words} (this session)", rule)
+    _, session, folder, *_ = form_of(replace(_request(rule=rule), is_keepable=True)).options
+    assert (session.label, session.detail) == (f"Yes, and stop asking for {words} (this session)", "")
+    assert (folder.label, folder.detail) == (f"Yes, always in this folder: {words}", rule)

@@ -60,7 +60,7 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "test runner": (
         RUNNER,
-        ("stop asking for shell(pytest *)", "Yes, in the sandbox", "5 No (n)"),
+        ("stop asking for every “pytest …” (this session)", "shell(pytest *)", "Yes, in the sandbox", "5 No (n)"),
         (),
     ),
     "edited command": (

@@ -25,6 +25,7 @@ from qcode.protocol.approvals import (
     ServerApproval,
     ToolApproval,
 )
+from qcode.safety.rules import rule_in_words
 from qcode.text.clean import cut, ensure_visible, visible
 from qcode.text.risk import risky_words
 from qcode.values import dataclass
@@ -181,10 +182,15 @@ def risk_line(command: str) -> str:
 
 def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
     rule = visible(approval.rule)
+    covered = rule_in_words(rule)
+    # The exact rule stands once, in the last of the two rows, which has room for it in 80 columns.
+    session_detail, folder_detail = ("", rule) if approval.is_keepable else (rule, "")
+    session = Option(f"Yes, and stop asking for {covered} (this session)", "a", Allow("session"), session_detail)
+    folder = Option(f"Yes, always in this folder: {covered}", "f", Allow("folder"), folder_detail)
     return (
         Option("Yes", "y", Allow()),
-        *((Option(f"Yes, and stop asking for {rule}", "a", Allow("session")),) if rule else ()),
-        *((Option("Yes, always in this folder", "f", Allow("folder")),) if rule and approval.is_keepable else ()),
+        *((session,) if rule else ()),
+        *((folder,) if rule and approval.is_keepable else ()),
         *_allow_options(approval),
         _NO,
         _SAY_WHY,
@@ -199,11 +205,13 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
             case "trust":
                 yield Option("Yes, and trust this folder", decision=Allow("trust"))
             case "prefix":
-                label = f"Yes, and stop asking for {visible(approval.prefix_rule)}"
-                yield Option(label, decision=Allow("prefix"), warning=_PREFIX_WARNING)
+                rule = visible(approval.prefix_rule)
+                label = f"Yes, and stop asking for {rule_in_words(rule)} (this session)"
+                yield Option(label, decision=Allow("prefix"), detail=rule, warning=_PREFIX_WARNING)
             case "sandbox":
-                label = f"Yes, in the sandbox, and stop asking there for {visible(approval.sandboxed_rule)}"
-                yield Option(label, decision=Allow("sandbox"))
+                rule = visible(approval.sandboxed_rule)
+                label = f"Yes, in the sandbox, and stop asking there for {rule_in_words(rule)}"
+                yield Option(label, decision=Allow("sandbox"), detail=rule)
             case _:
                 pass
 
