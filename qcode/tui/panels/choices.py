@@ -183,7 +183,7 @@ def risk_line(command: str) -> str:
 def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
     rule = visible(approval.rule)
     covered = rule_in_words(rule)
-    # The exact rule stands once, in the last of the two rows, which has room for it in 80 columns.
+    # Both add the same rule. The row of the second has room for it in 80 columns.
     session_detail, folder_detail = ("", rule) if approval.is_keepable else (rule, "")
     session = Option(f"Yes, and stop asking for {covered} (this session)", "a", Allow("session"), session_detail)
     folder = Option(f"Yes, always in this folder: {covered}", "f", Allow("folder"), folder_detail)
