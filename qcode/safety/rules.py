@@ -481,7 +481,7 @@ def rule_in_words(text: str) -> str:
         case "edit" if body:
             return f"edits of {body.removeprefix('./')}"
         case "shell" if body.endswith(" *"):
-            return f"every “{body.removesuffix(' *')} …”"
+            return f"any “{body.removesuffix(' *')} …”"
         case "shell" if body:
             return f"exactly “{body}”"
         case "fetch" if body:

@@ -151,13 +151,13 @@ def _labels(approval: CallApproval) -> list[str]:
 def test_choices_have_a_fixed_order_and_fixed_letters() -> None:
     plain = _request(rule="")
     assert _labels(plain) == ["Yes (y)", "No (n)", "No, and say why (t)"]
-    rule = "Yes, and stop asking for every “ls …” (this session) (a)"
+    rule = "Yes, and stop asking for any “ls …” (this session) (a)"
     assert _labels(_request()) == ["Yes (y)", rule, "No (n)", "No, and say why (t)"]
     whole = replace(_request(), is_keepable=True, offers=("edits", "trust"))
     assert _labels(whole) == [
         "Yes (y)",
         rule,
-        "Yes, always in this folder: every “ls …” (f)",
+        "Yes, always in this folder: any “ls …” (f)",
         "Yes, and all edits from now on (Shift+Tab)",
         "Yes, and trust this folder ()",
         "No (n)",
@@ -963,7 +963,7 @@ def test_draft_typed_while_a_question_opens_shows_no_menu_over_it() -> None:
     [
         ("edit(./src/cart.py)", "edits of src/cart.py"),
         ("shell(npm run build)", "exactly “npm run build”"),
-        ("shell(pytest *)", "every “pytest …”"),
+        ("shell(pytest *)", "any “pytest …”"),
         ("fetch(example.org:8080)", "fetches from example.org:8080"),
         ("mcp(files/read_all)", "the tool read_all of files"),
     ],

@@ -85,7 +85,7 @@ class Form:
 
 BACK = Option("Back", "n")
 """Returns from a warning to the choices."""
-_NO = Option("No", "n", Deny(), "stops the turn")
+_NO = Option("No", "n", Deny(), "stops the turn", key="Esc")
 _SAY_WHY = Option("No, and say why", "t")
 _REPEAT_OPTIONS = (
     Option("Yes, run it again", "y", Allow()),
@@ -94,18 +94,18 @@ _REPEAT_OPTIONS = (
 )
 _IMPOSSIBLE_OPTIONS = (
     Option("Yes, let it try again", "y", Allow()),
-    Option("No", "n", Deny(), "stops the turn"),
+    _NO,
     _SAY_WHY,
 )
 _PLAN_OPTIONS = (
     Option("Yes, and ask before each edit", "y", AcceptPlan(), key="Shift+Tab"),
     Option("Yes, and accept edits", "a", AcceptPlan("accept-edits"), "edits in this folder run without asking"),
-    Option("No, keep planning", "n", Deny(), "stops the turn"),
+    Option("No, keep planning", "n", Deny(), "stops the turn", key="Esc"),
     Option("No, and say what to change", "t"),
 )
 _LIMIT_OPTIONS = (
     Option("Yes, wait and continue", "y", Allow()),
-    Option("No", "n", Deny(), "stops the turn; /model chooses another model"),
+    Option("No", "n", Deny(), "stops the turn; /model chooses another model", key="Esc"),
 )
 _SERVER_OPTIONS = (
     Option("Yes, from now on", "y", Allow()),
