@@ -408,7 +408,7 @@ def test_ctrl_g_edits_only_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     drive(test, conversation)
 
 
-def test_paste_is_never_an_answer() -> None:
+def test_paste_and_the_enter_after_it_are_never_an_answer() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -416,7 +416,9 @@ def test_paste_is_never_an_answer() -> None:
         run.clock.now += GUARD_SECONDS
         run.app.parts.approval.post_message(events.Paste("y"))
         await run.until(lambda: run.app.parts.prompt.text == "y")
+        await run.pilot.press("enter")
         assert conversation.answers == []
+        assert "For your next message: y" in run.screen
         await run.pilot.press("escape")
         await run.until_idle()
 

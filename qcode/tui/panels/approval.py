@@ -211,10 +211,12 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._choose(option or self.chosen)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Pasted text is never an answer."""
+        """Pasted text is never an answer, nor is the Enter that is meant to send it."""
         if not self.is_telling:
             event.stop()
             self._prompt.paste_text(event.text)
+            self._has_draft = self._is_writing = True
+            self._paint()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._scroll_transcript(event, -1)
