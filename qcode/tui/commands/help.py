@@ -84,7 +84,7 @@ def _help(context: CommandContext, topic: str) -> None:
         also = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
         context.view.show_panel(command.usage, command.help + also)
     else:
-        hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], label="/help {}")
+        hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
         context.view.notify("warning", sentences(f"No help on {topic!r}", hint))
 
 

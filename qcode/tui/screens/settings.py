@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
-from qcode.tui.screens.picker import Column, ListScreen, PickerRow
+from qcode.tui.screens.picker import FIELD_KEYS, Column, ListScreen, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 
@@ -99,6 +99,9 @@ class SettingsScreen(ListScreen[None]):
         else:
             self._edit(setting)
 
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return FIELD_KEYS if self._edited_name else super().keys()
+
     def title_note(self) -> str:
         return self._configuration.file
 
@@ -153,12 +156,14 @@ class SettingsScreen(ListScreen[None]):
         field.placeholder, field.value = "Enter without a value removes it from your file", setting.typed_value
         field.display = True
         field.focus()
-        self._show_message(f"New value of {setting.name}: Enter save · Esc cancel")
+        self.paint_frame()
+        self._show_message(f"New value of {setting.name}:")
 
     def _stop_editing(self) -> None:
         self._edited_name = ""
         self.query_one("#setting-field").display = False
         self.finder.take_focus()
+        self.paint_frame()
 
     def _change(self, setting: Setting, typed: str | None) -> bool:
         """Write the change; return whether that succeeded."""

@@ -145,8 +145,11 @@ def test_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> None
 
 def test_escape_closes_the_field_and_then_the_screen(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
-        await run.pilot.press("enter", "9", "escape")
-        await run.pilot.pause()
+        assert "Enter change  ·  Esc close" in run.screen
+        await run.pilot.press("enter", "9")
+        await run.until(lambda: "Enter save  ·  Esc cancel" in run.screen)
+        await run.pilot.press("escape")
+        await run.until(lambda: "Enter change  ·  Esc close" in run.screen)
         assert run.app.screen is screen
         assert cells(screen, "network.max_retries") == ("5", "default")
         await run.pilot.press("escape")
