@@ -27,7 +27,7 @@ from qcode.tui.transcript.line import break_text
 def overflow_mark(first: int, shown: int, total: int) -> str:
     """Return the last row of a list that does not fit, such as `↓ 8 of 34`.
 
-    `first` is the index of the first visible row. The arrows point to where there is more.
+    `first` is the index of the first visible row. The arrows point to the hidden rows.
     """
     above, below = "↑" if first else "", "↓" if first + shown < total else ""
     return f"{above}{below} {shown} of {total}"
