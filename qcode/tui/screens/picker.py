@@ -50,7 +50,9 @@ _FOOT_ROWS = 3
 _MIN_HEIGHT = 14
 """On a lower screen the keys have one row."""
 _LABEL_SHARE = 0.6
-_SCREEN_SHARE = 0.55
+_SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
+_FULL_HEIGHT = 24
+"""On a lower screen the list leaves more rows to the description and the keys, which wrap if it is narrow, too."""
 _GAP = 2
 _MARKS = 4
 _MIN_LABEL = 20
@@ -154,7 +156,8 @@ class PickerList(Widget):
 
         Not as a style: Textual loses `max-height` of a widget two containers down.
         """
-        return max(1, min(len(self._lines) + self._has_head, int(viewport.height * _SCREEN_SHARE)))
+        share = _SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
+        return max(1, min(len(self._lines) + self._has_head, int(viewport.height * share)))
 
     def render(self) -> Content:
         width = self.size.width

@@ -24,8 +24,8 @@ _VALUE_CELLS = 28
 _GROUPS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
-    "": "model",
-    "mcp_servers": "tool servers",
+    "": "Model",
+    "mcp_servers": "Tool servers",
 }
 """The headings of tables, the most wanted first; the other tables follow under their names."""
 
@@ -192,10 +192,10 @@ class SettingsScreen(ListScreen[None]):
 def setting_row(setting: Setting) -> PickerRow:
     """Return a row: the key in words or within its table, its value and the value's source."""
     table, _, key = setting.name.partition(".")
-    group = _GROUPS.get(table if key else "", table)
+    group = _GROUPS.get(table if key else "", f"{table[:1].upper()}{table[1:]}".replace("_", " "))
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
-    cells = (shorten(setting.display, _VALUE_CELLS), shorten(setting.owner, 16))
+    cells = (shorten(value_text(setting), _VALUE_CELLS), shorten(setting.owner, 16))
     return PickerRow(
         setting.name,
         label or setting.name,
@@ -204,6 +204,16 @@ def setting_row(setting: Setting) -> PickerRow:
         group=group,
         is_dim=bool(setting.fixed_reason),
     )
+
+
+def value_text(setting: Setting) -> str:
+    """Return the value in plain words: text without quotes, and the mode as the status line names it."""
+    if setting.name == "permissions.mode" and setting.value == "default":
+        return "ask"
+    text = setting.display
+    if text[:1] == text[-1:] == '"' and len(text) > 2 and "\\" not in text:
+        return text[1:-1]
+    return "(none)" if text in ("[]", "{}") else text
 
 
 def _place(setting: Setting) -> tuple[int, int]:
