@@ -45,7 +45,7 @@ def test_escape_clears_the_filter_and_then_closes_with_the_old_theme(tmp_path: P
         await run.pilot.press("escape")
         await run.pilot.pause()
         assert run.app.theme == "dark"
-        assert isinstance(run.app.screen, ThemePicker)
+        assert len(run.app.screen_stack) == 2
         await run.pilot.press("down", "escape")
         await run.pilot.pause()
         assert run.app.theme == "dark"
