@@ -46,8 +46,7 @@ def foot(keys: Sequence[tuple[str, str]], width: int, rows: int = 1) -> Content:
     return Content("\n").join(lines)
 
 
-_FOOT_ROWS = 3
-_MIN_HEIGHT = 14
+_FOOT_ROWS, _MIN_HEIGHT = 3, 14
 """On a lower screen the keys have one row."""
 _LABEL_SHARE = 0.6
 _SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
@@ -65,9 +64,8 @@ class PickerRow:
     """A row of a picker. `label` and `detail` are its first and last column; `is_current` marks the one in use.
 
     `cells` are the columns between them, described by `Column`s. The filter also searches the hidden text `also`. Rows
-    of
-    one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first. A row
-    with one of `names` that starts with the filter comes before all others.
+    of one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first. A
+    row with one of `names` that starts with the filter comes before all others.
     """
 
     id: str
