@@ -13,7 +13,7 @@ from qcode.cli.terminal import ask, working_folder, write_stderr
 from qcode.cli.trust import TrustAnswer, TrustQuestion, is_trusted, note_for_pipes
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, UsageError
-from qcode.text.clean import single_spaced
+from qcode.text.clean import plain_line
 
 _SESSIONS_OFFERED = 9
 
@@ -107,7 +107,7 @@ def with_chosen_session(context: RunContext) -> RunContext:
     if not summaries:
         return replace(context, options=replace(context.options, resume=LATEST))
     rows = [
-        f"  {number}  {summary.session_id}  {single_spaced(summary.title)}\n"
+        f"  {number}  {summary.session_id}  {plain_line(summary.title, 200)}\n"
         for number, summary in enumerate(summaries, start=1)
     ]
     answer = ask("".join((*rows, "Which session? [1] "))) or "1"

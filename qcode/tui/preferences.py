@@ -59,7 +59,8 @@ class ModelUse:
         try:
             talk.set_model(name)
         except ValueError as refusal:
-            self._say("error", str(refusal))
+            reason = str(refusal).rstrip(".")
+            self._say("warning", f"{reason[:1].upper()}{reason[1:]}.")
             return
         talk.effort = self._wanted_effort if talk.thinks else None
         lines = [f"Model: {talk.model}, from the next turn."]

@@ -88,7 +88,7 @@ def test_named_model_is_selected_or_refused() -> None:
         assert "demo/other" in run.status
         await run.send("/model gpt")
         await run.pilot.pause()
-        assert "No model is called 'gpt'; demo/scripted is near." in run.text
+        assert "! No model is called 'gpt'; demo/scripted is near." in run.text
         assert conversation.model == "demo/other"
 
     drive(test, conversation)
@@ -104,7 +104,13 @@ def test_mode_command_refuses_modes_that_only_a_flag_may_set() -> None:
         await run.send("/mode bypass")
         await run.pilot.pause()
         assert conversation.mode == "plan"
-        assert "--permission-mode" in run.text
+        assert "Cannot switch to bypass here. Start qcode with --permission-mode" in run.text
+        await run.send("/mode nope")
+        await run.pilot.pause()
+        assert "Unknown mode 'nope'. Choose from plan, ask, accept-edits." in run.text
+        await run.send("/mode aks")
+        await run.pilot.pause()
+        assert "Unknown mode 'aks'. Did you mean ask?" in run.text
 
     drive(test, conversation)
 
@@ -201,7 +207,7 @@ WITH_CODE = "Use this:\n\n```python\nprint(1)\nprint(2)\n```\n\n- or\n\n  ```sh\
 def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
     items = copyable((*said("first"), *said(WITH_CODE)))
     assert [(item.label, item.lines) for item in items] == [
-        ("Use this: ```python print(1) print(2) ``` - or ```sh make ```", "12 lines"),
+        ("Use this: print(1) print(2) or make", "12 lines"),
         ("  python: print(1)", "2 lines"),
         ("  sh: make", "1 line"),
         ("first", "1 line"),
@@ -311,3 +317,6 @@ def test_keys_are_named_as_on_keyboards() -> None:
 
 def test_unknown_command_without_a_near_name_suggests_nothing() -> None:
     assert suggestion("xyzzy", ["help", "quit"]) == ""
+    assert suggestion("nope", ["anthropic", "openai"]) == ""
+    assert suggestion("pnai", ["anthropic", "openai"]) == "did you mean openai?"
+    assert suggestion("opnai", ["anthropic", "openai"]) == "did you mean openai?"

@@ -5,7 +5,7 @@ Nothing is connected; only local servers are probed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -119,11 +119,18 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
     if isinstance(found, str):
         host, _, model = found.partition("/")
         return Selection(specs[host], model, note)
-    if len(found) > 0:
-        from qcode.text.match import nearest_list
+    raise UsageError(_unknown_model(name, found, specs))
 
-        raise UsageError(f'"{name}" does not name the model of exactly one provider; {nearest_list(found)}')
-    raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
+
+def _unknown_model(name: str, found: Sequence[str], specs: Iterable[str]) -> str:
+    """Return the error about a model name that several providers have, or none. `found` are candidates."""
+    from qcode.providers import catalog
+    from qcode.text.match import nearest_list, suggestion
+
+    if found and catalog.lookup(found[0].partition("/")[0], name) is not None:
+        return f'"{name}" is a model of several providers; name one of {", ".join(found)}'
+    hint = nearest_list(found) or suggestion(name, specs, "name it as PROVIDER/MODEL")
+    return f'unknown model "{name}"; {hint}'
 
 
 def is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:

@@ -121,12 +121,17 @@ def _mode(context: CommandContext, name: str) -> None:
     if not name and context.app is not None:
         _pick_mode(context)
         return
-    lines = [f"  {mode_label(mode)}: {meaning}" for mode, meaning in MODES.items()]
-    head = (
-        f"Mode: {mode_label(context.agent.conversation.mode)}" if not name else f"Cannot switch to mode {name!r} here."
-    )
     tail = "Start qcode with --permission-mode for auto or bypass."
-    context.view.notify("info" if not name else "warning", "\n".join([head, *lines, tail]))
+    labels = [mode_label(mode) for mode in MODES]
+    if name in ("auto", "bypass"):
+        context.view.notify("warning", f"Cannot switch to {name} here. {tail}")
+    elif name:
+        choices = f"Choose from {', '.join(labels)}."
+        context.view.notify("warning", unknown(f"mode {name!r}", name, labels, choices))
+    else:
+        lines = [f"  {mode_label(mode)}: {meaning}" for mode, meaning in MODES.items()]
+        head = f"Mode: {mode_label(context.agent.conversation.mode)}"
+        context.view.notify("info", "\n".join([head, *lines, tail]))
 
 
 def _pick_mode(context: CommandContext) -> None:

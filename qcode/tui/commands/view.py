@@ -172,7 +172,7 @@ def _config(context: CommandContext, argument: str) -> None:
         context.view.notify("warning", str(refusal))
         return
     if name and name not in settings:
-        context.view.notify("warning", unknown(f"setting {name!r}", name, settings))
+        context.view.notify("warning", unknown(f"setting {name!r}", name, settings, "/config lists them."))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:

@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
-from qcode.text.clean import one_line, visible_rows
+from qcode.text.clean import one_line, plain_line, visible_rows
 from qcode.text.numbers import count_text
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
@@ -139,7 +139,7 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
         return []
     rows = [PickerRow(ALL, "Everything since the start", count_text(len(changes), "file"), group="This session")]
     for position, turn in reversed(list(enumerate(turns, 1))):
-        group = f"{position}. {one_line(turn.text, 100) or '(empty)'}"
+        group = f"{position}. {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):
             row = f"{turn.number}/{index}"
             rows.append(PickerRow(row, one_line(file.path), size_text(file), group=group, also=turn.text[:500]))

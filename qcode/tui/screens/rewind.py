@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.text.clean import one_line
+from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import count_text
 from qcode.tui.screens.picker import Picker, PickerRow
 from qcode.tui.transcript.line import shorten
@@ -72,7 +72,7 @@ def message_row(message: OwnMessage) -> PickerRow:
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
     return PickerRow(
-        str(message.number), one_line(message.text, 120) or "(empty)", ", ".join(names[:_MAX_SHOWN_FILES]) + more
+        str(message.number), plain_line(message.text, 120) or "(empty)", ", ".join(names[:_MAX_SHOWN_FILES]) + more
     )
 
 
