@@ -546,6 +546,10 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """React to Enter on `row`."""
         raise NotImplementedError
 
+    def shown_count(self, total: int) -> int:
+        """Return the number of rows as shown in the title."""
+        return total
+
     def title_note(self) -> str:
         """Return a note after the number of rows in the title."""
         return ""
@@ -553,6 +557,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def paint_frame(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
         total, count = len(self.rows), self.finder.count
+        if total == count:
+            total = count = self.shown_count(count)
         number = f"{total} of {count}" if total != count else str(count)
         note = self.title_note()
         title = Content.assemble((self.heading, "bold"), ("" if self.IS_QUESTION else f"  {number}", "$muted"))

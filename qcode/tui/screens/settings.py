@@ -15,6 +15,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
+from qcode.protocol.approvals import mode_label
 from qcode.text.clean import one_line
 from qcode.tui.screens.picker import Column, ListScreen, PickerRow
 from qcode.tui.transcript.line import shorten
@@ -190,7 +191,9 @@ def setting_row(setting: Setting) -> PickerRow:
     group = _GROUPS.get(table if key else "", table)
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
-    cells = (shorten(setting.display, _VALUE_CELLS), shorten(setting.owner, 16))
+    is_mode = setting.name == "permissions.mode" and isinstance(setting.value, str)
+    shown = f'"{mode_label(str(setting.value))}"' if is_mode else setting.display
+    cells = (shorten(shown, _VALUE_CELLS), shorten(setting.owner, 16))
     return PickerRow(
         setting.name,
         label or setting.name,
