@@ -31,6 +31,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
     TurnApproval,
     TurnOptions,
+    mode_label,
 )
 from qcode.protocol.errors import ExitCode
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
@@ -67,7 +68,6 @@ from qcode.tui.panels.todos import changes, is_over, todo_lines, todo_summary, t
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
-from qcode.tui.status import mode_label
 from qcode.tui.terminal.driver import BELL
 from qcode.tui.transcript.replay import is_told, replay, show_resumed
 from qcode.tui.turns import close_events

@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
+from qcode.protocol.approvals import mode_label
 from qcode.text.clean import one_line
 from qcode.text.numbers import cost_text, count_text, duration_text, retry_countdown, tokens_text
 from qcode.tui.transcript.line import shorten, shorten_to_words
@@ -64,11 +65,6 @@ _MODE_WORDS: dict[str, str] = {
     "auto": "auto mode",
     "bypass": "bypass: never asks",
 }
-
-
-def mode_label(mode: str) -> str:
-    """Return the name of a permission mode as it is shown: `default` is `ask`."""
-    return "ask" if mode == "default" else mode
 
 
 @dataclass(frozen=True, slots=True)

@@ -320,13 +320,14 @@ class AppView:
     def show_mode(self) -> None:
         self._widgets.status.change(mode=self._agent.conversation.mode)
 
-    def use_theme(self, name: str) -> None:
-        """Apply a theme and keep it for the next start; `auto` follows the terminal."""
+    def use_theme(self, name: str) -> bool:
+        """Apply a theme and keep it for the next start; `auto` follows the terminal. Return False without such one."""
         if name == AUTO or name in self.app.theme_names:
             self.app.apply_theme(name)
             self._agent.settings.choices.keep_theme(name)
-            return
+            return True
         self.notify("warning", unknown(f"theme {name!r}", name, self.app.theme_names, "/theme lists them."))
+        return False
 
     def show_trust(self) -> None:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)

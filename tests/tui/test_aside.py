@@ -183,8 +183,7 @@ def test_long_answer_leaves_room_for_the_prompt_and_is_read_from_its_beginning(
 ) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/btw " + "long " * 60)
-        await run.until(lambda: "Ctrl+S" in run.screen)
-        assert "row 0" in run.screen
+        await run.until(lambda: "Ctrl+S" in run.screen and "row 0" in run.screen)
         assert "row 99" not in run.screen
         assert "›" in run.screen
         assert run.app.parts.aside.size.height <= size[1] * 0.6

@@ -332,3 +332,13 @@ def test_text_is_refilled_for_editing_in_vim_mode() -> None:
         assert prompt.text == "hellox"
 
     drive(test)
+
+
+def test_history_search_asks_for_words() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+r")
+        assert "history: type part of an earlier prompt" in run.screen
+        await run.pilot.press("x")
+        assert "history: x  no match" in run.screen
+
+    drive(test)

@@ -20,6 +20,7 @@ from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permiss
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import run_context
 from qcode.cli.terminal import working_folder, write_stdout
+from qcode.protocol.approvals import mode_label
 from qcode.protocol.errors import QcodeError
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import SandboxSupport, Verdict
@@ -160,7 +161,7 @@ def _listed_json(permissions: Permissions) -> JsonObject:
 
 def listed(permissions: Permissions) -> Iterator[str]:
     """Yield the mode and every rule in force as lines, each with its origin."""
-    yield visible(f"mode {permissions.mode} ({permissions.mode_origin})")
+    yield visible(f"mode {mode_label(permissions.mode)} ({permissions.mode_origin})")
     if not permissions.is_trusted:
         yield "this folder is not trusted: allow rules are ignored, and everything but reading needs approval"
     rules = permissions.rules()

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from qcode.protocol.approvals import mode_label
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
 from qcode.tui.panels.todos import todo_lines, todo_summary
 from qcode.tui.preferences import MODES
-from qcode.tui.status import mode_label
 
 if TYPE_CHECKING:
     from qcode.tools.jobs import Job

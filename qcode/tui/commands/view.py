@@ -15,14 +15,15 @@ from qcode.tui.theme import AUTO
 
 def _theme(context: CommandContext, name: str) -> None:
     if name:
-        context.screen.use_theme(name)
+        if context.screen.use_theme(name):
+            context.view.notify("info", f"Theme: {name}.")
         return
     from qcode.tui.screens.palette import ThemePicker
 
     app = context.screen.app
     context.screen.open_screen(
         ThemePicker(app.themes, app.theme_choice, app.apply_theme),
-        lambda chosen: context.screen.use_theme(chosen) if chosen is not None else None,
+        lambda chosen: _theme(context, chosen) if chosen is not None else None,
     )
 
 

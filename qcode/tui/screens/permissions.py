@@ -151,7 +151,7 @@ class PermissionsScreen(Picker):
 
     def _decision_detail(self, row: str) -> str:
         if row == "mode":
-            return f"{control_text.mode_line(self._permissions)}, {visible(self._permissions.mode_origin)}"
+            return "Shift+Tab and /mode change it, permissions.mode in your config.toml sets it for the next start."
         rule = self._rules().get(row)
         if rule is not None:
             return f"{control_text.rule_line(rule)}\n{visible(rule.origin)}"

@@ -488,9 +488,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     IS_QUESTION: ClassVar[bool] = False
     """Whether the title is a question with a few fixed answers, which need neither a filter nor a count."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Leave", priority=True, show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "leave", "Leave", priority=True, show=False)]
 
     def __init__(
         self,
@@ -567,6 +565,10 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """React to Enter on `row`."""
         raise NotImplementedError
 
+    def shown_count(self, total: int) -> int:
+        """Return the number of rows as shown in the title."""
+        return total
+
     def title_note(self) -> str:
         """Return a note after the number of rows in the title."""
         return ""
@@ -580,6 +582,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def paint_frame(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
         total, count = len(self.rows), self.finder.count
+        if total == count:
+            total = count = self.shown_count(count)
         number = f"{total} of {count}" if total != count else str(count)
         note = self.title_note()
         title = Content.assemble((self.heading, "bold"), ("" if self.IS_QUESTION else f"  {number}", "$muted"))

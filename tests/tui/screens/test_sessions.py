@@ -117,6 +117,10 @@ def test_diff_shows_the_changes_of_the_session(tmp_path: Path) -> None:
     played(tmp_path, test)
 
 
+def rows_above(screen: str, text: str) -> int:
+    return next(number for number, row in enumerate(screen.split("\n")) if text in row)
+
+
 def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         written = (it.work / "a.txt").read_bytes()
@@ -125,12 +129,15 @@ def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> Non
         screen = run.app.screen
         assert isinstance(screen, ChangesScreen)
         assert [row.label for row in screen.rows] == ["Everything since the start", "a.txt"]
-        assert screen.rows[1].group == "1. write it"
-        assert "1. write it" in run.screen
+        assert screen.rows[1].group == "Turn 1: write it"
+        assert "Turn 1: write it" in run.screen
         await run.pilot.press("ctrl+x")
         await run.until(lambda: "Select a file or a hunk" in run.screen)
+        assert "Changes  1\n" in run.screen
+        before = rows_above(run.screen, "Turn 1")
         await run.pilot.press("down")
-        await run.until(lambda: "+" in run.screen)
+        await run.until(lambda: "›   a.txt" in run.screen)
+        assert rows_above(run.screen, "Turn 1") == before
         await run.pilot.press("ctrl+x")
         await run.until(lambda: "/redo reverts this" in run.screen)
         assert not (it.work / "a.txt").exists()
