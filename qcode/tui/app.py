@@ -474,7 +474,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _apply(self, setting: Setting) -> bool:
         """Apply a changed setting; return False if only the next start reads it."""
-        from qcode.tui.view import apply_setting
+        from qcode.tui.preferences import apply_setting
 
         return apply_setting(
             setting,

@@ -2,7 +2,6 @@
 
 `AppView` is the `View` of the app. `CancelKeys` handles Esc and Ctrl+C: close, interrupt or clear; pressed twice,
 rewind or quit. Each key performs the first action that applies; a hint announces the effect of a second press.
-`apply_setting` applies a changed setting to the running app.
 """
 
 from __future__ import annotations
@@ -151,6 +150,10 @@ class AppView:
     @property
     def is_writing(self) -> bool:
         return self.app.focused is self._widgets.prompt
+
+    @property
+    def is_choosing_card(self) -> bool:
+        return self.transcript.is_choosing
 
     @property
     def is_asking_about_draft(self) -> bool:
@@ -575,31 +578,3 @@ class CancelKeys:
     def _forget(self) -> None:
         self._forget_timer = None
         self._widgets.status.change(hint="")
-
-
-def apply_setting(
-    setting: Setting,
-    terminal_title: TerminalTitle,
-    widgets: Widgets,
-    *,
-    show_theme: Callable[[str], None],
-    use_mode: Callable[[ApprovalMode], None],
-) -> bool:
-    """Apply a setting now; return False if only the next start reads it."""
-    value = setting.value
-    match setting.name:
-        case "ui.theme" if isinstance(value, str):
-            show_theme(value)
-        case "ui.bell":
-            terminal_title.has_bell = value if isinstance(value, bool) else None
-        case "ui.title":
-            terminal_title.use_title(value is True)
-        case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
-            widgets.transcript.show_thinking(value)
-        case "ui.vim":
-            widgets.prompt.use_vim(value is True)
-        case "permissions.mode" if any(value == mode for mode in MODES):
-            use_mode(next(mode for mode in MODES if mode == value))
-        case _:
-            return False
-    return True

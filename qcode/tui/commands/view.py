@@ -27,6 +27,11 @@ def _theme(context: CommandContext, name: str) -> None:
     )
 
 
+def _may_scroll_with_home_and_end(context: CommandContext) -> bool:
+    """Return whether Home and End are free: they move in a prompt with text, and to the first and last card."""
+    return is_prompt_empty(context) and not context.screen.is_choosing_card
+
+
 VIEW: tuple[Command, ...] = (
     Command(
         "theme",
@@ -110,7 +115,7 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the start, if the prompt is empty.",
         lambda context, _: context.screen.scroll_transcript("home"),
         keys=("home",),
-        when=is_prompt_empty,
+        when=_may_scroll_with_home_and_end,
         needs_screen=True,
     ),
     Command(
@@ -119,7 +124,7 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the end, if the prompt is empty.",
         lambda context, _: context.screen.scroll_transcript("end"),
         keys=("end",),
-        when=is_prompt_empty,
+        when=_may_scroll_with_home_and_end,
         needs_screen=True,
     ),
     Command(

@@ -302,7 +302,7 @@ def test_preview_shows_typed_text_without_attachments() -> None:
     shell = shell_block("make test", ToolOutcome("3 passed", summary="exit 0"))
     file = Text('<file path="a.py">\nsecret lines\n</file>')
     messages = (Message("user", (shell, file, Text("look @a.py"))), assistant(Text("I see.")))
-    assert preview_of(messages, 60).plain == "› !make test⏎look @a.py\n  I see."
+    assert preview_of(messages, 60).plain == "› !make test look @a.py\n  I see."
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_lists_and_tables_are_edited_in_an_editor(file: Path) -> None:
 
 def test_mode_changes_at_once_unless_only_a_flag_may_set_it(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
-        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("default", '"ask"')
+        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("default", "ask")
         await run.pilot.press("right")
         await run.pilot.pause()
         assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("accept-edits", "accept-edits")
