@@ -300,7 +300,7 @@ class Toolbox:
 
     def check_room_for_job(self) -> None:
         """Raise `Refused` if no more commands may run in the background."""
-        self.jobs.check_room()
+        self.jobs.check_limit()
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the call that it stands for: a command, a skill's sub-agent, a server's tool."""

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from decimal import Decimal
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -264,6 +265,7 @@ def variables() -> ValueKind:
     return ValueKind("a list of names of environment variables", accept, schema=schema)
 
 
+@cache
 def _hook_fields() -> Mapping[str, ValueKind]:
     return {
         "matcher": raw_text(),

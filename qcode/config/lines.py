@@ -113,16 +113,27 @@ class _Scanner:
         """Parse a dotted key up to its `=` or `]`, and record its line and those of the tables it creates."""
         self._skip(_BLANK)
         start = self.at
-        while (char := self._peek()) not in ("=", "]"):
-            self.at += 1
-            if char in ('"', "'"):
-                self._rest_of_string(char)
-        parts = parse_key(self.text[start : self.at].strip())
+        parts = self._parts()
         if is_kept:
             line = self.text.count("\n", 0, start) + 1
             for size in range(1, len(parts) + 1):
                 self.lines.setdefault((*table, *parts[:size]), line)
         return (*table, *parts)
+
+    def _parts(self) -> TomlPath:
+        """Return the parts of the dotted key at the current position."""
+        start, text = self.at, self.text
+        line = text.find("\n", start)
+        line = len(text) if line < 0 else line
+        ends = [at for at in (text.find("=", start, line), text.find("]", start, line)) if at >= 0]
+        if ends and '"' not in (bare := text[start : min(ends)]) and "'" not in bare:  # nearly all of them
+            self.at = min(ends)
+            return parse_key(bare.strip())
+        while (char := self._peek()) not in ("=", "]"):
+            self.at += 1
+            if char in ('"', "'"):
+                self._rest_of_string(char)
+        return parse_key(text[start : self.at].strip())
 
     def _value(self, path: TomlPath, *, is_kept: bool) -> None:
         char = self._peek()
@@ -175,14 +186,16 @@ class _Scanner:
 
     def _skip(self, chars: str) -> None:
         """Skip `chars`, and comments if a line may end here."""
-        while self.at < len(self.text):
-            if self.text[self.at] in chars:
-                self.at += 1
-            elif self.text[self.at] == "#" and "\n" in chars:
-                end = self.text.find("\n", self.at)
-                self.at = len(self.text) if end < 0 else end
+        text, at = self.text, self.at
+        while at < len(text):
+            if text[at] in chars:
+                at += 1
+            elif text[at] == "#" and "\n" in chars:
+                end = text.find("\n", at)
+                at = len(text) if end < 0 else end
             else:
-                return
+                break
+        self.at = at
 
     def _peek(self) -> str:
         return self.text[self.at : self.at + 1]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from decimal import Decimal
@@ -473,9 +474,9 @@ def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
     with os.fdopen(handle, "rb") as stream:
         if found.st_size > _MAX_BYTES:
             raise ConfigError("is larger than 1 MiB", file=file)
-        data = stream.read(_MAX_BYTES + 1)
+        data = stream.read(_MAX_BYTES + 1).removeprefix(BOM_UTF8)  # the codec `utf-8-sig` loads another module
     try:
-        return data.decode("utf-8-sig")
+        return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError("is not UTF-8 text", file=file, line=line) from None

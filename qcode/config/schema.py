@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from qcode.config import kinds
@@ -135,12 +136,14 @@ for _key in KEYS:
         _TABLES.setdefault((_key.path[0], _size), {})[_key.path[:_size]] = None
 
 
+@lru_cache(maxsize=256)
 def find_key(path: Path) -> Key | None:
     """Return the key at `path`, or None."""
     candidates = _BY_TABLE.get((path[0], len(path)), ()) if path else ()
     return next((key for key in candidates if _starts(key.path, path)), None)
 
 
+@lru_cache(maxsize=256)
 def is_table(path: Path) -> bool:
     """Return whether `path` is a table with keys."""
     if len(path) == 3 and path[0] == "providers" and path[2] == "network":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from qcode.protocol.messages import Message, Reasoning, Text
 from qcode.protocol.model import Effort, ModelRequest
-from qcode.providers.history import said, start_of_tool_loop
+from qcode.providers.history import assistant_blocks, start_of_tool_loop
 from qcode.text.json import JsonObject
 from qcode.text.pattern import lazy_pattern
 
@@ -53,7 +53,7 @@ def _loop_lacks_thinking(messages: Sequence[Message], is_signed: Callable[[Reaso
     for message in messages[start_of_tool_loop(messages) :]:
         if message.role != "assistant" or not message.calls:
             continue
-        for block in said(message.blocks):
+        for block in assistant_blocks(message.blocks):
             if isinstance(block, Reasoning):
                 if is_signed(block):
                     return False

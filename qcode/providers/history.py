@@ -80,10 +80,11 @@ def _renamed(message: Message, names: dict[str, str]) -> Message:
     return Message(message.role, tuple(blocks))
 
 
-def noted(request: ModelRequest) -> tuple[Message, ...]:
-    """Return the messages with the note of the request at the end of the last one, which is of the user.
+def with_request_note(request: ModelRequest) -> tuple[Message, ...]:
+    """Return the messages of the request with its note appended to the last one, if that is a user message.
 
-    After a result the note is a part of it: some hosts accept no user message between a result and the reply.
+    After a result the note becomes part of the result, because some hosts reject a user text between a result and the
+    reply.
     """
     messages = request.messages
     if not request.note or not messages or messages[-1].role != "user":
@@ -294,14 +295,14 @@ def results_first(blocks: tuple[Block, ...]) -> tuple[list[ToolResult], list[Tex
     return results, [block for block in blocks if isinstance(block, Text | Image)]
 
 
-def said(blocks: tuple[Block, ...]) -> list[Text | Reasoning | ToolCall]:
+def assistant_blocks(blocks: tuple[Block, ...]) -> list[Text | Reasoning | ToolCall]:
     """Return the blocks that an assistant message may contain, in order."""
     return [block for block in blocks if isinstance(block, Text | Reasoning | ToolCall)]
 
 
 def without_trailing_thoughts(blocks: Iterable[Block]) -> list[Text | Reasoning | ToolCall]:
     """Return the blocks of an assistant message without reasoning at its end, which Claude rejects."""
-    remaining = said(tuple(blocks))
+    remaining = assistant_blocks(tuple(blocks))
     while remaining and (
         isinstance(remaining[-1], Reasoning) or (isinstance(remaining[-1], Text) and not remaining[-1].text.strip())
     ):

@@ -1,7 +1,7 @@
-"""Policy: what may run, what may be read and written, and what may be shown.
+"""The policy: verdicts on commands, on reading and writing files, and on text that is shown.
 
-Everything here decides and nothing acts: no file is changed and no process started, but for `launcher` and
-`git_repository`, which ask bash and git and hand the judges what they said, and for `sandbox`. `paths` and `shell`
-look at the disk (links, kinds, names) because a verdict about a name says nothing about what it leads to.
-Read `verdict` first, then `policy`, which puts `rules`, `paths`, `shell` and `addresses` together.
+The judges change no file and start no process. Exceptions are `launcher` and `git_repository`, which ask bash and git
+and pass the answers to the judges, and `sandbox`. `paths` and `shell` inspect links, file types and names on disk,
+because a link may lead anywhere, whatever its name. Read `verdict` first, then `policy`, which combines `rules`,
+`paths`, `shell` and `addresses`.
 """

@@ -1,7 +1,7 @@
-"""Which URLs may be fetched at all, and which addresses are public. Pure: no name is resolved here.
+"""The check of URLs before a fetch, and of addresses for being public. Pure: no name is resolved here.
 
 `read_url` judges the URL as text. The client resolves the name once and checks each address with `is_global`.
-Facts: https://url.spec.whatwg.org (hosts), and the registries of special addresses of IANA for IPv4 and IPv6.
+Sources: https://url.spec.whatwg.org (hosts), and IANA's registries of special addresses for IPv4 and IPv6.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REFUSED = tuple(
         "2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
     )
 )  # fmt: skip
-# Names of this machine, the local network or cloud metadata, whatever address a resolver returns.
+# Names of this machine, the local network or cloud metadata; they are refused for every address they resolve to.
 _PRIVATE_NAMES = re.compile(
     r"(.+\.)?(localhost|localdomain|local|internal|intranet|lan|home|corp|private|svc|home\.arpa|onion)|metadata"
 )
@@ -51,8 +51,8 @@ class UrlTarget:
     @property
     def name(self) -> str:
         """The host, followed by the port unless it is the default port of a remote host."""
-        is_usual = self.port == _PORTS[self.scheme] and not self.is_loopback
-        return self.host if is_usual else f"{self.host}:{self.port}"
+        is_default_port = self.port == _PORTS[self.scheme] and not self.is_loopback
+        return self.host if is_default_port else f"{self.host}:{self.port}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> UrlTarg
 
 
 def _ascii(host: str) -> str | None:
-    """Return a name in the letters of DNS, without the dot of the root; None if it is not a valid name."""
+    """Return a host name in ASCII (IDNA) without a trailing dot, None if it is not a valid name."""
     folded = unicodedata.normalize("NFKC", host).casefold().removesuffix(".")
     try:
         name = folded if folded.isascii() else folded.encode("idna").decode("ascii")
@@ -115,10 +115,10 @@ def _ascii(host: str) -> str | None:
 
 
 def is_global(address: Address) -> bool:
-    """Return whether an address is on the public internet; an address that embeds another (v4-mapped, NAT64) counts
-    as that one.
+    """Return whether an address is on the public internet.
 
-    Addresses of 6to4, Teredo and RFC 2765 are not, because any host may be their relay, nor is cloud metadata.
+    For an address that embeds an IPv4 address (v4-mapped, NAT64), the embedded address decides. Addresses of 6to4,
+    Teredo and RFC 2765 are not public, because any host may be their relay; nor is the address of cloud metadata.
     """
     if isinstance(address, IPv6Address):
         inner = _embedded_ipv4(address)

@@ -1,10 +1,10 @@
-"""Asks git whether it may run in a repository, under which settings, and which protected files are in it.
+"""The probe of a git repository: whether its settings are harmless, and which protected files it contains.
 
-`git config --list` and `git rev-parse` run nothing. A setting of the repository that is not known to be harmless
-makes reading commands ask: with a list of harmless settings an omission asks, with a list of dangerous ones it runs.
-The user's own configuration is trusted. Facts: https://git-scm.com/docs/git-config and git's source.
-`RepositoryContents` lists protected names in the index and in the history; answers are kept until the index or a ref
-changes. The values are in `probes`.
+`git config --list` and `git rev-parse` run no other program. If the repository has a setting that is not in the list
+of harmless ones, reading commands need approval. So a setting missing from the list costs a question; a list of
+dangerous settings with a gap would run a program. The user's own configuration is trusted. Sources:
+https://git-scm.com/docs/git-config and git's source. `RepositoryContents` lists protected names in the index and in
+the history, cached until the index or a ref changes. The result types are in `probes`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OVERRIDES = (
     ("submodule.recurse", "false"),
     ("safe.bareRepository", "explicit"),
 )
-"""Settings that keep a reading command from starting programs and from writing, as far as settings can."""
+"""Settings that prevent reading commands from starting programs and writing files, as far as settings can."""
 
 _HARD = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -76,7 +76,7 @@ _HARMLESS = re.compile(
     r"|stash\.(?:showpatch|showstat|showincludeuntracked)|(?:commit|tag)\.gpgsign"
     r"|merge\.(?:ff|conflictstyle|renamelimit|tool|guitool)|lfs\.(?:repositoryformatversion|.+\.(?:access|locksverify))"
 )
-"""Settings that neither name a program or a file that is read nor make git fetch, or that `OVERRIDES` replaces.
+"""Settings that name no program and no file to read, and never make git fetch; also settings in `OVERRIDES`.
 
 Not in the list, among others: `branch.sort` and `tag.sort` (a key may start a program), `format.pretty` and `pretty.*`
 (signatures), `mailmap.*` and `core.excludesFile` (show lines of other files), `diff.orderFile`, `core.worktree`.
@@ -85,7 +85,7 @@ Not in the list, among others: `branch.sort` and `tag.sort` (a key may start a p
 # No reading command runs a hook while the override is in force, and tools such as husky set the folder of hooks.
 _OVERRIDDEN = re.compile(r"core\.hookspath")
 _IGNORED_REVISIONS = ("blame.ignorerevsfile", ".git-blame-ignore-revs")
-"""The one file that `git blame` may read by configuration; of another, an error would show a line."""
+"""The only file that `git blame` may read by configuration: its error message would show a line of any other file."""
 
 _CONFIG_TIMEOUT_S = 3.0
 _CREDENTIALS = re.compile(
@@ -93,17 +93,17 @@ _CREDENTIALS = re.compile(
 )
 _CREDENTIAL_NAMES = re.compile(r"extraheader|token|(?<!ask)pass|secret|oauth|api-?key|cookie", re.IGNORECASE)
 _LINKED = b"\x00\x00\xe0\x00"
-"""The mode of an entry that is another repository, as the index keeps it (https://git-scm.com/docs/index-format)."""
+"""The mode of an index entry that is another repository (https://git-scm.com/docs/index-format)."""
 
 _SMALL = 4096
 
 
 def numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the environment variables through which git reads these settings."""
-    found = {"GIT_CONFIG_COUNT": str(len(settings))}
+    """Return the numbered environment variables that pass these settings to git."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for index, (name, value) in enumerate(settings):
-        found |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
-    return found
+        variables |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
+    return variables
 
 
 def overrides() -> dict[str, str]:
@@ -119,9 +119,9 @@ def hardened(env: Mapping[str, str], path: str, more: Sequence[tuple[str, str]] 
 
 
 def risky(fields: Sequence[bytes]) -> Iterator[str]:
-    """Yield the settings of the repository that are not known to be harmless; fields are scope, origin, name.
+    """Yield the settings of the repository that are not known to be harmless.
 
-    A name may have its value behind a new line.
+    `fields` are scope, origin and name of each setting in turn; a value follows its name after a newline.
     """
     for scope, _, entry in _settings(fields):
         name = entry.partition(b"\n")[0].decode("utf-8", "replace")
@@ -134,7 +134,7 @@ def _settings(fields: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     """The location of a folder's repository, as absolute paths with links resolved."""
 
     top: Path
@@ -145,20 +145,20 @@ class _Place:
 class GitConfig:
     """A probe of the repository of `root`. Call it for the current state, cached until a relevant file changes.
 
-    `outside` are further folders of the session; the repository must be in one of them or in `root`.
+    `added_folders` are further folders of the session; the repository must be in one of them or in `root`.
     """
 
-    def __init__(self, root: Path, env: Mapping[str, str], outside: Sequence[Path] = ()) -> None:
-        forbidden = (root, *outside)
+    def __init__(self, root: Path, env: Mapping[str, str], added_folders: Sequence[Path] = ()) -> None:
+        folders = (root, *added_folders)
         path = env.get("PATH", "")
         self._root, self._env = root, env
-        self._folders = tuple(folder.resolve() for folder in forbidden)
-        self._git = find_program("git", path, forbidden)
-        self._path = os.pathsep.join(safe_parts(path, *forbidden))
+        self._folders = tuple(folder.resolve() for folder in folders)
+        self._git = find_program("git", path, folders)
+        self._path = os.pathsep.join(safe_parts(path, *folders))
         self._watched_files: tuple[str, ...] = ()
         self._identity: Identity | None = None
-        self._location: _Place | None = None
-        self._contents: tuple[_Place, RepositoryContents] | None = None
+        self._location: _Location | None = None
+        self._contents: tuple[_Location, RepositoryContents] | None = None
         self._repository = Repository()
 
     def __call__(self) -> Repository:
@@ -169,9 +169,9 @@ class GitConfig:
             self._watched_files, self._repository = self._probe()
             self._identity = identity_of(self._watched_files)
         if self._location is not None and not self._repository.complaint:
-            strayed = next(self._outside_paths(self._location), "")
-            if strayed:
-                return Repository(f"the repository uses {strayed}, which is outside the workspace")
+            outside_path = next(self._outside_paths(self._location), "")
+            if outside_path:
+                return Repository(f"the repository uses {outside_path}, which is outside the workspace")
         return self._repository
 
     def _run(self, *arguments: str, timeout: float = _CONFIG_TIMEOUT_S) -> tuple[int, bytes]:
@@ -179,11 +179,11 @@ class GitConfig:
         return run(argv, hardened(self._env, self._path), timeout)
 
     def _probe(self) -> tuple[tuple[str, ...], Repository]:
-        watched = tuple(_places(self._root, self._env))
+        watched = tuple(_config_files(self._root, self._env))
         before = identity_of(watched)
         try:
             code, output = self._run("config", "--list", "--show-scope", "--show-origin", "-z")
-            found, location = self._run("rev-parse", "--path-format=absolute", *_PLACES)
+            location_code, location = self._run("rev-parse", "--path-format=absolute", *_LOCATION_OPTIONS)
         except Unavailable as unavailable:
             return watched, Repository(f"the configuration could not be listed: git {unavailable}")
         if code != 0:
@@ -192,10 +192,10 @@ class GitConfig:
         watched += tuple(self._origins(fields))
         if before != identity_of(watched[: len(before)]):
             return watched, Repository("the configuration changed while it was checked")
-        return watched, self._repository_of(fields, location if found == 0 else b"")
+        return watched, self._repository_of(fields, location if location_code == 0 else b"")
 
     def _origins(self, fields: Sequence[bytes]) -> Iterator[str]:
-        """Yield the files of the configuration and those that it includes, whether they exist or not."""
+        """Yield the configuration files and the files that they include, whether they exist or not."""
         for _, origin, entry in _settings(fields):
             if not origin.startswith(b"file:"):
                 continue
@@ -211,20 +211,25 @@ class GitConfig:
         if not any(scope == b"command" and entry == b"core.fsmonitor\nfalse" for scope, _, entry in _settings(fields)):
             return Repository("this version of git cannot read settings from its environment; update to 2.31 or later")
         lines = location.removesuffix(b"\n").split(b"\n")
-        if len(lines) != len(_PLACES):
+        if len(lines) != len(_LOCATION_OPTIONS):
             return Repository(is_present=False)
-        found = _Place(*(Path(os.path.realpath(os.fsdecode(line))) for line in lines))
-        complaint = _why_not_set(fields, found.top) or self._why_not_here(found)
+        found_location = _Location(*(Path(os.path.realpath(os.fsdecode(line))) for line in lines))
+        complaint = _risky_setting_problem(fields, found_location.top) or self._location_problem(found_location)
         if complaint:
             return Repository(complaint)
-        if self._contents is None or self._contents[0] != found:
-            self._contents = (found, RepositoryContents(self._run_for_contents, found.top, found.git, found.common))
+        if self._contents is None or self._contents[0] != found_location:
+            self._contents = (
+                found_location,
+                RepositoryContents(
+                    self._run_for_contents, found_location.top, found_location.git, found_location.common
+                ),
+            )
         self._location, contents = self._contents
         entries = [(scope, entry) for scope, _, entry in _settings(fields) if scope != b"command"]
         return Repository(
-            has_submodules=_holds_others(found),
+            has_submodules=_has_submodules(found_location),
             has_credentials=any(_is_credential(entry) for _, entry in entries),
-            top=str(found.top),
+            top=str(found_location.top),
             find_tracked=contents.tracked,
             find_history_secrets=contents.history_secrets,
             find_linked_folder=contents.linked_folder,
@@ -237,13 +242,13 @@ class GitConfig:
             return None
         return output if code == 0 else None
 
-    def _why_not_here(self, location: _Place) -> str:
+    def _location_problem(self, location: _Location) -> str:
         for folder in (location.top, location.git, location.common):
             if not self._is_inside(folder):
                 return f"its repository is {folder}, outside the workspace"
         return ""
 
-    def _outside_paths(self, location: _Place) -> Iterator[str]:
+    def _outside_paths(self, location: _Location) -> Iterator[str]:
         """Yield paths outside the workspace that the repository uses, through a link or as borrowed objects."""
         for target in git_folder_links(location.git, location.common):
             if not self._is_inside(Path(target)):
@@ -253,21 +258,21 @@ class GitConfig:
         return any(path.is_relative_to(folder) for folder in self._folders)
 
 
-_PLACES = ("--show-toplevel", "--git-dir", "--git-common-dir")
+_LOCATION_OPTIONS = ("--show-toplevel", "--git-dir", "--git-common-dir")
 
 
-def _why_not_set(fields: Sequence[bytes], top: Path) -> str:
-    """Return the reason if a setting makes reading commands ask, otherwise an empty string."""
+def _risky_setting_problem(fields: Sequence[bytes], top: Path) -> str:
+    """Return the reason why a setting makes reading commands need approval, empty if no setting does."""
     entries = list(_settings(fields))
     ignored = "\n".join(_IGNORED_REVISIONS).encode()
     is_plain = not (top / _IGNORED_REVISIONS[1]).is_symlink()
-    rest = [field for setting in entries if setting[2] != ignored or not is_plain for field in setting]
-    found = next(risky(rest), None)
-    # A diff program asks even if it is the user's own: no setting can turn it off.
-    if found is None:
-        programs = (entry.partition(b"\n")[0] for _, _, entry in entries)
-        found = next((os.fsdecode(name) for name in programs if _DIFF_PROGRAM.fullmatch(name)), None)
-    return f"the repository's configuration sets {found}" if found is not None else ""
+    checked = [field for setting in entries if setting[2] != ignored or not is_plain for field in setting]
+    name = next(risky(checked), None)
+    # The user's own diff program also needs approval, because no setting can turn it off.
+    if name is None:
+        names = (entry.partition(b"\n")[0] for _, _, entry in entries)
+        name = next((os.fsdecode(other) for other in names if _DIFF_PROGRAM.fullmatch(other)), None)
+    return f"the repository's configuration sets {name}" if name is not None else ""
 
 
 _DIFF_PROGRAM = re.compile(rb"diff\.(?:external|.+\.command)")
@@ -278,7 +283,7 @@ def _is_credential(entry: bytes) -> bool:
     return _CREDENTIALS.search(entry) is not None or _CREDENTIAL_NAMES.search(name) is not None
 
 
-def _holds_others(location: _Place) -> bool:
+def _has_submodules(location: _Location) -> bool:
     """Return whether the index contains submodules, or `.gitmodules` exists."""
     if (location.top / ".gitmodules").exists():
         return True
@@ -291,8 +296,8 @@ def _holds_others(location: _Place) -> bool:
     return False
 
 
-def _places(root: Path, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield every file that determines the configuration of git here, whether it exists or not."""
+def _config_files(root: Path, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield every file that determines the configuration of git in `root`, whether it exists or not."""
     for folder in (root, *root.parents):
         yield str(folder / ".git")
         yield str(folder / ".gitmodules")
@@ -334,7 +339,7 @@ _MAX_TIPS = 2_000
 _MAX_EXCLUDED = 100
 _MAX_ALTERNATES = 64 * 1024
 _MAX_DEPTH = 5
-"""How far git follows alternates of alternates."""
+"""The maximum depth of alternates of alternates, as in git."""
 
 _LINKABLE = (
     "HEAD", "config", "config.worktree", "index", "packed-refs", "shallow", "commondir", "gitdir", "objects", "refs",
@@ -342,13 +347,16 @@ _LINKABLE = (
     "objects/info/alternates", "objects/pack", "info/exclude", "info/attributes", "info/grafts",
     "info/sparse-checkout",
 )  # fmt: skip
-"""Parts of a repository that are read and could be links. Loose objects and refs have a form that no other file has."""
+"""Parts of a repository that git reads and that could be links.
+
+Loose objects and refs are left out: git rejects a file without their format, so a link to another file shows nothing.
+"""
 
 _CANDIDATE = re.compile(
     rb"(?i)\.(?:env|pem|key|p12|pfx|ppk|jks|keystore|kdbx|netrc|pgpass|pypirc|htpasswd|git-credentials|s3cfg|boto)"
     rb"|credentials|id_|[^\n -~]"
 )
-"""A part of every protected name; a look-alike contains at least one character outside ASCII."""
+"""Matches a part of every protected name. A look-alike of one contains at least one character outside ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +368,7 @@ class _Ref:
 
 
 class RepositoryContents:
-    """Protected names in one repository. `run` starts git in the folder of the workspace."""
+    """The protected files in the index and the history of a repository. `run` runs git in the workspace folder."""
 
     def __init__(self, run: RunGit, top: Path, git: Path, common: Path) -> None:
         self._run_git, self._top, self._git, self._common = run, top, git, common
@@ -381,7 +389,10 @@ class RepositoryContents:
         return self._tracked_files
 
     def linked_folder(self) -> str:
-        """Return a folder with tracked files that is a link, or nothing; the first one if they cannot be listed."""
+        """Return a folder with tracked files that is a link, empty if there is none.
+
+        If the index cannot be listed, return "a folder", because one of its folders may be a link.
+        """
         if self.tracked() is None:
             return "a folder"
         for folder in self._folders:
@@ -393,9 +404,9 @@ class RepositoryContents:
         return ""
 
     def history_secrets(self) -> tuple[str, ...] | None:
-        """Return files with protected names in any commit that a ref or reflog reaches, or None if not in time.
+        """Return the files with protected names in any commit that a ref or reflog reaches; None after a timeout.
 
-        A history that was too long once is not searched again.
+        After a timeout, the history is not searched again.
         """
         identity = self._identity_of_refs()
         if self._is_too_long or identity is None:
@@ -417,8 +428,8 @@ class RepositoryContents:
     def _search_history(self) -> tuple[str, ...] | None:
         """Return protected names among all objects. After the first search only new objects are listed.
 
-        `rev-list --objects` prints each object once, with one of its paths, so equal files appear as one. A file that a
-        ref names directly is printed without a path, so refs to files are left out.
+        `rev-list --objects` prints each object once, with one of its paths. A file that a ref names directly is printed
+        without a path, so refs to files are left out.
         """
         refs = self._list_refs()
         unnamed = [ref.name for ref in refs or () if b"blob" in ref.types]
@@ -426,7 +437,7 @@ class RepositoryContents:
             return None
         excluded = [f"--exclude={name}" for name in unnamed]
         arguments = ("rev-list", "--objects", "--ignore-missing", *excluded, "--all", "--reflog", *self._heads())
-        # Without a walk, and of trees and files only those that a reflog or the like names.
+        # Without a walk: only commits, and the trees and files that a reflog names directly.
         starts = self._run_git(TIMEOUT_S, *arguments, "--no-walk", "--filter=tree:0", "--")
         if starts is None:
             return None
@@ -495,18 +506,18 @@ def git_folder_links(git: Path, common: Path) -> Iterator[str]:
 
 def identity_of(paths: Iterable[str]) -> Identity:
     """Return a value that differs if one of these files or folders was changed or replaced."""
-    found: list[tuple[str, tuple[int, ...] | None]] = []
+    states: list[tuple[str, tuple[int, ...] | None]] = []
     for path in paths:
         try:
             info = os.stat(path)  # noqa: PTH116  # plain text
-            found.append((path, (info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_dev, info.st_size)))
+            states.append((path, (info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_dev, info.st_size)))
         except (OSError, ValueError):
-            found.append((path, None))
-    return tuple(found)
+            states.append((path, None))
+    return tuple(states)
 
 
 def _alternates(objects: str, depth: int) -> Iterator[str]:
-    """Yield the folders that objects are borrowed from (https://git-scm.com/docs/gitrepository-layout)."""
+    """Yield the folders of other repositories whose objects are used (https://git-scm.com/docs/gitrepository-layout)."""
     try:
         with Path(f"{objects}/info/alternates").open("rb") as opened:
             lines = opened.read(_MAX_ALTERNATES).splitlines()
@@ -521,21 +532,21 @@ def _alternates(objects: str, depth: int) -> Iterator[str]:
 
 
 def _ref_folders(git: Path, common: Path) -> Iterator[str]:
-    """Yield the folders of refs; a ref is replaced as a whole, which changes its folder."""
+    """Yield the folders of refs. Git replaces the file of a ref, which changes its folder."""
     for base in dict.fromkeys((git, common)):
         for folder, _, _ in os.walk(base / "refs"):
             yield folder
 
 
 def _folders_of(files: Iterable[str]) -> set[str]:
-    """Return all folders above the files."""
-    found: set[str] = set()
+    """Return all parent folders of the files."""
+    folders: set[str] = set()
     for file in files:
         folder = file.rpartition("/")[0]
-        while folder and folder not in found:
-            found.add(folder)
+        while folder and folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    return found
+    return folders
 
 
 def is_secret_path(path: str) -> bool:

@@ -1,9 +1,9 @@
-"""Whether a command may write a protected name, for bypass mode on a machine without a sandbox.
+"""The check of commands for writes to protected files, in bypass mode on a machine without a sandbox.
 
-The text of any command is searched for protected names, in every spelling, and for paths that lead to one through a
-link, a wildcard or a `cd` (`may_write_protected`). Programs that write files which their words do not name, such as
-`tar -x`, are judged by the folders that they can write to. This module reads folders and links, and changes nothing.
-Separate from `policy`, its only importer: it loads with the first command in bypass mode that no sandbox confines.
+`may_write_protected` searches the text of a command for protected names, in every spelling, and for paths that lead to
+one through a link, a wildcard or a `cd`. Some programs, such as `tar -x`, write files that the command does not name;
+they are judged by the folders that they can write to. This module reads folders and links, and changes nothing. It is
+separate from `policy`, its only importer, because only the first unconfined command in bypass mode loads it.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:
 
 
 MAX_COMMAND = 131_071
-"""Bytes of the longest command: Linux starts no program with a longer argument (execve(2))."""
+"""The maximum length of a command: Linux starts no program with a longer argument (execve(2))."""
 
 
 def may_write_protected(command: str, session_folders: SessionFolders) -> str:
-    """Return why `command` may write a protected name, empty if nothing in its text says so.
+    """Return the reason why `command` may write a protected file, empty if there is none.
 
     Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
-    name `.bashrc`.
+    both match `.bashrc`.
     """
     if len(command) > MAX_COMMAND:
         return "it is longer than a command can be"
@@ -85,7 +85,7 @@ def may_write_protected(command: str, session_folders: SessionFolders) -> str:
         if named:
             return f"{named} is a protected name"
     writes = _FolderWrites.of(session_folders)
-    return writes.complaint(command) or writes.detour(command)
+    return writes.reason_to_refuse(command) or writes.detour(command)
 
 
 def _as_wildcard(found: re.Match[str]) -> str:
@@ -102,7 +102,7 @@ def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
 
 
 _PLACES = (*CREDENTIALS, *STARTUP, ".ssh", ".config/qcode", ".local/state/qcode", ".local/share/qcode")
-"""Protected places in the home."""
+"""Protected paths in the home folder."""
 _SEGMENT = re.compile(r"[;&|\n(){}`]+")
 _UNKNOWN = re.compile(r"[$*?\[]")
 _ELSEWHERE = re.compile(r"/|~|\$HOME\b|\.\.(?:/|$)")
@@ -118,7 +118,7 @@ _UNPACKERS = {
     "unzip": ("-d",),
     **dict.fromkeys(("7z", "7za", "7zr", "7zz", "unrar"), ("-o",)),
 }
-"""Programs that write the files that their input names, with the options that name another folder to write to."""
+"""Programs that write the files named in their input, with the options that set the target folder."""
 _LISTS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar", "jar"), r"-?[A-Za-z]*[ctruAd][A-Za-z]*|--(?:create|list|append|update)"),
     "cpio": r"-[A-Za-z]*[to][A-Za-z]*|--(?:create|list)",
@@ -127,20 +127,20 @@ _LISTS = {
     "unzip": r"-[A-Za-z]*[ltvzZpc][A-Za-z]*",
     **dict.fromkeys(("7z", "7za", "7zr", "7zz", "unrar"), r"[adhiltuv][a-z]*"),
 }
-"""The first words with which they extract nothing."""
+"""Patterns of the first argument with which such a program extracts nothing."""
 _COPIERS = frozenset({"cp", "mv", "rsync", "install", "ln", "scp", "rclone"})
 _CHANGERS = frozenset({"rm", "chmod", "chown", "chgrp", "shred"})
 _REPEATERS = frozenset({"xargs", "parallel"})
 _PROGRAMS = _COPIERS | _CHANGERS | _REPEATERS | _UNPACKERS.keys() | {"find", "git"}
 _GIT_CREATES = frozenset({"init", "clone", "worktree", "checkout-index", "apply", "am", "read-tree"})
-"""Commands of git that make a repository or files in a folder that their arguments name."""
+"""Commands of git that create a repository or files in a folder that is an argument."""
 _FIND_CHANGES = ("-delete", "-exec", "-ok", "-fprint", "-fls")
 _MAX_PROGRAMS = 20
 _MAX_JUDGED = 500
 _MAX_COMPARED = 50_000
 _MAX_CHANGES = 20
 _COST_OF_PATH = 10
-"""Names that can be compared in the time that it takes to follow the links of a path."""
+"""The cost of resolving the links of one path, in comparisons of a name."""
 _JOINTS = re.compile(r"[;&|\n()`]+")
 _VALUE = re.compile(r"\$\w+|\$?\{[^{}]*\}")
 _HOME_VALUE = re.compile(r"\$HOME\b|\$\{HOME\}")
@@ -153,9 +153,9 @@ _UNUSED_NAME = "qcode-unused-name"
 
 @dataclass(frozen=True, slots=True)
 class _FolderWrites:
-    """Judges programs that write files without naming them, by the folders that they write to.
+    """The judge of programs that write files without naming them, by the folders that they can write to.
 
-    The value of a variable is unknown. `folder` is the folder that a program runs in, None if it is not known.
+    The value of a variable is unknown. `folder` is the folder in which a program runs, None if it is unknown.
     """
 
     session_folders: SessionFolders
@@ -168,7 +168,7 @@ class _FolderWrites:
         root = os.path.realpath(session_folders.root)
         return _FolderWrites(session_folders, root, root)
 
-    def complaint(self, command: str) -> str:
+    def reason_to_refuse(self, command: str) -> str:
         here = self
         for segment in _SEGMENT.split(_QUOTES.sub("", command.replace("${HOME}", "$HOME"))):
             words = segment.split()
@@ -185,7 +185,7 @@ class _FolderWrites:
         return ""
 
     def _after(self, words: list[str]) -> _FolderWrites:
-        """Return the same after a simple command, which may be a `cd`."""
+        """Return the judge for the commands after this simple command, which may be a `cd`."""
         start = next((index for index, word in enumerate(words[:3]) if word in _CHANGES_FOLDER), None)
         if start is None:
             return self
@@ -193,12 +193,12 @@ class _FolderWrites:
         return replace(self, folder=self._path(targets[0] if targets else "~"), changes=self.changes + 1)
 
     def detour(self, command: str) -> str:
-        """Return why a word may lead to a protected file by a link or wildcard, or below another folder.
+        """Return why a word may lead to a protected file through a link, a wildcard or a change of folder.
 
-        `cp x farm/rc`, where `farm/rc` is a link to `~/.bashrc`, names no protected file, nor does
-        `cd ~/.config; echo x > autostart/y`. A value that is not known is a wildcard.
+        Two examples name no protected file: `cp x farm/rc`, if `farm/rc` is a link to `~/.bashrc`, and
+        `cd ~/.config; echo x > autostart/y`. An unknown value is treated as a wildcard.
         """
-        judged = _Judged(self.session_folders, self.root)
+        judged = _FileJudge(self.session_folders, self.root)
         text = _HOME_VALUE.sub(
             lambda _: home_of(self.session_folders), _PROCESS_ROOT.sub("", _PROCESS_FOLDER.sub(".", command))
         )
@@ -219,17 +219,19 @@ class _FolderWrites:
             folders = list(_values(words, "-C", "--work-tree", "--git-dir")) or [self.folder or "."]
             if not _GIT_CREATES.isdisjoint(words):
                 folders += [word for word in words if _ELSEWHERE.match(word)] + list(_values(words, "--prefix"))
-            return any(self._holds(self._path(folder)) for folder in folders)
+            return any(self._reaches_protected(self._path(folder)) for folder in folders)
         if name in _REPEATERS:  # `ls ~ | xargs -I% cp x ~/%`
-            return self._any_holds(
+            return self._any_reaches_protected(
                 [word.rpartition("/")[0] for word in words if word.startswith(("/", "~/", "$HOME/"))]
             )
         operands = [word for word in words if not word.startswith("-") and not set(word) & set("<>")]
         if name == "find":
             starts = words[: next((at for at, word in enumerate(words) if word.startswith("-")), len(words))]
-            return any(word.startswith(_FIND_CHANGES) for word in words) and self._any_holds(starts or ["."])
+            return any(word.startswith(_FIND_CHANGES) for word in words) and self._any_reaches_protected(
+                starts or ["."]
+            )
         if name in _CHANGERS:
-            return _is_recursive(words) and self._any_holds(operands)
+            return _is_recursive(words) and self._any_reaches_protected(operands)
         return self._copies(name, words, operands)
 
     def _unpacks(self, name: str, words: list[str]) -> bool:
@@ -242,7 +244,7 @@ class _FolderWrites:
             folders = words[-1:]
         if name == "patch" and not folders and _patched_file(words):
             return False
-        return any(self._holds(self._path(folder), in_git=True) for folder in folders or ["."])
+        return any(self._reaches_protected(self._path(folder), in_git=True) for folder in folders or ["."])
 
     def _copies(self, name: str, words: list[str], operands: list[str]) -> bool:
         into = list(_values(words, "-t", "--target-directory"))
@@ -254,28 +256,32 @@ class _FolderWrites:
         is_exact = any(re.fullmatch(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory", word) for word in words)
         merges = name in ("rsync", "rclone") or is_exact
         is_deep = name in ("mv", "rsync", "rclone") or _is_recursive(words)
-        if name in ("mv", "ln") and self._any_holds(sources):
+        if name in ("mv", "ln") and self._any_reaches_protected(sources):
             return True
         if place is None:
             return True
         if is_exact or not (into or len(sources) > 1 or target.endswith("/") or os.path.isdir(place)):  # noqa: PTH112  # text
-            return self._is_protected(place) or (is_deep and self._holds(place, in_git=merges))
+            return self._is_protected(place) or (is_deep and self._reaches_protected(place, in_git=merges))
         for source in sources:
             base = os.path.basename(source.rstrip("/")) if not (merges and source.endswith("/")) else ""  # noqa: PTH119  # text
             if base in ("", ".", "..") or base.startswith("$"):
-                if self._holds(place, in_git=True):
+                if self._reaches_protected(place, in_git=True):
                     return True
             elif self._is_protected(os.path.realpath(f"{place}/{base}")) or (
-                is_deep and self._holds(f"{place}/{base}")
+                is_deep and self._reaches_protected(f"{place}/{base}")
             ):
                 return True
         return False
 
-    def _any_holds(self, words: list[str]) -> bool:
-        return any(self._holds(self._path(word)) for word in words if not word.startswith("$") or _IN_HOME.match(word))
+    def _any_reaches_protected(self, words: list[str]) -> bool:
+        return any(
+            self._reaches_protected(self._path(word))
+            for word in words
+            if not word.startswith("$") or _IN_HOME.match(word)
+        )
 
     def _path(self, word: str) -> str | None:
-        """Return the real path that a word names, without components from the first unknown one on; None if it is."""
+        """Return the real path of a word up to its first unknown component, None if no component is known."""
         home = home_of(self.session_folders)
         word = _IN_HOME.sub(lambda _: home, word, count=1)
         known = word
@@ -296,8 +302,8 @@ class _FolderWrites:
     def _is_protected(self, path: str) -> bool:
         return any(is_within(path.casefold(), protected) for protected in self._places())
 
-    def _holds(self, path: str | None, *, in_git: bool = False) -> bool:
-        """Return whether a folder is, contains or is in a protected place; with `in_git`, also one of a repository."""
+    def _reaches_protected(self, path: str | None, *, in_git: bool = False) -> bool:
+        """Return whether a folder is, contains or is inside a protected path; with `in_git`, or has a `.git` folder."""
         if path is None:
             return True
         folded = path.casefold()
@@ -306,8 +312,8 @@ class _FolderWrites:
         return in_git and os.path.lexists(f"{path}/.git")
 
 
-class _Judged:
-    """The verdicts on the files that the words of one command may name."""
+class _FileJudge:
+    """The judge of the files that the words of one command may name. It stops after a maximum number of files."""
 
     def __init__(self, session_folders: SessionFolders, root: str) -> None:
         self._paths = PathJudge(session_folders)
@@ -334,7 +340,7 @@ class _Judged:
         return ""
 
     def _expanded(self, folder: str, token: str, *, is_inside: bool) -> Iterator[str]:
-        """Yield the paths that a token may name, unless the text of the token is enough to judge them."""
+        """Yield the paths that a token may name, except for paths that can be judged by their text."""
         if len(token) > MAX_PATH:
             return
         path = os.path.normpath(anchored(token, folder, self._paths.home)) if token else folder
@@ -363,7 +369,7 @@ class _Judged:
         return (path for path in found if not is_within(path, self._root) or self._is_odd(path))
 
     def _is_odd(self, path: str) -> bool:
-        """Return whether a path that has no protected name may be a protected file: through a link, or as one."""
+        """Return whether a path without a protected name may be a protected file, through a symbolic or hard link."""
         return os.path.realpath(path) != path or _has_links(path)
 
     def _listed(self, folder: str) -> frozenset[str]:
@@ -380,7 +386,7 @@ class _Judged:
         return _has_links(path) and _identity(path) in self._protected_identities()
 
     def _protected_identities(self) -> set[tuple[int, int]]:
-        """Return the identities of protected files, which a hard link in the workspace may share."""
+        """Return the device and inode numbers of protected files; a hard link in the workspace has the same."""
         places = (*(f"{self._paths.home}/{name}" for name in _PLACES), f"{self._root}/.git/config")
         return {identity for place in places if (identity := _identity(place)) is not None}
 
@@ -403,7 +409,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _values(words: list[str], *options: str) -> Iterator[str]:
-    """Yield the values of options: `-C x`, `-Cx`, `--directory=x`, `--directory x`; a variable if it is not certain."""
+    """Yield the values of options: `-C x`, `-Cx`, `--directory=x`, `--directory x`; `$unknown` for an unclear value."""
     for index, word in enumerate(words):
         for option in options:
             if word == option:
@@ -421,7 +427,7 @@ def _is_recursive(words: list[str]) -> bool:
 
 
 def _patched_file(words: list[str]) -> bool:
-    """Return whether an argument of patch names the file to change."""
+    """Return whether an argument of `patch` names the file to change."""
     operands = [
         word
         for index, word in enumerate(words)

@@ -1,8 +1,8 @@
-"""Runs the few programs that judging needs, hardened and bounded; asks bash whether it accepts a command.
+"""The start of the few programs that verdicts need, and the syntax check of commands by bash.
 
-Absolute paths from safe parts of PATH, argument lists, no shell, a small environment, bounded time. `bash -n` reads
-a command without running it (https://www.gnu.org/software/bash/manual/); git is in `git_repository`. The judges start
-no programs: they receive the results as `probes`.
+Programs are started by absolute path from safe parts of PATH, without a shell, with a small environment and a time
+limit. `bash -n` reads a command without running it (https://www.gnu.org/software/bash/manual/); git is in
+`git_repository`. The judges start no programs: they receive the results as `probes`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from pathlib import Path
 
 
 class Unavailable(Exception):  # noqa: N818  # a finding, not a failure
-    """The program gave no answer; the text is the reason in a few words."""
+    """The program could not be started or timed out; the text is the reason in a few words."""
 
 
 def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | None:
-    """Return the absolute path of a program from the absolute parts of `path`, never one in or under `outside`.
+    """Return the absolute path of a program on `path` that is not in the folders `outside`, None if there is none.
 
-    Neither the entry nor the target of its links may be inside; otherwise a workspace could provide its own git.
+    Neither the program nor the target of its links may be in these folders; otherwise a workspace could provide its
+    own git.
     """
     folders = [outside] if isinstance(outside, Path) else list(outside)
     for part in safe_parts(path, *folders):
@@ -36,7 +37,7 @@ def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | 
 
 
 def safe_parts(path: str, *outside: Path) -> list[str]:
-    """Return the parts of PATH that are absolute and, links resolved, not in a folder of `outside`."""
+    """Return the absolute parts of PATH that are, with links resolved, not in a folder of `outside`."""
     parts = [part for part in path.split(os.pathsep) if Path(part).is_absolute()]
     forbidden = [candidate.resolve() for candidate in outside]
     return [
@@ -52,9 +53,10 @@ def run(
     cwd: str | None = None,
     errors: list[bytes] | None = None,
 ) -> tuple[int, bytes]:
-    """Return the exit code and output of a program, and end it and its children; raise `Unavailable`.
+    """Run a program and return its exit code and output. Raise `Unavailable` if it cannot start or times out.
 
-    Standard error is appended to `errors`, or dropped.
+    At the time limit, the program and its children are killed. Standard error is appended to `errors`, or dropped if
+    that is None.
     """
     try:
         process = subprocess.Popen(

@@ -1,8 +1,8 @@
-"""The path layer: verdicts on reading or writing a file, judged by the target of a path as well as by its text.
+"""The path layer: verdicts on reading or writing a file, based on the text of a path and on its real target.
 
 It inspects links, file types and the first bytes of a file, and changes nothing. A verdict holds in every approval
 mode: `ask` means that the user is asked, `deny` that no approval is possible. `follow` resolves the components of a
-path in the order of the kernel, link by link. Tables of names and locations: `protected_paths`.
+path in the same order as the kernel, link by link. `protected_paths` has the tables of names and locations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 GUARDED = "path:secret"
-"""The rule of a verdict on a file whose name or first bytes are those of a secret."""
+"""The rule of a verdict on a file with the name or the first bytes of a secret."""
 
 _URL = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = lazy_pattern(r"[\x1b\x80-\x9f]")
@@ -31,23 +31,22 @@ _identity = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_ctime_ns")
 known_without_key: set[tuple[int, ...]] = set()
 """Identities of files with one hard link that do not start like a key.
 
-A ctime cannot be set back, so a changed file has another identity.
+Programs cannot set the ctime of a file, so a changed file has another identity.
 """
 _MAX_KNOWN = 10_000
 TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
-"""Longest ticks of the clocks of file systems with fractions of a second, and with whole seconds."""
+"""The maximum tick of a file system's clock, for timestamps with fractions of a second and for whole seconds."""
 _UNUSED_NAME = "qcode-unused-name"
 _MIN_NAMES = 4
-"""Names in one folder from which on judging the folder first is faster."""
+"""The minimum number of names in a folder for which judging the folder first is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFolders:
-    """The folders of a session that the path layer knows.
+    """The folders of a session, for the path layer.
 
-    `added_folders` are treated like the root. Writing to a folder in `read_only` asks.
-
-    `own_folders` are folders of qcode besides the default ones below `home`.
+    `added_folders` are treated like the root. Writing to a folder in `read_only` needs approval. `own_folders` are
+    qcode's own folders besides the default ones in `home`.
     """
 
     root: Path
@@ -59,7 +58,7 @@ class SessionFolders:
 
 @dataclass(frozen=True, slots=True)
 class SandboxScope:
-    """The folders of a session that its sandbox knows."""
+    """The folders of a session, for its sandbox."""
 
     root: Path
     added_folders: tuple[Path, ...] = ()
@@ -68,7 +67,7 @@ class SandboxScope:
     """Private to the session."""
     home: Path | None = None
     own_folders: tuple[Path, ...] = ()
-    """qcode's own folders, which no command needs."""
+    """qcode's own folders. No command needs them."""
     search_path: str = ""
     readable: tuple[Path, ...] = ()
     """Further folders that a command may read, such as those of loaded skills."""
@@ -88,7 +87,7 @@ class SandboxScope:
 
 
 MAX_PATH = 4_096
-"""Characters of the longest path that Linux opens. To follow the links of a longer one takes quadratic time."""
+"""The maximum length of a path on Linux. Resolving the links of a longer one would take quadratic time."""
 
 
 def judge_path(
@@ -101,9 +100,9 @@ def judge_path(
     own: Iterable[Path] = (),
     read_only: Iterable[Path] = (),
 ) -> Verdict:
-    """Return the verdict for reading or writing `path`, given relative to `root`, absolute, or below `~/`.
+    """Return the verdict for reading or writing `path`, which is relative to `root`, absolute, or below `~/`.
 
-    `${HOME}` and the like are ordinary characters. `home` defaults to the user's home folder.
+    Variables such as `${HOME}` are not expanded. `home` defaults to the user's home folder.
     """
     return judge_on(SessionFolders(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
 
@@ -136,9 +135,9 @@ class PathJudge:
 
     def judge(self, path: str, access: Access) -> Verdict:
         """Return the verdict for reading or writing `path`."""
-        refused = _refuse_text(path)
-        if refused:
-            return Verdict("deny", refused, "path:malformed")
+        problem = _text_problem(path)
+        if problem:
+            return Verdict("deny", problem, "path:malformed")
         trail = self.trail(path)
         if trail.is_loop:
             return Verdict("deny", "its symbolic links form a loop", "path:loop")
@@ -150,12 +149,12 @@ class PathJudge:
         return verdict
 
     def undecided_in(self, prefix: str, names: list[str]) -> list[str]:
-        """Return the names of which only `judge(f"{prefix}{name}", "read")` can tell whether they may be read.
+        """Return the names that must be judged one by one with `judge(f"{prefix}{name}", "read")`.
 
-        All others may be read: `judge` would say the same, at many times the cost for each. `prefix` is empty or ends
-        with a slash. The folder is judged once, with an ordinary name that no file has. If that may be read, so may
-        every regular file with an ordinary name, a single hard link and no private key in it, and every subfolder with
-        an ordinary name.
+        All other names may be read; this check is many times cheaper than `judge`. `prefix` is empty or ends with a
+        slash. The folder is judged once, with an unused ordinary name. If the verdict is `allow`, it also holds for
+        every subfolder with an ordinary name, and for every regular file with an ordinary name, one hard link and no
+        private key.
         """
         unused = f"{prefix}{_UNUSED_NAME}"
         if len(names) < _MIN_NAMES or not self.judge(unused, "read").is_allowed:
@@ -171,16 +170,17 @@ class PathJudge:
         if not self._special_names.isdisjoint(map(str.casefold, ordinary)):
             ordinary = [name for name in ordinary if name.casefold() not in self._special_names]
         try:
-            found, infos = _statuses(ordinary, descriptor)
-            if len(found) == len(names) and known_without_key.issuperset(map(_identity, infos)):
+            existing, infos = _statuses(ordinary, descriptor)
+            if len(existing) == len(names) and known_without_key.issuperset(map(_identity, infos)):
                 return []
-            readable = {name for name, info in zip(found, infos, strict=True) if _is_readable(name, info, descriptor)}
+            pairs = zip(existing, infos, strict=True)
+            readable = {name for name, info in pairs if _is_readable(name, info, descriptor)}
         finally:
             os.close(descriptor)
         return [name for name in names if name not in readable]
 
     def trail(self, path: str) -> ResolvedPath:
-        """Return the trail of `path`. Its folder is resolved once and cached."""
+        """Resolve `path`. Its folder is resolved once and cached."""
         absolute = anchored(path, str(self.session_folders.root), self.home)
         folder, _, name = absolute.rpartition("/")
         if name in ("", ".", "..") or not folder:
@@ -195,7 +195,7 @@ class PathJudge:
         return ResolvedPath(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
 
     def _objections(self, trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
-        """Yield a verdict for each reason against reading or writing, in the order of the points."""
+        """Yield a verdict for each reason against the access, in the order of the points of the path."""
         is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
         for point in trail.points:
             yield from self._at_point(point, access, is_folder=is_folder)
@@ -224,7 +224,7 @@ class PathJudge:
             for home in self._homes
             if point != home and protected_paths.is_within(point, home)
         ]
-        # A folder of qcode that the session may read, such as the user's own skill, is not hidden with the others.
+        # A folder of qcode that the session may read, such as a skill of the user, is not protected like the others.
         folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._own_folders))
         if not protected_paths.is_within_any(point, folders):
             found.append(protected_paths.in_own(point, self._own_folders))
@@ -232,13 +232,14 @@ class PathJudge:
 
 
 def anchored(path: str, root: str, home: str) -> str:
-    """Return `path` as absolute text: `~` and `~/...` are the home, everything else is relative to `root`."""
+    """Return `path` as an absolute path: `~` stands for the home folder, other relative paths start at `root`."""
     if path == "~" or path.startswith("~/"):
         return f"{home}{path[1:]}"
     return path if path.startswith("/") else f"{root}/{path}"
 
 
-def _refuse_text(path: str) -> str:
+def _text_problem(path: str) -> str:
+    """Return why the text cannot be used as a path, empty if it can."""
     if not path.strip():
         return "the path is empty"
     if "\0" in path:
@@ -253,7 +254,7 @@ def _refuse_text(path: str) -> str:
 
 
 def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-    """Judge the names of the components below a root, or of a path outside."""
+    """Judge the names of the components of a path, without the workspace folder that contains it."""
     spelled = [piece.partition(":")[0] for part in parts for piece in part.split("\\")]
     folded = [protected_paths.fold(name) for name in spelled]
     if any(map(protected_paths.is_git_look_alike, spelled)):
@@ -285,10 +286,10 @@ def _judge_file_kind(trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
 def _judge_existing(trail: ResolvedPath) -> Iterator[Verdict]:
     """Judge names that matter only for existing files, or for new files in existing folders."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
-    called = [point.rsplit("/", 1)[-1] for point in trail.points]
+    names = [point.rsplit("/", 1)[-1] for point in trail.points]
     is_new = trail.info is None and os.path.isdir(os.path.dirname(trail.target))  # noqa: PTH112, PTH120  # text, as in `follow`
-    if (is_file and any(map(protected_paths.is_key, called))) or (
-        is_new and any(map(protected_paths.is_ssh_key, called))
+    if (is_file and any(map(protected_paths.is_key, names))) or (
+        is_new and any(map(protected_paths.is_ssh_key, names))
     ):
         yield Verdict("ask", "files with this name contain private keys", GUARDED)
 
@@ -318,7 +319,7 @@ def _starts_like_a_key(path: str, info: os.stat_result, folder: int | None = Non
 
 
 def has_settled(info: os.stat_result, now_ns: int) -> bool:
-    """Return whether a change of a file or folder after `now_ns` would give it another ctime."""
+    """Return whether a change of a file or folder after `now_ns` is certain to change its ctime."""
     tick_ns = _COARSE_TICK_NS if info.st_ctime_ns % 1_000_000_000 == 0 else TICK_NS
     return info.st_ctime_ns < now_ns - tick_ns
 
@@ -336,7 +337,7 @@ def _statuses(names: list[str], folder: int) -> tuple[list[str], list[os.stat_re
 
 
 def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
-    """Return whether an ordinary name is surely as readable as its open folder."""
+    """Return whether a file or subfolder with an ordinary name may certainly be read if its folder may be read."""
     if _identity(info) in known_without_key:
         return True
     if stat.S_ISREG(info.st_mode):
@@ -345,13 +346,13 @@ def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
 
 
 def forget_files() -> None:
-    """Forget which files contain no private key, so that each is read again."""
+    """Clear the cache of files without a private key, so that each file is read again."""
     known_without_key.clear()
 
 
-def _pick(place: protected_paths.Located, access: Access) -> Verdict:
-    read, write, why, rule = place
-    return Verdict(read if access == "read" else write, why, rule)
+def _pick(location: protected_paths.Located, access: Access) -> Verdict:
+    read, write, reason, rule = location
+    return Verdict(read if access == "read" else write, reason, rule)
 
 
 def home_of(session_folders: SessionFolders) -> str:
@@ -363,20 +364,20 @@ def home_of(session_folders: SessionFolders) -> str:
 
 
 def _spellings(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Return each folder as given and with its links resolved; a path may use either."""
-    found: list[str] = []
+    """Return each folder as given and with its links resolved, because a path may use either form."""
+    paths: list[str] = []
     for folder in folders:
-        found += [os.path.normpath(folder), os.path.realpath(folder)]
-    return tuple(dict.fromkeys(found))
+        paths += [os.path.normpath(folder), os.path.realpath(folder)]
+    return tuple(dict.fromkeys(paths))
 
 
 _MAX_LINKS = 40
-"""Links followed before a path counts as a loop, as in Linux (path_resolution(7))."""
+"""The maximum number of links in a path; with more, it counts as a loop, as on Linux (path_resolution(7))."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """A path and its resolution. `points` are the path as given and after each link, lexically normal.
+    """A path and its resolution. `points` are the normalized paths: as given, and after each resolved link.
 
     `target` is the path with every link resolved. `info` is its status, None if it does not exist.
     """
@@ -388,7 +389,7 @@ class ResolvedPath:
 
 
 def follow(path: str) -> ResolvedPath:
-    """Return the trail of the absolute `path`; missing components are kept as given. Never raises for a path."""
+    """Resolve the absolute `path` link by link; missing components are kept as given. Never raises an exception."""
     points = [os.path.normpath(path)]
     pending = deque(path.split("/"))
     current, links = "/", 0

@@ -1,8 +1,8 @@
-"""The policy of a session: rules, modes, trust, the path layer and the shell judge decide whether a call may run.
+"""The policy of a session: the verdict on a call, from rules, mode, trust, the path layer and the shell judge.
 
-Order: denials of the path layer, deny rules, plan mode; verdicts that ask in every mode; trust; rules and modes that
-allow. A policy is immutable: `with_mode` and `with_allow` return another one. No argument of a model changes it.
-The shell judge and `addresses` load with the first command and the first URL.
+Checks are made in this order: denials of the path layer, deny rules, plan mode; verdicts that ask in every mode; trust;
+rules and modes that allow. A policy is immutable: `with_mode` and `with_allow` return a new one. The model cannot
+change it. The shell judge and `addresses` load with the first command and the first URL.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
 class Policy:
     """The permissions of a session. `search_path` is the PATH of its shell commands.
 
-    `probes` answer questions that need a process or the disk. `limit` is a policy that must also allow a call.
-    `search_url` is the service of `web_search`, judged like a fetched page. `sandbox_rules` are rules for commands that
-    may run unasked in the workspace sandbox. `never_asks`: what would ask is denied.
+    `probes` return facts that need a process or the disk. `limit` is another policy that must also allow a call.
+    `search_url` is the URL of the service of `web_search`, judged like a fetched page. `sandbox_rules` match commands
+    that may run in the workspace sandbox without approval. `never_asks`: calls that need approval are denied.
 
-    In an untrusted folder, reading inside the workspace is allowed and everything else asks, in every mode.
+    In an untrusted folder, reading inside the workspace is allowed and everything else needs approval, in every mode.
     """
 
     mode: ApprovalMode
@@ -129,21 +129,21 @@ class Policy:
             url = arguments.get(safety.url) if safety.url else self.search_url
             verdict = self._judge_text(url, "url", self._judge_fetch)
         else:
-            # A tool of a server is called `server__tool`; no name of a server holds two underscores.
+            # A tool of a server is called `server__tool`; the name of a server never contains two underscores.
             name = spec.name.replace("__", "/", 1)
             verdict = self._judge_other("mcp", name, name)
             if isinstance(safety, Runs):
-                # The call is judged by the commands that it stands for, if they are known: see `Toolbox.resolve_call`.
+                # If the equivalent shell command is known, that is judged instead: see `Toolbox.resolve_call`.
                 verdict = replace(verdict, proposed_rule="")
-        return _without_sandbox(verdict) if self.mode == "auto" and not self._holds_workspace else verdict
+        return _without_sandbox(verdict) if self.mode == "auto" and not self._has_workspace_sandbox else verdict
 
     def _with_confinement(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
-        """Return the verdict on a shell command with the sandbox it runs in.
+        """Return the verdict on a shell command, with the sandbox in which it runs.
 
-        A command that only reads runs in the read-only sandbox. If it also writes to permitted files, or in auto mode
-        if neither user nor rule decided, it runs in the workspace sandbox. In bypass mode protected names are mounted
-        read-only. A command that the user or a rule allowed runs unconfined. `wants_out`: the call asks to run outside
-        the sandbox, which can only make the verdict stricter.
+        A command that only reads runs in the read-only sandbox. If it also writes to permitted files, it runs in the
+        workspace sandbox; in auto mode, so does a command on which neither the user nor a rule decided. In bypass mode
+        protected files are mounted read-only. A command that the user or a rule allowed runs unconfined. `wants_out`:
+        the call asks to run outside the sandbox, which can only make the verdict stricter.
         """
         if verdict.verdict == "deny" or not isinstance(command, str):
             return verdict
@@ -173,13 +173,13 @@ class Policy:
         return any(part.command.outputs for part in self._flow(command).parts)
 
     @property
-    def _holds_workspace(self) -> bool:
+    def _has_workspace_sandbox(self) -> bool:
         return "workspace" in self.probes.sandbox().levels
 
     def only_reads(self, command: str) -> bool:
-        """Return whether the table knows a command to only read.
+        """Return whether the table of programs lists a command as read-only.
 
-        Such a command runs with settings that keep git from starting programs.
+        Such a command runs with settings that prevent git from starting programs.
         """
         try:
             flow = self._flow(command)
@@ -189,7 +189,7 @@ class Policy:
 
     @property
     def lets_host_search(self) -> bool:
-        """Whether the provider may search the web itself. It cannot ask, so a rule that asks forbids it."""
+        """Whether the provider may search the web itself. It cannot ask for approval, so an ask rule forbids it."""
         is_ruled = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
         return self.is_trusted and not is_ruled and (self.limit is None or self.limit.lets_host_search)
 
@@ -232,7 +232,7 @@ class Policy:
             return Verdict("ask", paths, "call:malformed")
         verdicts = [self.judge_file(path, files.access) for path in paths]
         verdict = strictest(verdicts[0], *verdicts[1:])
-        asking = [found for found in verdicts if not found.is_allowed]
+        asking = [other for other in verdicts if not other.is_allowed]
         return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
     def _judge_write(self, points: tuple[str, ...], paths: PathJudge) -> Verdict:
@@ -240,7 +240,7 @@ class Policy:
             return _RESTRICTED
         if self.mode == "bypass":
             return _BYPASS
-        if self.mode == "accept-edits" or (self.mode == "auto" and self._holds_workspace):
+        if self.mode == "accept-edits" or (self.mode == "auto" and self._has_workspace_sandbox):
             return Verdict("allow", "edits in the workspace are accepted", f"mode:{self.mode}")
 
         def is_covered(rule: Rule) -> bool:
@@ -282,10 +282,10 @@ class Policy:
         return self._checked_by_bash(command, self._judge_parts(flow))
 
     def _judge_bypassed(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
-        """Allow a command in bypass mode unless it may write a protected name.
+        """Allow a command in bypass mode unless it may write a protected file.
 
-        Without a sandbox that protects them, a command that is not known to only read is refused if its text names one
-        in any spelling.
+        If no sandbox protects these files, a command is denied if its text contains a protected name in any spelling,
+        unless the command is known to be read-only.
         """
         verdict = _BYPASS if flow is None else self._unless_protected(flow.parts, _BYPASS)
         if not verdict.is_allowed or "protect" in self.probes.sandbox().levels:
@@ -318,8 +318,8 @@ class Policy:
         return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
 
     def _judge_parts(self, flow: Flow) -> Verdict:
-        """Allow if each part only reads or a rule allows it; otherwise ask, and propose a rule if one part is left."""
-        left: list[tuple[FlowPart, Verdict]] = []
+        """Allow if each part only reads or a rule allows it; otherwise ask, and propose a rule for a single part."""
+        undecided: list[tuple[FlowPart, Verdict]] = []
         used: Rule | None = None
         parts, judge = flow.parts, self._judge_of(flow)
         for part in parts:
@@ -328,32 +328,32 @@ class Policy:
                 continue
             rule = self._allowing_rule(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
             if rule is None:
-                left.append((part, verdict))
+                undecided.append((part, verdict))
             used = rule or used
-        if used is not None and used.body and not left:
-            left = self._sandbox_dependent(flow)
-        if not left:
+        if used is not None and used.body and not undecided:
+            undecided = self._sandbox_dependent(flow)
+        if not undecided:
             verdict = _READS if used is None else verdict_of_rule(used, "allow")
             covers_all = used is not None and not used.body
             return self._unless_protected(parts, verdict) if covers_all else self._with_outputs(parts, verdict)
         if self.mode == "plan":
-            return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {left[0][1].reason}")
+            return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {undecided[0][1].reason}")
         if not self.is_trusted:
             return _RESTRICTED
         writes = any(part.command.outputs for part in parts)
-        is_proposed = len(left) == 1 and not writes and left[0][1].rule != SHELL_PATH
-        proposed = propose_shell(left[0][0].command) if is_proposed else ""
+        is_proposed = len(undecided) == 1 and not writes and undecided[0][1].rule != SHELL_PATH
+        proposed = propose_shell(undecided[0][0].command) if is_proposed else ""
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
         prefix = propose_prefix(parts[0].command) if is_alone else ""
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
         # A secret is the most important reason to ask.
-        verdict = next((item for _, item in left if item.rule == SHELL_PATH), left[0][1])
+        verdict = next((item for _, item in undecided if item.rule == SHELL_PATH), undecided[0][1])
         return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
     @property
     def _can_sandbox(self) -> bool:
-        """Whether a command can be offered the workspace sandbox; auto mode has it for all of them."""
-        return self.mode in ("default", "accept-edits") and self._holds_workspace
+        """Whether the workspace sandbox can be offered for a command. Auto mode uses it for all commands anyway."""
+        return self.mode in ("default", "accept-edits") and self._has_workspace_sandbox
 
     def _is_sandboxed(self, command: str) -> bool:
         """Whether the user lets this command run unasked in the workspace sandbox."""
@@ -365,9 +365,9 @@ class Policy:
         return any(covers_command(rule, parts[0].command.words) for rule in self.sandbox_rules)
 
     def _sandbox_dependent(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
-        """Return the parts that only read as long as a sandbox holds them.
+        """Return the parts that are read-only only inside a sandbox.
 
-        A rule that allows one part of a command lets all of it run without a sandbox.
+        They matter if a rule allows another part, because the whole command then runs without a sandbox.
         """
         judge = self._judge_of(flow)
         verdicts = [(part, judge.unconfined(part)) for part in flow.parts if judge.part(part).is_allowed]
@@ -380,8 +380,8 @@ class Policy:
     def _judge_of(self, flow: Flow) -> Judge:
         """Return the judge of simple commands.
 
-        git is not run in an untrusted folder. A command that writes runs in a sandbox that masks no files of the
-        workspace.
+        In an untrusted folder, it does not run git to probe the repository. A command that writes runs in a sandbox
+        that does not mask files of the workspace, so masking does not count for it.
         """
         from qcode.safety.shell.judge import Judge
 
@@ -394,8 +394,8 @@ class Policy:
         return Judge.of(flow, self._session_folders, probes, self.search_path, self._reader())
 
     def _with_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
-        """Return the strictest of `verdict` and those on the output files. A path that denies a tool may ask here."""
-        found = [verdict]
+        """Return the strictest of `verdict` and the verdicts on output files; some denials for tools only ask here."""
+        verdicts = [verdict]
         for word, path in self._outputs(parts):
             output_verdict = self.judge_file(path, "write")
             is_layer = (
@@ -404,11 +404,13 @@ class Policy:
                 and output_verdict.rule not in PROTECTED_RULES
             )
             decision = "ask" if is_layer or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
-            found.append(Verdict(decision, f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule))
-        return strictest(*found)
+            verdicts.append(
+                Verdict(decision, f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule)
+            )
+        return strictest(*verdicts)
 
     def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
-        """Return `verdict`, or a denial if a part writes to a protected name, in every mode and for every rule."""
+        """Return `verdict`, or a denial if a part writes to a protected file; the denial holds in every mode."""
         for word, path in self._outputs(parts):
             output_verdict = judge_on(self._session_folders, path, "write")
             if output_verdict.verdict == "deny" and output_verdict.rule in PROTECTED_RULES:
@@ -422,15 +424,15 @@ class Policy:
         return [(word, path) for word, folders in found for path in resolve(self._session_folders, word, folders)]
 
     def _checked_by_bash(self, command: str, verdict: Verdict) -> Verdict:
-        """Allow only commands that bash can parse: tree-sitter accepts some incomplete ones."""
-        complaint = self.probes.syntax(command) if verdict.is_allowed else ""
-        return Verdict("ask", complaint, "shell:syntax") if complaint else verdict
+        """Allow only commands that bash can parse, because tree-sitter accepts some incomplete ones."""
+        problem = self.probes.syntax(command) if verdict.is_allowed else ""
+        return Verdict("ask", problem, "shell:syntax") if problem else verdict
 
     def _allowing_rule(self, part: FlowPart, verdict: Verdict, judge: Judge) -> Rule | None:
-        # A rule is about the workspace folder: the same words below it may run something else.
+        # A rule applies in the workspace folder: in a subfolder, the same words may run a different program.
         if part.folders != {str(self.root)}:
             return None
-        # `shell(cat *)` is about the program; that a file holds secrets asks in every mode.
+        # `shell(cat *)` allows the program, but reading a secret file needs approval in every mode.
         is_path = verdict.rule == SHELL_PATH
         words = part.command.words
         rule = first_rule(
@@ -442,7 +444,7 @@ class Policy:
         return rule if is_fed or (rule is not None and not rule.body) else None
 
     def _judge_unclear(self, command: str, why: str) -> Verdict:
-        """Judge a command that was not understood: only a rule for every command can allow it."""
+        """Judge a command that cannot be analyzed: only a rule for every command can allow it."""
         for rule in self.rules.deny:
             if rule.kind == "shell" and (not rule.body or mentions(command, rule)):
                 return Verdict(
@@ -455,32 +457,34 @@ class Policy:
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
             return self._judge_bypassed(command, None, why)
-        every = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
+        general_rule = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         if has_rules or any(rule.kind == "shell" for rule in self.rules.ask):
-            # No sandbox holds a rule, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.
+            # A sandbox does not enforce rules, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.
             return Verdict("ask", why, "rule:unclear")
-        return Verdict("ask", why, "shell:not-plain") if every is None else verdict_of_rule(every, "allow")
+        if general_rule is None:
+            return Verdict("ask", why, "shell:not-plain")
+        return verdict_of_rule(general_rule, "allow")
 
     def _judge_fetch(self, url: str) -> Verdict:
         from qcode.safety.addresses import read_url
 
-        found = read_url(url)
-        if isinstance(found, str):
-            return Verdict("deny", found, "fetch:refused")
-        if not found.is_public:
+        target = read_url(url)
+        if isinstance(target, str):
+            return Verdict("deny", target, "fetch:refused")
+        if not target.is_public:
             # A rule for every host does not include this machine: the user must list each port.
-            is_listed = any(rule.kind == "fetch" and rule.body in found.names for rule in self.rules.allow)
-            if not (found.is_loopback and is_listed):
-                hint = f"; the rule fetch({found.name}) would allow it" if found.is_loopback else ""
-                return Verdict("deny", f"{found.host} is not a public address{hint}", "fetch:address")
+            is_listed = any(rule.kind == "fetch" and rule.body in target.names for rule in self.rules.allow)
+            if not (target.is_loopback and is_listed):
+                hint = f"; the rule fetch({target.name}) would allow it" if target.is_loopback else ""
+                return Verdict("deny", f"{target.host} is not a public address{hint}", "fetch:address")
         return self._judge_other(
-            "fetch", found.name, found.host, lambda rule, strict: covers_target(rule, found, strict)
+            "fetch", target.name, target.host, lambda rule, strict: covers_target(rule, target, strict)
         )
 
     def _judge_other(
         self, kind: str, name: str, label: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
-        """Return the verdict of the rules. `covers` tests one; its flag is set for rules that restrict."""
+        """Return the verdict of the rules. `covers` tests one rule; its flag is True for deny and ask rules."""
         covered = covers or (lambda rule, _: rule.matches_name(name))
         denied = first_rule(self.rules.deny, kind, lambda rule: covered(rule, True))
         if denied is not None:
@@ -533,14 +537,14 @@ def _covers(rule: Rule, point: str, paths: PathJudge, *, folds: bool = False) ->
 
 
 def _only_reads(flow: Flow) -> bool:
-    """Return whether the table knows each command to only read."""
+    """Return whether the table of programs lists each command as read-only."""
     from qcode.safety.shell.judge import is_table_command
 
     return all(is_table_command(part.command.words) for part in flow.parts)
 
 
 def _without_sandbox(verdict: Verdict) -> Verdict:
-    """Return a verdict of auto mode with the reason why it asks like default mode."""
+    """Add to a verdict of auto mode the reason why it asks like default mode: there is no sandbox."""
     if verdict.verdict != "ask":
         return verdict
     why = " (auto mode needs a workspace sandbox, which is not available here, so it asks like default mode)"

@@ -1,8 +1,8 @@
-"""Facts for the judges that need a process or a walk over the disk: values, and the questions that return them.
+"""Facts for the judges that need a process or a walk over the disk, and the functions that return them.
 
 `Repository` describes a git repository, `WorkspaceContents` the protected files of a workspace. `launcher`,
-`git_repository`, `sandbox` and the session answer the questions; nothing is asked here. A judge without answers
-allows nothing that depends on them.
+`git_repository`, `sandbox` and the session implement the functions. By default, nothing that depends on these facts is
+allowed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def _unwalked() -> WorkspaceContents:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """The questions. `syntax` returns the reason why bash rejects a command, empty if it does not.
+    """The functions that return facts. `syntax` returns why bash rejects a command, empty if it accepts the command.
 
-    `repository` is the repository of the workspace. The default answers allow nothing.
+    `repository` describes the repository of the workspace. The default results allow nothing.
     """
 
     syntax: Callable[[str], str] = _unchecked
@@ -53,10 +53,10 @@ _NO_FILES = TrackedFiles()
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """The result of probing a repository. The default is a harmless one.
+    """The result of probing a repository. The default is a harmless repository.
 
-    `complaint` is the reason why git may not run there unasked, empty if it may. The `find_` functions search when they
-    are called: each may start git, and returns None if there was no answer in time.
+    `complaint` is the reason why git needs approval there, empty if it does not. Each `find_` function may start git,
+    and returns None after a timeout.
     """
 
     complaint: str = ""
@@ -70,7 +70,7 @@ class Repository:
     find_history_secrets: Callable[[], tuple[str, ...] | None] = tuple
     """Files with protected names in commits, the stash and the reflogs. Equal files are listed once."""
     find_linked_folder: Callable[[], str] = str
-    """A folder of tracked files that was replaced by a link, through which git would read files elsewhere."""
+    """A folder of tracked files that was replaced by a link: git would read other files through it."""
 
 
 MAX_MASKED = 1_000
@@ -82,14 +82,14 @@ class WorkspaceContents:
     """The protected files of a workspace. Paths are absolute, below the real path of a root, and sorted."""
 
     secrets: tuple[str, ...] = ()
-    """Files whose name says that they hold secrets, git configurations with credentials, and their hard links."""
+    """Files with the name of a secret, git configurations with credentials, and hard links to these files."""
     steering_paths: tuple[str, ...] = ()
     """Files and folders that run or instruct programs later, but not those in dependency folders."""
     git_steering: tuple[str, ...] = ()
-    """Those of them that belong to git."""
+    """The `steering_paths` that belong to git."""
     git_configs: tuple[str, ...] = ()
     other_names: tuple[str, ...] = ()
-    """Further names in the workspace of the same file as one in `steering_paths`."""
+    """Hard links in the workspace to files in `steering_paths`."""
     is_complete: bool = True
     """Whether the walk finished in time."""
 

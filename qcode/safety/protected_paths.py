@@ -49,7 +49,7 @@ _DEPENDENCY_FOLDERS = frozenset({"node_modules", "site-packages", "dist-packages
 
 @lru_cache(maxsize=2_048)
 def fold(name: str) -> str:
-    """Return the form in which one component of a path is compared."""
+    """Return one component of a path in the form that is used for comparison."""
     if name.isascii():
         return name.casefold().rstrip(". ")
     visible = "".join(char for char in unicodedata.normalize("NFC", name) if not _is_invisible(char))
@@ -57,7 +57,7 @@ def fold(name: str) -> str:
 
 
 def has_unclear_characters(path: str) -> bool:
-    """Return whether `path` holds line breaks, other controls, bidi marks, invisible or undecodable characters."""
+    """Return whether `path` contains control, bidi, invisible or undecodable characters, such as line breaks."""
     if path.isascii():
         return not path.isprintable()
     return any(_is_invisible(char) or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in path)
@@ -65,18 +65,18 @@ def has_unclear_characters(path: str) -> bool:
 
 @lru_cache(maxsize=2_048)
 def is_git_look_alike(part: str) -> bool:
-    """Return whether `part` is not `.git` in any case, but some file system would open `.git` for it."""
+    """Return whether a file system may open `.git` for `part`, although the name differs in more than case."""
     return part.casefold() != ".git" and (fold(part) == ".git" or _SHORT_GIT.fullmatch(fold(part)) is not None)
 
 
 def is_secret(part: str) -> bool:
-    """Return whether a file of this name holds secrets by convention; templates and public keys do not."""
+    """Return whether files of this name contain secrets by convention; templates and public keys do not."""
     name = fold(part)
     return _SECRET.fullmatch(name) is not None and _TEMPLATE.fullmatch(name) is None
 
 
 def is_ssh_key(part: str) -> bool:
-    """Return whether this is a name that ssh itself gives to a private key."""
+    """Return whether ssh-keygen gives this name to a private key."""
     name = fold(part)
     return _SSH_KEY.fullmatch(name) is not None and _TEMPLATE.fullmatch(name) is None
 
@@ -87,7 +87,7 @@ def is_key(part: str) -> bool:
 
 
 def is_steering(parts: tuple[str, ...]) -> bool:
-    """Return whether a path below a root names something that is executed or instructs a program later."""
+    """Return whether a path below a root is a file that is executed later, or that instructs a program."""
     names = tuple(fold(part) for part in parts)
     if any(pair in _STEERING_PAIRS for pair in pairwise(names)):
         return True
@@ -107,7 +107,7 @@ PROTECTED_RULES = frozenset({"path:git", "path:credentials", "path:start-up", "p
 """Rules of denials that hold in every mode, for commands too."""
 
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
-"""File systems of the kernel: no file in them is one of the user."""
+"""File systems of the kernel, which contain no files of the user."""
 _SYSTEM = (
     "/bin", "/boot", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/run", "/sbin", "/srv", "/usr",
     "/var", "/System", "/Library", "/Applications", "/Users", "/private/etc", "/private/var",
@@ -128,7 +128,7 @@ CREDENTIALS = (
     ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json",
     "library/keychains", "library/application support/google/chrome", ".viminfo", ".local/share/fish/fish_history",
 )  # fmt: skip
-"""Below the home, in small letters as `fold` writes them."""
+"""Paths relative to the home folder, in lower case like the result of `fold`."""
 _SLASH = lazy_pattern("/")
 _HISTORY = lazy_pattern(r"\.[a-z0-9]+([_-][a-z0-9]+)*[_-]history|\.lesshst|\.history|\.wget-hsts")
 _OPEN_SSH = lazy_pattern(r"\.ssh(/(config(\.d(/.*)?)?|known_hosts.*|authorized_keys.*|rc|environment|[^/]*\.pub))?")
@@ -144,7 +144,7 @@ STARTUP = (
 _OWN_SECRETS = lazy_pattern(r".*/(credentials?|keys?|auth|trust|secrets?)([._-][^/]*)?(/.*)?")
 
 Located = tuple[Decision, Decision, str, str]
-"""Verdict for reading, verdict for writing, why, and the name of the rule."""
+"""The verdict for reading, the verdict for writing, the reason, and the name of the rule."""
 
 
 _NAMED_LAST = "|".join(re.escape(entry.rpartition("/")[2]) for entry in (*CREDENTIALS, *STARTUP))
@@ -154,10 +154,10 @@ _ORDINARY_NAME = lazy_pattern(rf"(?!(?:{_SPECIAL_NAME})\Z)[a-z0-9_][a-z0-9_.-]*+
 
 @lru_cache(maxsize=4_096)
 def is_ordinary_name(name: str) -> bool:
-    """Return whether no table in this module depends on a path having `name` as its last component.
+    """Return whether `name` is plain ASCII and does not match a table in this module.
 
-    Ordinary names are plain ASCII. Two ordinary names in one folder get the same verdicts from every function here,
-    unless one of them is the name of a root, of the home or of a folder of qcode.
+    All functions here give the same verdicts for two ordinary names in one folder, unless one of them is the name of a
+    root, of the home folder or of a folder of qcode.
     """
     return _ORDINARY_NAME.fullmatch(name) is not None
 
@@ -173,14 +173,14 @@ def is_system_secret(path: str) -> bool:
 
 
 def in_kernel(path: str) -> Located | None:
-    """Return the verdict for devices and kernel interfaces, also if they are inside a workspace; otherwise None."""
+    """Return the verdict for devices and kernel interfaces, even inside a workspace; None for other paths."""
     if any(is_within(path, folder) for folder in KERNEL_FOLDERS):
         return "deny", "deny", "a device or kernel interface", "path:kernel"
     return None
 
 
 def in_home(below_home: str) -> Located | None:
-    """Return the verdict for a protected location in the home, given its path below the home; otherwise None."""
+    """Return the verdict for a protected path, which is relative to the home folder; None for other paths."""
     name = "/".join(fold(part) for part in below_home.split("/"))
     places = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
     if not places.isdisjoint(CREDENTIALS):
@@ -197,7 +197,7 @@ def in_home(below_home: str) -> Located | None:
 
 
 def in_own(path: str, folders: Iterable[str]) -> Located | None:
-    """Return the verdict for qcode's files below `folders`; otherwise None."""
+    """Return the verdict for qcode's own files below `folders`, None for other paths."""
     for folder in folders:
         if is_within(path, folder):
             if _OWN_SECRETS.fullmatch(path.removeprefix(folder).casefold()):

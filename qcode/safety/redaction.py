@@ -1,7 +1,7 @@
-"""Replaces secrets in text that goes to a session file, a log or a crash report.
+"""The redaction of secrets in text for a session file, a log or a crash report.
 
-First the exact values that were loaded, also in their spellings inside JSON and URLs, then text in the format of a
-well-known key. A secret that was never loaded and has no such format is not recognized.
+Loaded values are replaced first, also in their forms inside JSON and URLs, then text in the format of a well-known key.
+A secret that was never loaded and has no such format is not recognized.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from urllib.parse import quote
 from qcode.safety.secret import REDACTED, Secret
 from qcode.text.pattern import lazy_pattern
 
-_SHORTEST = 6
-"""A shorter value would match ordinary words."""
+_MIN_SECRET_CHARS = 6
+"""The minimum length of a value to redact: a shorter one would match ordinary words."""
 
 # Prefixes are those the issuers document (OpenAI, Anthropic, Google, GitHub, GitLab, Slack, AWS, Hugging Face, npm,
 # PyPI, Stripe, SendGrid) so that scanners can find them. Every pattern here is linear: text comes from outside, and a
@@ -40,7 +40,7 @@ _SHAPE_PARTS = (
 )
 """Each match of `_SHAPES` contains one of these parts. Searching for the single character first is ten times faster."""
 _NAME_PARTS = ("authorization", "x-api-key", "x-goog-api-key", "bearer")
-"""The same for `_NAMED`, ignoring case."""
+"""Each match of `_NAMED` contains one of these parts, ignoring case."""
 _TOKEN = lazy_pattern(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+")
 _TOKEN_PART = lazy_pattern(r"[A-Za-z0-9_-]*+")
 _NAMED = lazy_pattern(
@@ -60,11 +60,11 @@ _BEGUN = lazy_pattern(
     r"[A-Za-z0-9_.-]*+|(?i:\b(?:bearer|basic|token)\s+|x-(?:goog-)?api-key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9._~+/=-]*+"
     r"|://[^\s:/@]*+:[^\s/@]*+)\Z"
 )
-"""The start of a secret with a known format at the end of a text, in which not enough of it may have arrived yet."""
+"""Matches the start of a secret with a known format at the end of a text that is still arriving."""
 _MAX_BEGUN = 2_000
 _MAX_NAME = 40
 _MIN_BEGUN = 4
-"""Fewer characters of a known value give nothing away, and are the end of many words."""
+"""The minimum number of characters of a loaded value to hold back: fewer reveal nothing and end many words."""
 
 
 _BLANK = lazy_pattern(r"\s")
@@ -77,13 +77,13 @@ def named_secrets(env: Mapping[str, str]) -> list[str]:
 
 
 class Redactor:
-    """Replaces secrets by `[redacted]`. Values under six characters are left alone; instances are immutable."""
+    """A filter that replaces secrets with `[redacted]`. Values under six characters are ignored. Immutable."""
 
     def __init__(self, secrets: Iterable[str | Secret] = ()) -> None:
         values: set[str] = set()
         for secret in secrets:
             value = secret.reveal() if isinstance(secret, Secret) else secret
-            if len(value) >= _SHORTEST:
+            if len(value) >= _MIN_SECRET_CHARS:
                 values |= {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
                 values |= {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
         longest_first = sorted(values, key=len, reverse=True)
@@ -93,8 +93,8 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return `text` without secrets; applying it twice changes nothing more."""
-        # Each expression is searched only if a fixed part of it occurs: that is a hundred times cheaper to find out,
-        # and streamed text is redacted several times a second.
+        # Each expression is searched only if a fixed part of it occurs: that check is a hundred times cheaper, and
+        # streamed text is redacted several times a second.
         if self._exact is not None and any(value in text for value in self._values):
             text = self._exact.sub(REDACTED, text)
         if any(char in text and any(part in text for part in parts) for char, parts in _SHAPE_PARTS):
@@ -107,9 +107,9 @@ class Redactor:
         return text
 
     def undecided(self, text: str) -> int:
-        """Return the length of the end of `text` that may be the start of a secret, which more text would show.
+        """Return the length of the end of `text` that may be the start of a secret.
 
-        Text that is written while it arrives ends before it, so that no part of a secret is written.
+        If text is written while it arrives, hold this part back, so that no part of a secret is written.
         """
         if text[-1:].isspace() and not self._has_blanks:
             return 0

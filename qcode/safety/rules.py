@@ -1,10 +1,10 @@
 """The user's rules: `shell(git log *)`, `edit(src/**)`, `read(...)`, `fetch(host)`, `mcp(server/tool)`. Pure.
 
-A bare name (`shell`) or a `*` covers every call of its kind; `edit` is every tool that changes files. Shell rules
-compare words after unquoting; a last ` *` is any further words. Paths use the patterns of gitignore, relative to the
-workspace; `./x` is x at its top, `/x` and `~/x` are absolute. Also here: which rule is about a call
-(`covers_command`, `may_reach`), the check of a rule against its examples (`read_rules`), and the narrow rule that
-"always" adds (`propose_shell`), never one for a program that can run any other.
+A bare name (`shell`) or a `*` covers every call of its kind; `edit` covers every tool that changes files. Shell rules
+compare words after unquoting; a final ` *` matches any further words. Paths use gitignore patterns relative to the
+workspace; `./x` matches only x at its top, `/x` and `~/x` are absolute. `covers_command` and `may_reach` match a rule
+with a call. `read_rules` checks rules against their examples. `propose_shell` returns the narrow rule that "always"
+adds, but none for a program that can run any other program.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TOOL = lazy_pattern(r"[\w.-]+/(\*|[\w.-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `body` is the text between the brackets, empty if the rule covers all of its kind."""
+    """One rule. `body` is the text in parentheses, empty if the rule covers all calls of its kind."""
 
     kind: str
     body: str
@@ -61,7 +61,7 @@ class Rule:
         return is_long_enough and all(_matches_word(want, word) for want, word in zip(pattern, words, strict=False))
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
-        """Return whether a path rule covers the absolute, normal `path`; `folds` also compares without case."""
+        """Return whether a path rule covers the absolute, normalized `path`; `folds`: case may differ."""
         if not self.body:
             return True
         pattern, base = self._pattern_and_root(root, home)
@@ -78,7 +78,7 @@ class Rule:
             return self.body.startswith("*.") and name.endswith(self.body[1:])
         if self.body.endswith("/*"):
             return name.startswith(self.body[:-1])
-        # A tool is called by a name that every provider accepts; a rule may use the name that the server gave it.
+        # The name of a tool is changed to one that every provider accepts; a rule may use the server's original name.
         return _NOT_IN_NAMES.sub("_", self.body) == name
 
     def _pattern_and_root(self, root: str, home: str) -> tuple[str, str]:
@@ -202,10 +202,10 @@ def first_rule(rules: Iterable[Rule], kind: str, test: Callable[[Rule], bool]) -
 def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     """Return whether an allow rule covers a simple command.
 
-    A wildcard of the rule never stands for an option that writes a file or runs a program: `shell(git log *)` does not
-    cover `git log --output=x`. The rule has to name such an option: `shell(git log --output=x *)`. For a program in the
-    table a wildcard covers only uses that read: `shell(uniq *)` does not cover `uniq in out`, unless the rule names an
-    option that does more: `shell(git branch -D *)`.
+    A wildcard never matches an option that writes a file or runs a program: `shell(git log *)` does not cover
+    `git log --output=x`. The rule must contain such an option: `shell(git log --output=x *)`. For a program in the
+    table of programs, a wildcard matches read-only uses only: `shell(uniq *)` does not cover `uniq in out`. This does
+    not apply to a rule that contains an option that does more, such as `shell(git branch -D *)`.
     """
     from qcode.safety.shell.judge import is_table_command, row_of
     from qcode.safety.shell.table import has_option
@@ -234,13 +234,13 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
 
 
 def _names_command(program: ProgramSpec, literal: list[str]) -> bool:
-    """Return whether a rule names a subcommand of a command without operands, as `git remote add`."""
+    """Return whether a rule names a subcommand of a command without operands, such as `add` in `git remote add`."""
     words = [text for text in literal[1:] if not text.startswith("-")]
     return not program.operands.roles and len(words) > program.name.count("/") + (literal[0] == "git")
 
 
 def is_rule(text: str) -> bool:
-    """Return whether a text can be read as a rule."""
+    """Return whether a text is a valid rule."""
     try:
         parse_rule(text)
     except ValueError:
@@ -267,7 +267,7 @@ def verdict_of_rule(rule: Rule, verdict: str) -> Verdict:
 
 
 def reaches(rule: Rule, part: SimpleCommand) -> bool:
-    """Return whether a rule that restricts covers a command, also behind a wrapper or by the path of its program."""
+    """Return whether a deny or ask rule covers a command, even after a wrapper or with a path before its program."""
     words = (replace(part.words[0], text=part.words[0].text.rsplit("/", 1)[-1], is_quoted=False), *part.words[1:])
     if any(rule.matches_words(spelled) for spelled in _without_options(words)):
         return True
@@ -277,21 +277,21 @@ def reaches(rule: Rule, part: SimpleCommand) -> bool:
 
 
 def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """Yield the words, and those that may be left of them without options before a subcommand: `git -C x push`."""
+    """Yield the words, then each way to skip the options before a subcommand: `git push` for `git -C x push`."""
     yield words
     if len(words) > 1 and words[1].text.startswith("-"):
         yield from ((words[0], *words[start:]) for start in range(2, len(words)))
 
 
 def may_reach(rule: Rule, part: SimpleCommand) -> bool:
-    """Return whether a rule that restricts may cover a command. With unknown words, the program decides."""
+    """Return whether a deny or ask rule may cover a command. If words are unknown, the program decides."""
     if not any(word.is_open for word in part.words):
         return reaches(rule, part)
     return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
 
 
 def mentions(command: str, rule: Rule) -> bool:
-    """Return whether a command that was not understood contains the fixed words of a rule, in order and adjacent."""
+    """Return whether a command that cannot be analyzed contains the fixed words of a rule as adjacent words."""
     words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", re.sub(r"['\"\\]", "", command)))
     plain = tuple(replace(word, text=word.text.rsplit("/", 1)[-1]) for word in words)
     return any(rule.matches_words(seen[start:]) for seen in (words, plain) for start in range(len(seen)))
@@ -305,7 +305,7 @@ _Written: TypeAlias = "Iterable[str | WrittenRule]"
 def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) -> Rules:
     """Parse configured rules; raise `ValueError` with one line for an invalid one.
 
-    A rule is also invalid if one of its examples does not match it.
+    A rule is also invalid if it contradicts one of its examples or counterexamples.
     """
     allowing = tuple(_read_rule(rule, allows=True) for rule in allow)
     return Rules(allowing, *(tuple(_read_rule(rule, allows=False) for rule in rules) for rules in (ask, deny)))
@@ -328,7 +328,7 @@ def _check_examples(rule: Rule, entry: WrittenRule, *, allows: bool) -> None:
 
 
 def covers(rule: Rule, example: str, *, allows: bool = False) -> bool:
-    """Return whether a rule covers a command, path, URL or tool; `allows` if it is an allow rule.
+    """Return whether a rule covers a command, path, URL or tool. `allows`: it is an allow rule.
 
     A command with several parts is covered if all of them are; a path is relative to the workspace, absolute, or below
     `~/`.
@@ -412,10 +412,10 @@ _TEST_RUNNERS = (
 
 
 def propose_prefix(command: SimpleCommand) -> str:
-    """Return the rule that covers every use of a test runner, or nothing.
+    """Return the rule that covers every use of a test runner, empty if the command does not run one.
 
-    The user is warned before: such a rule runs code of the project, which the model may have written. For `make` there
-    is none, because further words would be further targets; a rule for one target is exact already.
+    The user is warned first, because such a rule runs code of the project, which the model may have written. `make` has
+    no such rule, because further words would be further targets; `propose_shell` covers a single target.
     """
     if command.inputs or command.outputs or any(word.has_glob or word.is_home for word in command.words):
         return ""
@@ -425,14 +425,14 @@ def propose_prefix(command: SimpleCommand) -> str:
 
 
 def propose_sandboxed(command: SimpleCommand) -> str:
-    """Return the rule for a test runner, or a target of make, to run unasked in the workspace sandbox, or nothing."""
+    """Return the rule that lets a test runner or a make target run in the workspace sandbox without approval."""
     words = [word.text for word in command.words]
     is_target = words[0] == "make" and len(words) == 2 and words[1].isidentifier() and words[1].isascii()
     return f"shell(make {words[1]})" if is_target else propose_prefix(command)
 
 
 def why_not_allow(rule: Rule) -> str:
-    """Return why an allow rule is refused in the app; empty if it may be added.
+    """Return why an allow rule cannot be added in the app, empty if it can.
 
     A configuration file may contain such rules, because the user wrote them there deliberately.
     """

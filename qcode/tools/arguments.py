@@ -1,7 +1,7 @@
-"""Checks the arguments of a call against the parameters of its tool, with error messages that a model can act on.
+"""Validation of a call's arguments against the parameters of its tool, with error messages that a model can act on.
 
-Supports the part of JSON Schema that tool parameters use: objects of strings, integers, numbers, booleans, arrays and
-objects, with `required`, `enum`, `minimum`, `maximum`, `minItems`, `maxItems` and `items`. A null for an optional
+It supports the subset of JSON Schema that tool parameters use: objects of strings, integers, numbers, booleans, arrays
+and objects, with `required`, `enum`, `minimum`, `maximum`, `minItems`, `maxItems` and `items`. A null for an optional
 argument counts as missing; an array or object sent as a string of JSON is decoded.
 """
 
@@ -65,47 +65,47 @@ class Arguments:
 
 
 def check(spec: ToolSpec, arguments: JsonObject) -> Arguments:
-    """Return the arguments if they fit the parameters of `spec`; raise `Refused` naming the first that does not."""
+    """Return the validated arguments. Raise `Refused`, which names the first invalid argument."""
     return Arguments(_object(spec.name, "", arguments, spec.parameters))
 
 
-def _object(tool: str, inside: str, arguments: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
-    """Check an object; `inside` is its path in the arguments, empty for the arguments themselves."""
+def _object(tool: str, prefix: str, arguments: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
+    """Check an object. `prefix` is its path in the arguments, such as `edits[0].`, empty at the top level."""
     properties = schema.get("properties")
     assert isinstance(properties, dict)
     names = schema.get("required", [])
     required = [str(name) for name in names] if isinstance(names, list) else []
     values: JsonObject = {}
     for name, value in arguments.items():
-        described = properties.get(name)
-        if not isinstance(described, dict):
+        item_schema = properties.get(name)
+        if not isinstance(item_schema, dict):
             from qcode.text.match import suggestion
 
             hint = suggestion(name, properties, label="'{}'")
             hint = hint and f"; {hint}"
-            raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected_text(required, properties)}")
+            raise Refused(f"{tool}: unknown argument {prefix + name!r}{hint} {_expected_text(required, properties)}")
         if value is None and name not in required:
             continue
-        values[name] = _checked(tool, inside + name, value, described)
+        values[name] = _check_value(tool, prefix + name, value, item_schema)
     missing = [name for name in required if name not in values]
     if missing:
-        raise Refused(f"{tool}: missing argument {inside + missing[0]!r} {_expected_text(required, properties)}")
+        raise Refused(f"{tool}: missing argument {prefix + missing[0]!r} {_expected_text(required, properties)}")
     return values
 
 
-def _checked(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
+def _check_value(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
     kind = str(schema.get("type", "string"))
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
     if kind in ("array", "object") and isinstance(value, str):
-        value = _decoded(value)
-    is_right = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
-    if not is_right:
+        value = _decode_json(value)
+    has_type = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    if not has_type:
         raise Refused(f"{tool}: argument {name!r} must be {_article(kind)}, not {_type_of(value)}")
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
-        known = ", ".join(repr(choice) for choice in choices)
-        raise Refused(f"{tool}: argument {name!r} must be one of {known}, not {value!r}")
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise Refused(f"{tool}: argument {name!r} must be one of {allowed}, not {value!r}")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         _check_range(tool, name, value, schema)
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
@@ -126,17 +126,17 @@ def _check_range(tool: str, name: str, value: float, schema: JsonObject) -> None
 
 
 def _items(tool: str, name: str, values: list[Json], schema: JsonObject) -> Json:
-    least, max_items = schema.get("minItems"), schema.get("maxItems")
-    if isinstance(least, int) and len(values) < least:
-        raise Refused(f"{tool}: argument {name!r} must have at least {least} items, not {len(values)}")
+    min_items, max_items = schema.get("minItems"), schema.get("maxItems")
+    if isinstance(min_items, int) and len(values) < min_items:
+        raise Refused(f"{tool}: argument {name!r} must have at least {min_items} items, not {len(values)}")
     if isinstance(max_items, int) and len(values) > max_items:
         raise Refused(f"{tool}: argument {name!r} must have at most {max_items} items, not {len(values)}")
-    described = schema.get("items")
-    assert isinstance(described, dict)
-    return [_checked(tool, f"{name}[{index}]", value, described) for index, value in enumerate(values)]
+    item_schema = schema.get("items")
+    assert isinstance(item_schema, dict)
+    return [_check_value(tool, f"{name}[{index}]", value, item_schema) for index, value in enumerate(values)]
 
 
-def _decoded(text: str) -> Json:
+def _decode_json(text: str) -> Json:
     try:
         value: Json = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Unsaved texts of an editor: what the model reads and edits if a file is open there with changes that are not saved.
+"""Unsaved texts of an editor. If a file is open with unsaved changes, the model reads and edits these instead.
 
-A buffer counts only if it is newer than the file. An editor that has not noticed a change of the file yet still holds
-an older text: a text that the file had before, or one that was there when the file changed. Then the file counts.
+A buffer counts only if it is newer than the file. An editor that has not noticed a change of the file still holds a
+stale text: an earlier content of the file, or the text that the editor had when the file changed. Then the file counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BufferSource(Protocol):
     """An editor. Both methods block, and never raise."""
 
     def text_of(self, path: Path) -> str | None:
-        """Return the text of the file as the editor has it; None if it does not answer."""
+        """Return the text of the file in the editor, None if the editor does not answer."""
         ...
 
     def write(self, path: Path, text: str) -> bool:
@@ -34,7 +34,7 @@ class BufferSource(Protocol):
 
 
 class _File:
-    """The last known content of a file on disk, and texts that are not newer than it."""
+    """The digest of a file's last known content on disk, and digests of texts that are not newer than it."""
 
     def __init__(self) -> None:
         self.disk = b""
@@ -49,7 +49,7 @@ class Buffers:
         self._files: OrderedDict[Path, _File] = OrderedDict()
 
     def look(self, path: Path, label: str, loaded: Loaded) -> Loaded:
-        """Return the file as the editor has it if it has unsaved changes, otherwise as it is on disk."""
+        """Return the file with the unsaved text of the editor, or `loaded` if there are no unsaved changes."""
         if len(loaded.data) > MAX_BUFFER_BYTES:
             return loaded
         try:
@@ -79,7 +79,7 @@ class Buffers:
         return replace(loaded, data=data, snapshot=snapshot, is_unsaved=True)
 
     def note_write(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
-        """Record what qcode wrote: the editor may show the text before it for a while."""
+        """Record a write by qcode; the editor may still hold the earlier text for a while."""
         known = self._known_file(path)
         known.disk = snapshot.digest
         try:
@@ -88,7 +88,7 @@ class Buffers:
             return
 
     def write(self, path: Path, label: str, data: bytes) -> None:
-        """Let the editor replace an unsaved text and save it. Raise `Refused` if it does not."""
+        """Ask the editor to replace an unsaved text and save the file. Raise `Refused` if it does not."""
         if not self._source.write(path, text_file.decode(data, label).text):
             raise Refused(
                 f"{label} has unsaved changes in the editor, and the editor rejected the new text. Nothing was changed"

@@ -1,8 +1,8 @@
-"""The tools that only talk to the user and touch nothing: `ask_person`, `exit_plan_mode` and `todo`.
+"""The tools that only communicate with the user: `ask_person`, `exit_plan_mode` and `todo`.
 
 `ask_person` asks a question with answers to choose from. `exit_plan_mode` proposes a plan; only the user can end plan
-mode. Its name is common among assistants, so models know it. `todo` is the model's to-do list, sent as a whole with
-every call; `todo_items` parses it from the arguments of a call.
+mode. Other assistants have a tool of this name, so models know it. `todo` keeps the model's to-do list: every call
+sends the whole list, and `todo_items` parses it.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Todo:
             items = todo_items(arguments)
         except Refused as refused:
             return Preview("Keep a list?", "", str(refused))
-        return Preview("Keep a list?", visible_rows(_listed_todos(items)))
+        return Preview("Keep a list?", visible_rows(_todo_list(items)))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
@@ -200,11 +200,11 @@ class Todo:
         if not items:
             return ToolOutcome("The list is empty.", summary="empty")
         done = sum(item.state == "done" for item in items)
-        under_way = sum(item.state == "in_progress" for item in items)
-        notes = ["[more than one item is in progress; work on one at a time]"] if under_way > 1 else []
-        if not under_way and done < len(items):
+        in_progress = sum(item.state == "in_progress" for item in items)
+        notes = ["[more than one item is in progress; work on one at a time]"] if in_progress > 1 else []
+        if not in_progress and done < len(items):
             notes.append("[no item is in progress; set the item you start with to in_progress]")
-        return ToolOutcome("\n".join([_listed_todos(items), *notes]), summary=f"{done} of {len(items)} done")
+        return ToolOutcome("\n".join([_todo_list(items), *notes]), summary=f"{done} of {len(items)} done")
 
 
 def todo_items(arguments: JsonObject) -> tuple[TodoItem, ...]:
@@ -218,5 +218,5 @@ def todo_items(arguments: JsonObject) -> tuple[TodoItem, ...]:
     return items
 
 
-def _listed_todos(items: tuple[TodoItem, ...]) -> str:
+def _todo_list(items: tuple[TodoItem, ...]) -> str:
     return "\n".join(f"{_TODO_MARKS[item.state]} {item.task}" for item in items)

@@ -1,7 +1,7 @@
-"""Reads files, and replaces them atomically, without following links.
+"""Reading, and atomic replacement, of files without following links.
 
 Folders are opened one by one without following links, and files are accessed relative to the open folder. A
-replacement is written beside its target, synced to disk, and then renamed over it.
+replacement is written to the same folder, synced to disk, and then renamed over its target.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 NewFile: TypeAlias = "tuple[bytes, int] | None"
-"""The content and the permission bits of a file to be made."""
+"""The content and the permission bits of a file to create."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
 
@@ -55,26 +55,26 @@ class Loaded:
 
 @contextlib.contextmanager
 def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) -> Iterator[int]:
-    """Yield a descriptor of the folder `parts` below `root` without following links; `creates`: make missing folders.
+    """Yield a descriptor of the folder `parts` below `root`, without following links.
 
-    If the body raises, folders that were made are removed again as far as they are empty.
+    With `creates`, missing folders are created; if the body raises, they are removed again unless they contain files.
     """
     with contextlib.ExitStack() as opened:
         descriptor = _close_later(opened, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-        made: list[tuple[int, str]] = []
+        created: list[tuple[int, str]] = []
         try:
             for part in parts:
                 if creates:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(part, dir_fd=descriptor)
-                        made.append((descriptor, part))
+                        created.append((descriptor, part))
                 flags = os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW
                 descriptor = _close_later(opened, os.open(part, flags, dir_fd=descriptor))
             yield descriptor
         except BaseException:
-            for above, part in reversed(made):
+            for parent, part in reversed(created):
                 with contextlib.suppress(OSError):
-                    os.rmdir(part, dir_fd=above)
+                    os.rmdir(part, dir_fd=parent)
             raise
 
 
@@ -116,7 +116,7 @@ class FileSlice:
     is_end: bool
 
 
-def load_lines(folder: int, name: str, label: str, first: int, count: int, most_bytes: int) -> FileSlice:
+def load_lines(folder: int, name: str, label: str, first: int, count: int, max_bytes: int) -> FileSlice:
     """Return up to `count` lines, starting at line `first` (from 1), without reading the whole file."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
     with os.fdopen(descriptor, "rb", buffering=_CHUNK) as file:
@@ -130,7 +130,7 @@ def load_lines(folder: int, name: str, label: str, first: int, count: int, most_
             if number >= first:
                 lines.append(line)
                 size += len(line)
-                if len(lines) == count or size > most_bytes:
+                if len(lines) == count or size > max_bytes:
                     return FileSlice(lines, info.st_size, file.tell() == info.st_size)
             number += 1
     return FileSlice(lines, info.st_size, True)
@@ -145,11 +145,11 @@ def replace_file(
     either the complete old file or the complete new file exists; after a failure it is the old one.
     """
     try:
-        with _nameless(folder) as descriptor:
-            _fill(descriptor, folder, name, data, old, like)
+        with _unnamed_file(folder) as descriptor:
+            _write_content(descriptor, folder, name, data, old, like)
             _check_unchanged(folder, name, old, label)
-            _place_nameless(descriptor, folder, name, old, label)
-    except _NoNamelessFilesError:
+            _link_unnamed(descriptor, folder, name, old, label)
+    except _NoUnnamedFilesError:
         _replace_by_name(folder, name, data, old, label, like)
     os.fsync(folder)
     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -184,9 +184,10 @@ def read_link(folder: int, name: str) -> bytes | None:
 def replace_link(
     folder: int, name: str, old: Loaded | bytes | None, label: str, *, link: bytes | None = None, file: NewFile = None
 ) -> None:
-    """Replace `old`, a file or the target of a link, by a symbolic link to `link`, by `file`, or by nothing.
+    """Replace `old` with a symbolic link to `link` or with `file`; without either, delete it.
 
-    Raise `Refused` if it no longer matches `old`. At every moment either the old or the new one exists.
+    `old` is a loaded file, the target of a link, or None for a new entry. Raise `Refused` if the entry has changed
+    since. At every moment, either the old or the new entry exists.
     """
     temporary = _temporary(name)
     try:
@@ -209,21 +210,21 @@ def replace_link(
     os.fsync(folder)
 
 
-class _NoNamelessFilesError(Exception):
+class _NoUnnamedFilesError(Exception):
     """The file system does not support unnamed files (O_TMPFILE), or cannot link them."""
 
 
 @contextlib.contextmanager
-def _nameless(folder: int) -> Iterator[int]:
+def _unnamed_file(folder: int) -> Iterator[int]:
     """Yield a new unnamed file (O_TMPFILE), which leaves nothing behind if the program is killed."""
     flag = getattr(os, "O_TMPFILE", 0)
     if not flag or not Path("/proc/self/fd").exists():
-        raise _NoNamelessFilesError
+        raise _NoUnnamedFilesError
     try:
         descriptor = os.open(".", os.O_WRONLY | flag | os.O_CLOEXEC, 0o666, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
-            raise _NoNamelessFilesError from None
+            raise _NoUnnamedFilesError from None
         raise
     try:
         yield descriptor
@@ -231,7 +232,7 @@ def _nameless(folder: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _place_nameless(descriptor: int, folder: int, name: str, old: Loaded | None, label: str) -> None:
+def _link_unnamed(descriptor: int, folder: int, name: str, old: Loaded | None, label: str) -> None:
     temporary = name if old is None else _temporary(name)
     try:
         os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=folder, follow_symlinks=True)
@@ -239,7 +240,7 @@ def _place_nameless(descriptor: int, folder: int, name: str, old: Loaded | None,
         raise Refused(f"{label} was created by another program; read it first. Nothing was written") from None
     except OSError as error:
         if error.errno in (*_NO_LINKS, errno.ENOENT):
-            raise _NoNamelessFilesError from None
+            raise _NoUnnamedFilesError from None
         raise
     if old is not None:
         try:
@@ -255,12 +256,12 @@ def _replace_by_name(folder: int, name: str, data: bytes, old: Loaded | None, la
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
         descriptor = os.open(temporary, flags, 0o666 if (old or like) is None else 0o600, dir_fd=folder)
         try:
-            _fill(descriptor, folder, name, data, old, like)
+            _write_content(descriptor, folder, name, data, old, like)
         finally:
             os.close(descriptor)
         _check_unchanged(folder, name, old, label)
         if old is None:
-            _place_new(folder, temporary, name, label)
+            _link_new(folder, temporary, name, label)
         else:
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
@@ -277,11 +278,13 @@ def _unlink_quietly(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _fill(descriptor: int, folder: int, name: str, data: bytes, old: Loaded | None, like: Loaded | None) -> None:
+def _write_content(
+    descriptor: int, folder: int, name: str, data: bytes, old: Loaded | None, like: Loaded | None
+) -> None:
     """Write `data` and the attributes that a replacement keeps, and sync them to disk."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    unwritten = memoryview(data)
+    while unwritten:
+        unwritten = unwritten[os.write(descriptor, unwritten) :]
     source = old or like
     if source is not None:
         info = os.fstat(descriptor)
@@ -320,8 +323,8 @@ def _check_unchanged(folder: int, name: str, old: Loaded | None, label: str) -> 
         raise Refused(f"{label} was changed by another program; read it again. Nothing was written")
 
 
-def _place_new(folder: int, temporary: str, name: str, label: str) -> None:
-    """Give a new file its name without replacing a file that appeared meanwhile."""
+def _link_new(folder: int, temporary: str, name: str, label: str) -> None:
+    """Rename a new file to `name` without replacing a file that was created meanwhile."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
@@ -337,7 +340,7 @@ def _place_new(folder: int, temporary: str, name: str, label: str) -> None:
 
 def explain(error: OSError, label: str) -> str:
     """Return a one-line message for a failed system call on the file shown as `label`."""
-    known = {
+    messages = {
         errno.ENOENT: "does not exist",
         errno.ENOTDIR: "contains a component that is not a folder",
         errno.EISDIR: "is a folder",
@@ -353,4 +356,4 @@ def explain(error: OSError, label: str) -> str:
         errno.EXDEV: "is on another device",
     }
     code = error.errno or 0
-    return f"{label} {known.get(code) or f'failed: {os.strerror(code)}'}"
+    return f"{label} {messages.get(code) or f'failed: {os.strerror(code)}'}"

@@ -1,7 +1,7 @@
 """Background commands of a session. The `shell` tool starts them, the `jobs` tool lists, reads and stops them.
 
-They end with the session. Output is kept in a private file, and unread output in memory, both limited in size. Both
-tools are in `shell`; `ToolContext` contains a `Jobs`, so this module does not import `tool`.
+They end with the session. All output is stored in a private file, unread output also in memory; both are limited in
+size. Both tools are in `shell`. `ToolRunContext` contains a `Jobs`, so this module does not import `tool`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MAX_JOB_S = 24 * 3_600.0
 class Job:
     """A background command. `exit` is None while it runs; `unread` is the output since the last `read`.
 
-    `recent` is the latest output, read or not, `total` the number of characters of all output. `has_news` is set while
-    there is unread output, and after the command has ended.
+    `recent` is the latest output, whether or not it was read. `total` is the number of characters of all output.
+    `has_news` is set while there is unread output, and after the command has ended.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Job:
         return self.exit is None and not self.problem
 
     def add_output(self, data: bytes) -> None:
-        """Add output: the latest is kept in memory, and all of it in the file, up to a limit."""
+        """Add output. The latest part is kept in memory, all of it in the file, both up to a limit."""
         text = self._decoder.decode(data)
         self._append_output(text)
         self.unread += text
@@ -98,16 +98,16 @@ class Job:
         self.recent = (self.recent + text)[-self.limit :]
         self.total += len(text)
 
-    def go_on(self, whole: bytes, half: bytes) -> None:
-        """Continue the output of a call: `whole` was read already, except for the incomplete character `half`."""
-        if self._file is not None and whole:
+    def continue_output(self, earlier: bytes, incomplete: bytes) -> None:
+        """Continue the output of a call: `earlier` was returned already, except for the character in `incomplete`."""
+        if self._file is not None and earlier:
             try:
-                os.write(self._file, whole)
+                os.write(self._file, earlier)
             except OSError:
                 self.close()
-        self._stored_bytes = len(whole)
-        self._append_output(whole.decode("utf-8", "replace"))
-        self._decoder.decode(half)
+        self._stored_bytes = len(earlier)
+        self._append_output(earlier.decode("utf-8", "replace"))
+        self._decoder.decode(incomplete)
 
     def open(self) -> None:
         if self.path is not None:
@@ -145,7 +145,7 @@ class Jobs:
         self, launch: Launch, command: str, *, cwd: Path, environment: Mapping[str, str], scratch: Path, limit: int
     ) -> Job:
         """Start a command and return at once. Raise `Refused` if too many are running."""
-        self.check_room()
+        self.check_limit()
         job = self._add(command, scratch, limit)
 
         def begin() -> Awaitable[ProcessExit]:
@@ -154,14 +154,21 @@ class Jobs:
         return self._watch(job, begin)
 
     def adopt(
-        self, command: str, program: asyncio.Task[ProcessExit], whole: bytes, half: bytes, *, scratch: Path, limit: int
+        self,
+        command: str,
+        program: asyncio.Task[ProcessExit],
+        earlier: bytes,
+        incomplete: bytes,
+        *,
+        scratch: Path,
+        limit: int,
     ) -> Job:
-        """Add a program that already runs, with its output so far in `whole`; pass later output to `take`.
+        """Add a program that already runs, with its earlier output; pass later output to `Job.add_output`.
 
-        The limit of jobs does not apply, because the user decided it and the program runs already.
+        The limit of jobs does not apply, because the user decided to move the running program.
         """
         job = self._add(command, scratch, limit)
-        job.go_on(whole, half)
+        job.continue_output(earlier, incomplete)
         self._watch(job, lambda: program)
         assert job.task is not None
         # A task that is cancelled before its first step would never end its program.
@@ -177,12 +184,12 @@ class Jobs:
 
     def _end(self, job: Job) -> None:
         if job.is_running:
-            job.problem = "stopped"  # its task was cancelled before the first step
+            job.problem = "stopped"  # the task was cancelled before its first step
             job.has_news.set()
             job.close()
         self.watcher(job)
 
-    def check_room(self) -> None:
+    def check_limit(self) -> None:
         """Raise `Refused` if no more background commands are allowed."""
         running = len(self.running)
         if running >= MAX_JOBS:
@@ -198,8 +205,8 @@ class Jobs:
         """Return a job by number. Raise `Refused`, with the existing numbers, if there is none."""
         job = self._jobs.get(number)
         if job is None:
-            known = ", ".join(str(other) for other in self._jobs) or "none"
-            raise Refused(f"there is no job {number} (known: {known})")
+            numbers = ", ".join(str(other) for other in self._jobs) or "none"
+            raise Refused(f"there is no job {number} (known: {numbers})")
         return job
 
     async def stop(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""Collects the output of a command: beginning and end for the model, and all of it in a private file if it is long."""
+"""The output of a command: its beginning and end for the model, and all of it in a private file if it is long."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 MAX_STORED_BYTES = 50 * 1024 * 1024
-"""The limit of the output file, in bytes."""
+"""The maximum size of the output file."""
 
 _MAX_LIVE = 16_000
-"""The maximum number of characters of live output sent at once; of more, only the latest are shown."""
+"""The maximum number of characters of live output sent at once. If there are more, only the latest are shown."""
 
 
 class Collector:
@@ -42,19 +42,19 @@ class Collector:
         return text
 
     def so_far(self) -> tuple[bytes, bytes]:
-        """Return all collected bytes, and those of an incomplete character at their end.
+        """Return all collected bytes, and the bytes of an incomplete character at their end.
 
         Call it at most once, before `close`.
         """
-        whole = b"".join(self._early)
+        collected = b"".join(self._early)
         if self._path is not None:
             try:
-                whole = self._path.read_bytes()
+                collected = self._path.read_bytes()
             except OSError:
-                whole = b""
-        half = self._decoder.getstate()[0]
+                collected = b""
+        incomplete = self._decoder.getstate()[0]
         self._decoder.reset()
-        return whole, half
+        return collected, incomplete
 
     def close(self) -> str:
         """Close the file and return the text for the model. It reports omitted text, and names the file."""
@@ -91,13 +91,13 @@ class Collector:
 
     def _store(self, data: bytes) -> None:
         """Keep bytes in memory until a file is needed, then append them to it up to the limit."""
-        room = max(MAX_STORED_BYTES - self._stored_bytes, 0)
+        remaining = max(MAX_STORED_BYTES - self._stored_bytes, 0)
         self._stored_bytes += len(data)
         if self._head is None:
             self._early.append(data)
-        elif self._file is not None and room:
+        elif self._file is not None and remaining:
             try:
-                os.write(self._file, data[:room])
+                os.write(self._file, data[:remaining])
             except OSError:
                 os.close(self._file)
                 self._file = self._path = None

@@ -1,8 +1,8 @@
-"""Converts an HTML page to Markdown, without scripts, styles and navigation.
+"""Conversion of an HTML page to Markdown, without scripts, styles and navigation.
 
-A separate module because it is also a program: a malicious page can take forever to convert, so `web` runs this file in
-a separate process. It therefore imports nothing from qcode. Its arguments are the folder of the parsers and the URL. It
-reads HTML from standard input and prints one line of JSON.
+A malicious page can take forever to convert, so `web` runs this file as a separate program, which imports nothing from
+qcode. Its arguments are the folder of the parsers and the URL. It reads HTML from standard input and prints one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _absolute(url: str, address: str) -> str:
 
     try:
         return urljoin(url, address)
-    except ValueError:  # it is not an address
+    except ValueError:  # not a valid URL
         return address
 
 

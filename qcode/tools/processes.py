@@ -1,9 +1,8 @@
-"""Runs programs for tools: in a separate process group, with a filtered environment, and ended as a whole.
+"""Programs run by tools: each in a separate process group, with a filtered environment.
 
-`run_program` ends a program and everything that it started: at its time limit, when cancelled, and at its exit.
-`find_program` searches PATH. `SideProcess` runs one
-of qcode's own small programs (`scanner`, `pages`, `pdf_program`) on input that may take forever to process: unlike a
-thread, a process can be killed.
+`run_program` ends a program and all processes that it started: at its time limit, when cancelled, and at its exit.
+`find_program` searches PATH. `SideProcess` runs one of qcode's own small programs (`scanner`, `pages`, `pdf_program`)
+on input that may take forever to process: unlike a thread, a process can be killed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
 from qcode.text.numbers import exit_text
-from qcode.tools.workspace import USUAL_PATH, Workspace, command_environment
+from qcode.tools.workspace import DEFAULT_PATH, Workspace, command_environment
 from qcode.values import ValueT, dataclass
 
 _TERM_GRACE_S = 0.1
@@ -35,7 +34,10 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """The end of a program: its exit code (negative: the signal), and whether qcode ended it or leftovers of it."""
+    """The end of a program. `exit_code` is negative if a signal ended it.
+
+    `had_leftovers`: processes that it had started still ran, and qcode ended them.
+    """
 
     exit_code: int
     is_timed_out: bool = False
@@ -84,9 +86,9 @@ async def start_program(
 ) -> Process:
     """Start a program in a new session; `output`, `errors` and `source` are descriptors, by default without input.
 
-    A separate thread starts the program, waits for it, and ends with it. So `launch.restrict`, which restricts the
-    thread, applies to this program only, and a program that asks the kernel to die with its parent (bwrap) is bound to
-    a thread that outlives it. Raise `OSError` if the program cannot start; then nothing runs.
+    A separate thread starts the program, waits for it, and ends after it. `launch.restrict` restricts the thread, so it
+    applies to this program only. A program that asks the kernel to die with its parent thread (bwrap) never outlives
+    that thread too early. Raise `OSError` if the program cannot start; then nothing runs.
     """
     loop = asyncio.get_running_loop()
     started: asyncio.Future[int] = loop.create_future()
@@ -103,7 +105,7 @@ async def start_program(
         except (ValueError, RuntimeError, subprocess.SubprocessError) as error:
             failure = OSError(errno.EINVAL, str(error))
         finally:
-            # After any failure nothing runs, and the caller must not wait.
+            # After a failure nothing runs, so the caller must not keep waiting.
             if process is None:
                 _set_result(loop, started.set_exception, failure)
         if process is None:
@@ -121,7 +123,7 @@ async def start_program(
 
 
 async def _started(started: asyncio.Future[int], exit_code: asyncio.Future[int]) -> Process:
-    """Return the program once it has started; if cancelled before that, end it."""
+    """Return the program once it has started. If cancelled before that, end it."""
     try:
         return Process(await asyncio.shield(started), exit_code)
     except asyncio.CancelledError:
@@ -136,8 +138,8 @@ async def _started(started: asyncio.Future[int], exit_code: asyncio.Future[int])
 class _Collection:
     """Pauses the garbage collector, for several threads at once.
 
-    In a restricted thread it would also run the finalizers of other objects with the restrictions: for example, a
-    temporary folder would not be removed.
+    In a restricted thread, the collector would also run the finalizers of other objects under the restrictions: for
+    example, a temporary folder could not be removed.
     """
 
     def __init__(self) -> None:
@@ -182,7 +184,7 @@ def popen(
             with os.fdopen(writing, "wb", buffering=0) as pipe:
                 pipe.write(launch.data)
         if launch.restrict is not None:
-            _keep_from_programs()
+            _make_uninheritable()
             launch.restrict()
         return subprocess.Popen(
             argv,
@@ -201,9 +203,9 @@ def popen(
             os.close(descriptor)
 
 
-def _keep_from_programs() -> None:
-    """Mark all descriptors above 2 as not inheritable; those opened by Python already are."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # numbers
+def _make_uninheritable() -> None:
+    """Mark all descriptors above 2 as not inheritable, also the ones that were not opened by Python."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # the names are numbers
         with contextlib.suppress(OSError):
             if int(name) > 2:
                 os.set_inheritable(int(name), False)
@@ -223,10 +225,10 @@ async def run_program(
     timeout_s: float | TimeLimit,
     source: int = subprocess.DEVNULL,
 ) -> ProcessExit:
-    """Run a program until it exits; its output and errors are passed to `on_output`. `source` is its input, if any.
+    """Run a program until it exits. Its output and errors are passed to `on_output`; `source` is its input, if any.
 
-    When this returns or raises, its process group has ended and `launch.finish` was called; the lines that it returns
-    are passed to `on_output` in brackets, after the output. Raise `OSError` if the program cannot start.
+    When this returns or raises, the process group has ended and `launch.finish` was called; the lines of `finish` are
+    passed to `on_output` in brackets, after the output. Raise `OSError` if the program cannot start.
     """
     launch = launch if isinstance(launch, Launch) else Launch(tuple(launch))
     reading, writing = os.pipe()
@@ -285,7 +287,7 @@ async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -
 
 
 async def _still_runs(group: int) -> bool:
-    """Return whether a group still has members after a grace period, in which bwrap's own processes exit."""
+    """Return whether a group still has members after a grace period, which lets bwrap's own processes exit."""
     waited = 0.0
     while _has_members(group):
         if waited >= _EXIT_GRACE_S:
@@ -296,12 +298,12 @@ async def _still_runs(group: int) -> bool:
 
 
 async def end_surely(process: Process | asyncio.subprocess.Process, grace_s: float = _TERM_GRACE_S) -> None:
-    """End the group of a program, after `grace_s` by force. If this is cancelled too, kill it without waiting."""
+    """Terminate the group of a program; kill it after `grace_s`, or at once if this is cancelled."""
     try:
         await _end_group(process.pid, grace_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_OUTPUT_S):
-                await process.wait()  # reap it here
+                await process.wait()  # reaps the process
     except asyncio.CancelledError:
         _signal(process.pid, signal.SIGKILL)
         raise
@@ -347,14 +349,14 @@ def _has_members(group: int) -> bool:
         return False
     if not Path("/proc/self/stat").exists():
         return True
-    if _is_member(str(group), group):  # the leader: nearly always, and there may be thousands of other processes
+    if _is_member(str(group), group):  # the leader first: there may be thousands of other processes
         return True
     with os.scandir("/proc") as entries:
         return any(_is_member(entry.name, group) for entry in entries if entry.name.isdigit())
 
 
 def _is_member(process: str, group: int) -> bool:
-    """Return whether a process belongs to a group and still runs: a zombie does not."""
+    """Return whether a process belongs to a group and still runs; a zombie does not run."""
     with contextlib.suppress(OSError, ValueError):
         # After the name in brackets, which may contain anything: state, parent, group (proc(5)).
         state, _, member = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[:3]
@@ -378,12 +380,12 @@ def _pump(
 
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:
     """Return the absolute path of a program in a system folder, or on PATH outside the workspace, or None."""
-    usual = USUAL_PATH.split(":")
-    for folder in (*command_environment(environment)["PATH"].split(":"), *usual):
+    system_folders = DEFAULT_PATH.split(":")
+    for folder in (*command_environment(environment)["PATH"].split(":"), *system_folders):
         path = Path(folder) / name
         is_program = os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113  # no error for a closed folder
-        is_own = workspace.contains(path) or workspace.contains(path.parent)
-        if is_program and (folder in usual or not is_own):
+        is_in_workspace = workspace.contains(path) or workspace.contains(path.parent)
+        if is_program and (folder in system_folders or not is_in_workspace):
             return str(path)
     return None
 
@@ -396,13 +398,13 @@ def required_program(name: str, environment: Mapping[str, str], workspace: Works
     return found
 
 
-MINIMAL_ENVIRONMENT = {"PATH": USUAL_PATH, "LANG": "C.UTF-8"}
+MINIMAL_ENVIRONMENT = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}
 """The environment of qcode's own helper programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """The output of a program. `failure` says in one line why it ended early, empty if it did not."""
+    """The output of a helper program. `failure` says in one line why it failed, empty if it succeeded."""
 
     lines: list[str]
     failure: str = ""

@@ -1,4 +1,4 @@
-"""The built-in tools in the order in which a model sees them, and the selection for each model."""
+"""The built-in tools in the order in which they are sent, and the selection for each model."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ BUILTIN: tuple[Tool, ...] = (
     AskUser(),
 )
 
-# OpenAI trains these on the patch format (its prompting guides for GPT-4.1 and GPT-5); all others replace passages.
+# OpenAI trains these models on the patch format (see its prompting guides for GPT-4.1 and GPT-5).
 _PATCHING = lazy_pattern(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
 
 
-_SOMETIMES = ("fetch", "web_search", "agent", "skill", "exit_plan_mode")
+_OPTIONAL_NAMES = ("fetch", "web_search", "agent", "skill", "exit_plan_mode")
 
 
 def offered(model: str) -> tuple[Tool, ...]:
-    """Return the tools for a model, by its name with or without a provider before it, always in the same order.
+    """Return the tools for the model `model` or `provider/model`, always in the same order.
 
-    Every model gets one way to change a part of a file, the one it was trained on, and not both.
+    Every model gets only one way to edit a file, the one that it was trained on: patches or passages.
     """
     other = "passage" if _PATCHING.search(model) else "patch"
     return tuple(tool for tool in BUILTIN if tool.spec.edits_by != other)
@@ -56,5 +56,5 @@ def specs(model: str = "") -> tuple[ToolSpec, ...]:
 
 
 def all_names() -> tuple[str, ...]:
-    """Return the names of all tools of qcode, also of those that are offered only in some sessions."""
-    return (*(tool.spec.name for tool in BUILTIN), *_SOMETIMES)
+    """Return the names of all tools of qcode, including the tools that are offered only in some sessions."""
+    return (*(tool.spec.name for tool in BUILTIN), *_OPTIONAL_NAMES)

@@ -1,8 +1,8 @@
 """The `shell` tool, and the `jobs` tool for the commands that it leaves running.
 
 `shell` runs one command in bash, limited in time and output, and ends all its processes. The call waits until the
-command ends, or until the user moves it to the background. `jobs` lists, reads and stops background commands and can
-access nothing else. Read `jobs` and `processes` next.
+command ends, or until the user moves it to the background. `jobs` lists, reads and stops background commands, but no
+other processes. Read `jobs` and `processes` next.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _command_of(arguments: Arguments) -> str:
 def _check_jobs(context: ToolRunContext) -> Jobs:
     if context.jobs is None:
         raise Refused("shell: background commands are not available here; run it without background")
-    context.jobs.check_room()
+    context.jobs.check_limit()
     return context.jobs
 
 
@@ -185,10 +185,10 @@ async def _run(
 
 
 def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
-    """Yield a note on the masked files that an output names: `ls` shows them with size 0, `git status` as changed."""
-    # Not `.env` in `process.env` or `.env.example`.
-    found = (name for name in names if name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text))
-    listed = sorted(found)[:_MAX_MASKED_SHOWN]
+    """Yield a note on the masked files in an output: `ls` shows them with size 0, `git status` as changed."""
+    # `.env` is not a match in `process.env` or `.env.example`.
+    named = (name for name in names if name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text))
+    listed = sorted(named)[:_MAX_MASKED_SHOWN]
     if listed:
         yield f"[secret files that read as empty in this sandbox: {visible(', '.join(listed))}]"
 
@@ -244,7 +244,7 @@ async def wait_for(
 ) -> WaitResult:
     """Run a command and wait for it. Cancelling ends it and all its processes. Raise `OSError` if it cannot start.
 
-    A command that moves to the background has no time limit any more, and all its output is in the job's file.
+    A command that moves to the background gets the time limit of a job, and all its output is in the job's file.
     """
     collector = Collector(context.max_output_chars, lambda: scratch)
     live = LiveOutput(context.output)
@@ -264,8 +264,10 @@ async def wait_for(
     try:
         if not await _is_over(program, context) and context.jobs is not None:
             limit.move(MAX_JOB_S)
-            whole, half = collector.so_far()
-            job = context.jobs.adopt(command, program, whole, half, scratch=scratch, limit=context.max_output_chars)
+            earlier, incomplete = collector.so_far()
+            job = context.jobs.adopt(
+                command, program, earlier, incomplete, scratch=scratch, limit=context.max_output_chars
+            )
             return WaitResult(collector.close(), job=job)
         return WaitResult(text=collector.close(), exit=program.result())
     finally:
@@ -276,9 +278,9 @@ async def wait_for(
 
 async def _is_over(program: asyncio.Task[ProcessExit], context: ToolRunContext) -> bool:
     """Wait until the program has ended; return False if the user moves it to the background before that."""
-    asked = asyncio.ensure_future(_background_requested(context))
+    requested = asyncio.ensure_future(_background_requested(context))
     try:
-        await asyncio.wait({program, asked}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({program, requested}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         program.cancel()
         try:
@@ -288,12 +290,12 @@ async def _is_over(program: asyncio.Task[ProcessExit], context: ToolRunContext) 
             raise
         raise
     finally:
-        asked.cancel()
+        requested.cancel()
     return program.done()
 
 
 async def _background_requested(context: ToolRunContext) -> None:
-    """Return when the user asks for the background; never return if there is no background."""
+    """Return when the user moves the command to the background; never return if that is not possible."""
     if context.background_requested is None or context.jobs is None:
         await asyncio.Event().wait()
         return
@@ -310,7 +312,7 @@ MAX_WAIT_S = 60.0
 
 
 class JobsTool:
-    """Lists, reads and stops the background commands of `shell`, and can access nothing else."""
+    """Lists, reads and stops the background commands of `shell`, but no other processes."""
 
     spec = ToolSpec(
         name="jobs",

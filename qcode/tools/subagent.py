@@ -1,7 +1,6 @@
 """The `agent` tool as the model sees it: a task for a sub-agent with a separate context.
 
-This module only reads what a call says. Running a sub-agent takes a turn, which is not the job of this room: `run`
-is for a session that has no sub-agents, and says so.
+This module only parses a call. `agent.subagents` runs the sub-agent; `run` here refuses a call by a sub-agent.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class Task:
 
 
 class SubagentTool:
-    """`kinds` are names with what each is for, `readers` those that change nothing.
+    """The `agent` tool. `kinds` are the names of the sub-agents with their purposes; `readers` change nothing.
 
-    `has_small`: there is a second, smaller model to choose.
+    `has_small`: the model may choose a second, smaller model for the sub-agent.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class SubagentTool:
         self.spec = _spec(kinds, readers, has_small=has_small)
 
     def task(self, arguments: JsonObject) -> Task:
-        """Return what a call asks for; raise `Refused` where it asks for nothing that can be done."""
+        """Return the task in the arguments of a call. Raise `Refused` if they are invalid."""
         checked = check(self.spec, arguments)
         description = " ".join(checked.text("description").split())[:_MAX_DESCRIPTION]
         prompt = checked.text("prompt").strip()
@@ -99,5 +98,5 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
         },
         reads_when=("kind", readers),
         is_for_sub_agents=False,
-        safety="harmless",  # each call of a sub-agent is judged for itself
+        safety="harmless",  # each call of the sub-agent is judged separately
     )

@@ -1,7 +1,7 @@
-"""A text file as lines that a model can work on, and back to bytes with everything kept that was not changed. Pure.
+"""The conversion of a text file to plain text for the model, and back to bytes without unwanted changes. Pure.
 
-Kept are the byte order mark, the encoding (UTF-8, or UTF-16 with a mark), each line's own ending and whether the last
-line has one. In `Document.text` every ending is a plain newline. `diff_of` compares two documents.
+The byte order mark, the encoding (UTF-8, or UTF-16 with a mark), the ending of each line and a missing newline at the
+end are kept. In `Document.text` every ending is a plain newline. `diff_of` compares two documents.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _BREAKING = lazy_pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NO_NEWLINE = "\n\\ No newline at end of file"
 _SAMPLE = 64 * 1024
 _COMPARED = 2_000_000
-"""Products of line counts up to which changed lines are matched one by one."""
+"""The maximum product of both line counts up to which changed lines are matched one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`endings` has one entry for each newline of `text`."""
+    """A decoded text file. `endings` has one entry for each newline of `text`; `mark` is the byte order mark."""
 
     text: str
     endings: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Document:
 
 
 def decode(data: bytes, label: str) -> Document:
-    """Return the document that `data` is; raise `Refused` where it is not text in a known encoding."""
+    """Decode a file. Raise `Refused` if it is not text in a supported encoding."""
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) and len(data) % 4 == 0:
         raise Refused(f"{label} is UTF-32; only UTF-8 and UTF-16 can be read and edited")
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
@@ -57,14 +57,14 @@ def decode(data: bytes, label: str) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class DisplayText:
-    """A document as it can be shown; `note` says so where it is in an encoding that cannot be edited."""
+    """A document to show. `note` is not empty if its encoding does not allow editing."""
 
     document: Document
     note: str = ""
 
 
 def decode_to_show(data: bytes, label: str) -> DisplayText:
-    """`decode`, also for text in other encodings, which can be shown and not edited."""
+    """Decode a file to show it, even if its encoding does not allow editing. Raise `Refused` if it is not text."""
     try:
         return DisplayText(decode(data, label))
     except Refused:
@@ -90,7 +90,7 @@ def _other_encoding(data: bytes) -> str:
 
 
 def from_text(raw: str, encoding: str = "utf-8", mark: bytes = b"") -> Document:
-    """Return the document of a text that still has its line endings."""
+    """Return the document of a decoded text with its original line endings."""
     if "\r" in raw and "\n" not in raw:
         return Document(raw.replace("\r", "\n"), ("\r",) * raw.count("\r"), encoding, mark)
     endings = tuple(_ENDING.findall(raw))
@@ -105,25 +105,25 @@ def encode(document: Document) -> bytes:
 
 
 def with_text(document: Document, text: str) -> Document:
-    """Return `document` with another text; a line that stays keeps its ending, a new one takes its neighbor's."""
+    """Return `document` with a new text. Unchanged lines keep their endings; a new line gets its neighbor's ending."""
     old, new = document.text.split("\n"), text.split("\n")
-    usual = Counter(document.endings).most_common(1)[0][0] if document.endings else "\n"
+    default = Counter(document.endings).most_common(1)[0][0] if document.endings else "\n"
     if len(set(document.endings)) <= 1:
-        return Document(text, (usual,) * (len(new) - 1), document.encoding, document.mark)
-    known = [*document.endings, usual]
+        return Document(text, (default,) * (len(new) - 1), document.encoding, document.mark)
+    old_endings = [*document.endings, default]
     endings: list[str] = []
     for kind, old_start, old_end, new_start, new_end in _changes(old, new):
         if kind == "equal":
-            endings += known[old_start:old_end]
+            endings += old_endings[old_start:old_end]
             continue
-        replaced = known[old_start:old_end][: new_end - new_start]
-        neighbor = (replaced or endings or known)[-1 if replaced or endings else 0]
+        replaced = old_endings[old_start:old_end][: new_end - new_start]
+        neighbor = (replaced or endings or old_endings)[-1 if replaced or endings else 0]
         endings += replaced + [neighbor] * (new_end - new_start - len(replaced))
     return Document(text, tuple(endings[: len(new) - 1]), document.encoding, document.mark)
 
 
 def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
-    """Return opcodes like difflib's, at a bounded cost: what is equal at both ends is not compared again."""
+    """Return opcodes like difflib's, at a bounded cost: equal lines at the start and end are not compared again."""
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -142,16 +142,15 @@ def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, i
     return [*changes, ("equal", old_end, len(old), new_end, len(new))]
 
 
-def diff_of(name: str, old: Document | None, new: Document | None, *, was: str = "") -> str:
-    """Return the whole unified diff from `old` (None: a new file) to `new` (None: it is deleted), empty for no change.
+def diff_of(name: str, old: Document | None, new: Document | None, *, old_name: str = "") -> str:
+    """Return the unified diff from `old` (None: a new file) to `new` (None: a deleted file); empty for no change.
 
-    `was` is the name the file had before, if it had another. Line endings are shown, as a mark, only if the diff
-    would otherwise hide that they change.
+    `old_name` is the earlier name of a renamed file. Carriage returns are shown as a symbol if line endings change.
     """
     shows_endings = old is not None and new is not None and bool(old.endings) and set(old.endings) != set(new.endings)
     before = _diff_lines(old, shows_endings) if old is not None else []
     after = _diff_lines(new, shows_endings) if new is not None else []
-    source = f"a/{name_in_diff(was or name)}" if old is not None else "/dev/null"
+    source = f"a/{name_in_diff(old_name or name)}" if old is not None else "/dev/null"
     target = f"b/{name_in_diff(name)}" if new is not None else "/dev/null"
     from qcode.text.diff import unified_diff
 
@@ -160,7 +159,7 @@ def diff_of(name: str, old: Document | None, new: Document | None, *, was: str =
 
 
 def name_in_diff(name: str) -> str:
-    """Return the name of a file for a header line, in which a line break is `\ufffd`: it would make two lines."""
+    """Return the name of a file for a header line, with `\ufffd` for each character that could break the line."""
     return _BREAKING.sub("\ufffd", name)
 
 

@@ -28,13 +28,13 @@ def _unconfined(argv: Sequence[str]) -> Launch:
 class ToolRunContext:
     """The context of a run.
 
-    `output` receives live output and is called on the event loop. `environment` is the environment from which a
-    program's environment is derived (None: the environment of this process); tools pass on only variables that are
-    known to be harmless. Sizes are in characters. `jobs` are the background commands of the session, None if nothing
-    may outlive a call; `background_requested` is set when the user moves the command to the background. `launch`
-    returns how to start an argv, confined according to its verdict; each launch starts one program. `confinement`
-    describes the sandbox in a few words. `shell_settings` adds environment variables for a certain command.
-    `masked_names` returns the names of files that read as empty there. `transcript` returns the conversation so far.
+    `output` receives live output and is called on the event loop. `environment` is the basis of the environment of
+    programs (None: the environment of this process); tools pass on only variables that are known to be harmless.
+    `jobs` are the background commands of the session, None if no command may outlive a call; `background_requested` is
+    set when the user moves the command to the background. `launch` returns the `Launch` of an argv, confined according
+    to the verdict on the call; each starts one program. `confinement` describes the sandbox in a few words.
+    `shell_settings` returns extra environment variables for a command. `masked_names` returns the names of files that
+    appear empty in the sandbox. `transcript` returns the conversation so far.
     """
 
     output: Callable[[str], None]
@@ -52,15 +52,15 @@ class ToolRunContext:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The content of an approval: one line of `question`, and the complete effect of the call as `detail`.
+    """The content of an approval: a `question` of one line, and the complete effect of the call as `detail`.
 
-    Both are painted unchanged, so foreign text in them has passed through `text.clean`. `is_diff`: `detail` is a raw
-    unified diff; the caller masks secrets in it and makes it visible.
+    Both are shown unchanged, so text from outside qcode has passed through `text.clean`. `is_diff`: `detail` is a raw
+    unified diff; the caller masks secrets in it and cleans it.
 
-    `refusal` is not empty if the call would only return this error and change nothing: it then needs no approval and
-    may run at once. `choices` are the possible answers to a question. `is_plan`: `detail` is a plan as Markdown, and
-    approving it ends plan mode. `options` is the part of the question that says how the call would run, if that is not
-    usual, such as `in the background`. See `ToolOutcome` for `changes`.
+    `refusal` is the error of an invalid call, otherwise empty: such a call changes nothing, so it may run without
+    approval. `choices` are the possible answers to a question. `is_plan`: `detail` is a plan as Markdown, and approving
+    it ends plan mode. `options` is the part of the question about unusual options of the call, such as `in the
+    background`. See `ToolOutcome` for `changes`.
     """
 
     question: str
@@ -117,7 +117,7 @@ async def run_off_loop(work: Callable[[], ToolOutcome], stop: Callable[[], None]
 async def off_loop(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
     """Run blocking `work` in a thread. If cancelled, call `stop` and wait for the work to end.
 
-    So a call does nothing after it was reported as cancelled.
+    So the work never continues after its call was reported as cancelled.
     """
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -127,5 +127,5 @@ async def off_loop(work: Callable[[], _T], stop: Callable[[], None] | None = Non
             stop()
         await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not log it
+            task.exception()  # marks it as retrieved, so that asyncio does not log it
         raise

@@ -1,8 +1,8 @@
 """The `fetch` tool: one web page as text, from hosts that the rules allow.
 
-A host name is resolved once, all its addresses must be acceptable, and the connection is made to one of them, so a
-later DNS answer has no effect. No cookie, key or other data of the user is sent. HTML is converted to Markdown in a
-separate process (`pages`), because a host can send a page that takes forever to convert.
+A host name is resolved once, all its addresses must be allowed, and the connection is made to one of them. So a later
+DNS answer has no effect. No cookie, key or other data of the user is sent. HTML is converted to Markdown in a separate
+process (`pages`), because a host can send a page that takes forever to convert.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _CHARSET = lazy_pattern(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
-"""The zlib window bits for each content coding; servers may use one even if none was requested."""
+"""The zlib window bits for each content coding. Servers may use a coding even if none was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """The target of a URL. `host` is as in the request, an IPv6 address in brackets."""
+    """The target of a URL. `host` is written as in the request: an IPv6 address has brackets."""
 
     scheme: str
     host: str
@@ -55,14 +55,14 @@ class RequestTarget:
 
 
 class Gate(Protocol):
-    """The rules for addresses, consulted for every redirect. A seam: `tools` may not import `safety`."""
+    """The rules for addresses, also of redirects. A protocol, because `tools` may not import `safety`."""
 
     def target(self, url: str) -> RequestTarget | str:
         """Return the target of `url`, or the reason why it is never fetched."""
         ...
 
     def refusal(self, url: str) -> str:
-        """Return why `url` needs the user's approval, empty if it does not."""
+        """Return the reason why `url` needs the user's approval, empty if it does not."""
         ...
 
     def accepts(self, target: RequestTarget, address: str) -> bool:
@@ -99,8 +99,8 @@ class Fetch:
             url = check(self.spec, arguments).text("url")
         except Refused as refused:
             return Preview("Fetch a page?", "", str(refused))
-        found = self._gate.target(url)
-        return Preview("Fetch this page?", visible(url), found if isinstance(found, str) else "")
+        target = self._gate.target(url)
+        return Preview("Fetch this page?", visible(url), target if isinstance(target, str) else "")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
@@ -151,10 +151,12 @@ class Fetch:
         address = await self._checked_address(target)
         parts = urlsplit(url)
         host = f"[{address}]" if ":" in address else address
-        where = f"{target.scheme}://{host}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
-        is_usual = target.port == (443 if target.scheme == "https" else 80)
-        sent = {
-            "Host": target.host if is_usual else f"{target.host}:{target.port}",
+        address_url = (
+            f"{target.scheme}://{host}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+        )
+        is_default_port = target.port == (443 if target.scheme == "https" else 80)
+        all_headers = {
+            "Host": target.host if is_default_port else f"{target.host}:{target.port}",
             "User-Agent": "qcode",
             "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
             "Accept-Encoding": "identity",
@@ -167,7 +169,9 @@ class Fetch:
                 httpx2.AsyncClient(
                     verify=httpx2.create_ssl_context(), trust_env=False, proxy=_proxy(target), timeout=MAX_FETCH_S
                 ) as client,
-                client.stream(method, where, headers=sent, content=content, extensions=extensions) as response,
+                client.stream(
+                    method, address_url, headers=all_headers, content=content, extensions=extensions
+                ) as response,
             ):
                 return await _read(url, response)
         except httpx2.HTTPError as error:
@@ -176,7 +180,7 @@ class Fetch:
             raise Refused(f"the URL cannot be fetched: {error}") from None
 
     async def _checked_address(self, target: RequestTarget) -> str:
-        """Resolve the host once and return one address. Raise `Refused` if any address is not acceptable."""
+        """Resolve the host once and return one address. Raise `Refused` if any of its addresses is not allowed."""
         name = target.host.strip("[]")
         try:
             addresses = await off_loop(lambda: self._resolve(name, target.port))
@@ -209,7 +213,7 @@ class Page:
 
 
 async def _read(url: str, response: httpx2.Response) -> Page:
-    """Read a response within its limits; a type other than text is refused before the body is read."""
+    """Read a response up to the size limit. A type other than text is refused before the body is read."""
     content_type = response.headers.get("content-type", "text/plain")
     kind = content_type.partition(";")[0].strip().casefold()
     location = response.headers.get("location", "")
@@ -268,7 +272,7 @@ _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "ra
 
 
 def decode_page(data: bytes, charset: str) -> str:
-    """Decode a page; an unknown charset, or one not used on the web, is replaced by UTF-8."""
+    """Decode a page. UTF-8 replaces a charset that is unknown or not used on the web."""
     name = charset.casefold().replace("-", "_")
     try:
         return data.decode("utf-8" if name in _NO_CHARSETS else charset or "utf-8", "replace")

@@ -1,9 +1,9 @@
-"""The folders of a session, and the files that the model has read: all disk access of tools goes through here.
+"""The folders of a session and the files that the model has read. Tools access the disk only through this module.
 
-A `Workspace` resolves a path from the model to a place inside, remembers what the model has read, and writes files.
-The policy decides whether the user must approve; a refusal here is final. `SeenFiles` detects that a file was changed
-from outside since the model saw it, and shows the difference. `command_environment` is the environment of commands.
-Read `disk` next.
+A `Workspace` resolves a path from the model to a `WorkspacePath`, remembers the files that the model has read, and
+writes files. The policy decides whether the user must approve; a refusal here is final. `SeenFiles` detects that
+another program changed a file after the model saw it, and shows the difference. `command_environment` returns the
+environment of commands. Read `disk` next.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ Access: TypeAlias = Literal["read", "write"]
 
 _KERNEL = ("/proc", "/sys", "/dev")
 _GRANTED: ContextVar[frozenset[str] | None] = ContextVar("granted", default=None)
-"""The targets that the current call may access beyond those the judge allows; threads of the call inherit it."""
+"""The paths that the user approved for the current call, besides the paths that the judge allows."""
 
 
 def printable(name: str) -> str:
-    """Return a file name for the model on one line, with only unprintable characters escaped.
+    """Return a file name for the model on one line. Only unprintable characters are escaped.
 
-    The model must be able to send it back. For approvals by the user see `text.clean`.
+    The model must be able to use the name in a call. `text.clean` prepares names for approvals by the user.
     """
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
 
 
 class PathVerdict(Protocol):
-    """The verdict on a path: `allow`, `ask` or `deny`, and the reason. A seam: `tools` may not import `safety`."""
+    """The verdict on a path: `allow`, `ask` or `deny`, and the reason. A protocol: `tools` may not import `safety`."""
 
     @property
     def verdict(self) -> str: ...
@@ -67,8 +67,8 @@ class ChangeRecorder(Protocol):
     def record_change(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
         """Wrap one change of the file at `path`: from `old` (None: no file) to `data` (None: the file is deleted).
 
-        The context is entered before the change, and left by an exception if the change failed. It must not raise
-        itself. Called from any thread, one change at a time.
+        The context is entered before the change and left after it, with an exception if the change failed. It must not
+        raise an exception itself. Called from any thread, one change at a time.
         """
         ...
 
@@ -109,12 +109,12 @@ class FileChange:
 
 
 class Workspace:
-    """The root, added folders, and a private folder for long output.
+    """The folders that tools may use: the root, added folders, and a private folder for long output.
 
     `judge` gives a verdict on every path: a denied path is refused, and a search skips paths that are not allowed.
-    `recorder` records every change. `scratch` is the private folder, which the model may read but not write; without
-    one, a folder is created on demand and removed by `close`. `has_file_texts`: previews and results of changes
-    carry the whole texts of the files. `buffers` are the unsaved texts of an editor, None without one.
+    `recorder` records every change. `scratch` is the private folder, which the model may read but not write; if it is
+    None, a folder is created on demand and removed by `close`. `has_file_texts`: previews and results of changes
+    contain the whole texts of the files. `buffers` are the unsaved texts of an editor, None if there is no editor.
     """
 
     def __init__(
@@ -164,16 +164,16 @@ class Workspace:
         return other
 
     def use_folders(self, added: Iterable[Path]) -> None:
-        """Let the tools work in these folders besides the root, and in no others."""
+        """Replace the added folders: tools may use these and the root."""
         self.added = tuple(Path(os.path.realpath(folder)) for folder in added)
 
     def show_folder(self, folder: Path) -> None:
-        """Let the model read the files of a folder outside the workspace, as far as the judge allows it."""
+        """Let the model read the files of a folder outside the workspace that the judge allows."""
         if folder not in self._readable_folders and not self.contains(folder):
             self._readable_folders = (*self._readable_folders, folder)
 
     def resolve(self, path: str, access: Access = "read") -> WorkspacePath:
-        """Resolve `path` and its links to a place. Raise `Refused` if it may not be used."""
+        """Resolve `path` and its links. Raise `Refused` if the path may not be used."""
         label = printable(path)
         if not path.strip():
             raise Refused("the path is empty")
@@ -190,9 +190,9 @@ class Workspace:
 
     @contextmanager
     def allow_targets(self, targets: frozenset[str] | None) -> Iterator[None]:
-        """Allow the code inside to access paths that the judge allows, and `targets`, which the user approved.
+        """Within the context, allow access to `targets`, which the user approved, and to paths that the judge allows.
 
-        `targets` are real paths from the time of the approval: a link that changed since then is not covered. None:
+        `targets` are real paths at the time of the approval, so a link that changed since then is not covered. None:
         every path that the judge does not deny is allowed.
         """
         token = _GRANTED.set(targets)
@@ -237,11 +237,11 @@ class Workspace:
             return self.buffers.look(place.path, place.label, loaded)
         return loaded
 
-    def load_lines(self, place: WorkspacePath, first: int, count: int, most_bytes: int) -> FileSlice:
+    def load_lines(self, place: WorkspacePath, first: int, count: int, max_bytes: int) -> FileSlice:
         """Return some lines of a file that is too large for `load`; a line has at most one megabyte."""
         try:
             with disk.open_folder(place.base, place.parts[:-1]) as folder:
-                return disk.load_lines(folder, place.parts[-1], place.label, first, count, most_bytes)
+                return disk.load_lines(folder, place.parts[-1], place.label, first, count, max_bytes)
         except OSError as error:
             raise Refused(explain(error, place.label)) from None
 
@@ -253,7 +253,7 @@ class Workspace:
             return 0
 
     def exists(self, place: WorkspacePath) -> bool:
-        """Return whether anything is at `place`."""
+        """Return whether a file, folder or link exists at `place`."""
         return os.path.lexists(place.path)
 
     def is_link(self, path: str) -> bool:
@@ -269,7 +269,7 @@ class Workspace:
         self._seen_files.store(place.path, loaded.snapshot, loaded.data)
 
     def changed(self) -> list[Path]:
-        """Return the files that were changed through this workspace and still exist, in order."""
+        """Return the files that were changed through this workspace and still exist, in the order of their changes."""
         with self._lock:
             return [path for path in self._changed_paths if path.is_file()]
 
@@ -298,7 +298,7 @@ class Workspace:
         self.apply((FileChange(place, old, data),))
 
     def apply(self, steps: Sequence[FileChange]) -> None:
-        """Make all changes or none: if one fails, undo those before it and raise `Refused`."""
+        """Make all changes or none: if one fails, undo the earlier ones and raise `Refused`."""
         for step in steps:
             if step.old is not None:
                 self.check_writable(step.place, step.old)
@@ -309,9 +309,9 @@ class Workspace:
                     self._perform(step)
                     done.append(step)
             except BaseException as failure:
-                left = [change.place.label for change in reversed(done) if not self._take_back(change)]
+                not_undone = [change.place.label for change in reversed(done) if not self._undo(change)]
                 if isinstance(failure, OSError):
-                    outcome = "Nothing was changed" if not left else f"Not undone: {', '.join(left)}"
+                    outcome = "Nothing was changed" if not not_undone else f"Not undone: {', '.join(not_undone)}"
                     raise Refused(f"{explain(failure, steps[len(done)].place.label)}. {outcome}") from None
                 raise
 
@@ -336,7 +336,7 @@ class Workspace:
                     self.buffers.note_write(place.path, snapshot, step.data)
 
     def _write_unsaved(self, step: FileChange, folder: int) -> None:
-        """Let the editor change a file of which it has unsaved changes, and record what is on disk then."""
+        """Ask the editor to change a file with unsaved changes, and record the saved content."""
         place, buffers = step.place, self.buffers
         if buffers is None or step.data is None:
             raise Refused(f"{place.label} has unsaved changes in the editor. Nothing was changed")
@@ -345,13 +345,12 @@ class Workspace:
         self._seen_files.store(place.path, saved.snapshot, saved.data)
         buffers.note_write(place.path, saved.snapshot, saved.data)
 
-    def _take_back(self, step: FileChange) -> bool:
+    def _undo(self, step: FileChange) -> bool:
         """Undo a step; return whether that succeeded."""
         try:
             now = None if step.data is None else self.load(step.place)
             old = step.old
-            back = FileChange(step.place, now, None if old is None else old.data, like=old)
-            self._perform(back)
+            self._perform(FileChange(step.place, now, None if old is None else old.data, like=old))
         except (OSError, Refused):
             return False
         return True
@@ -392,8 +391,8 @@ def _refuse_write(place: WorkspacePath, label: str, path: str) -> None:
         raise Refused(f"{label} is inside .git, where only git writes")
 
 
-_MAX_KEPT_BYTES = 512 * 1024
-KEPT_IN_ALL = 16 * 1024 * 1024
+_MAX_KEPT_FILE_BYTES = 512 * 1024
+MAX_KEPT_BYTES = 16 * 1024 * 1024
 _SHOWN_DIFF = 40
 
 
@@ -404,44 +403,44 @@ class _SeenFile:
 
 
 class SeenFiles:
-    """The files as the model last saw or wrote them. The latest texts are kept to show differences."""
+    """The state of each file when the model last read or wrote it. The latest texts are kept to show differences."""
 
     def __init__(self) -> None:
-        self._sights: dict[Path, _SeenFile] = {}
+        self._files: dict[Path, _SeenFile] = {}
         self._kept_bytes = 0
 
     def knows(self, path: Path) -> bool:
-        return path in self._sights
+        return path in self._files
 
     def store(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
         self.forget(path)
-        packed = zlib.compress(data, 1) if len(data) <= _MAX_KEPT_BYTES else None
-        self._sights[path] = _SeenFile(snapshot, packed)
+        packed = zlib.compress(data, 1) if len(data) <= _MAX_KEPT_FILE_BYTES else None
+        self._files[path] = _SeenFile(snapshot, packed)
         self._kept_bytes += len(packed or b"")
-        for old, sight in tuple(self._sights.items()):
-            if self._kept_bytes <= KEPT_IN_ALL:
+        for old, seen in tuple(self._files.items()):
+            if self._kept_bytes <= MAX_KEPT_BYTES:
                 break
-            self._sights[old] = _SeenFile(sight.snapshot, None)
-            self._kept_bytes -= len(sight.compressed or b"")
+            self._files[old] = _SeenFile(seen.snapshot, None)
+            self._kept_bytes -= len(seen.compressed or b"")
 
     def forget(self, path: Path) -> None:
-        sight = self._sights.pop(path, None)
-        self._kept_bytes -= len(sight.compressed or b"") if sight is not None else 0
+        seen = self._files.pop(path, None)
+        self._kept_bytes -= len(seen.compressed or b"") if seen is not None else 0
 
     def changed(self, path: Path, now: Loaded, label: str) -> str:
-        """Return a message if a known file differs from what the model saw, empty if it does not."""
-        sight = self._sights[path]
-        if sight.snapshot.digest == now.snapshot.digest:
+        """Return a message if the file changed since the model saw it, empty if it did not."""
+        seen = self._files[path]
+        if seen.snapshot.digest == now.snapshot.digest:
             return ""
-        sizes = f"{sight.snapshot.size:,} bytes when it was read, {now.snapshot.size:,} now"
+        sizes = f"{seen.snapshot.size:,} bytes when it was read, {now.snapshot.size:,} now"
         return (
             f"{label} was changed since it was read ({sizes}): read it again, then change it. "
-            f"Nothing was changed{_difference(sight.compressed, now.data, label)}"
+            f"Nothing was changed{_difference(seen.compressed, now.data, label)}"
         )
 
 
 def _difference(packed: bytes | None, now: bytes, label: str) -> str:
-    if packed is None or len(now) > _MAX_KEPT_BYTES:
+    if packed is None or len(now) > _MAX_KEPT_FILE_BYTES:
         return ""
     try:
         before, after = text_file.decode(zlib.decompress(packed), label), text_file.decode(now, label)
@@ -458,14 +457,14 @@ def _difference(packed: bytes | None, now: bytes, label: str) -> str:
 
 SCRATCH_PREFIX = "qcode-scratch-"
 MIN_SCRATCH_AGE_S = 60.0
-"""A younger folder is left alone, because its process may not have locked it yet."""
+"""The minimum age of a folder to remove: the process of a younger one may not have locked it yet."""
 
 
 class Scratch:
     """A private temporary folder. It is removed by `close`, or when the program exits.
 
     The folder is locked with `flock` while its process lives, and the system releases the lock when the process dies.
-    So a folder that can be locked has no owner any more, and `sweep_scratch` removes it.
+    If a folder can be locked, its process has died, so `sweep_scratch` removes it.
     """
 
     def __init__(self) -> None:
@@ -478,11 +477,11 @@ class Scratch:
 
 
 def _private_folder() -> Path:
-    """Create a folder with mode 0700 where temporary files belong. On a full disk it stays empty, but it exists."""
+    """Create a folder with mode 0700 in the system's folder for temporary files, even if the disk is full."""
     try:
         return Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX)))
     except OSError as error:
-        # `tempfile` accepts only a place where it could write a file.
+        # `tempfile` rejects a folder in which it cannot write a file.
         for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108  # mkdtemp makes a private folder there
             with suppress(OSError):
                 if folder:
@@ -491,7 +490,7 @@ def _private_folder() -> Path:
 
 
 def sweep_scratch(now: float | None = None) -> int:
-    """Remove the folders of processes that were killed; return how many. `now` is in seconds since 1970."""
+    """Remove the folders of processes that were killed; return their number. `now` is in seconds since 1970."""
     now = time.time() if now is None else now
     count = 0
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
@@ -520,7 +519,7 @@ def _remove_if_stale(entry: os.DirEntry[str], now: float) -> bool:
 
 
 def _locked(folder: Path) -> int | None:
-    """Lock the folder and return its descriptor, None if another process holds the lock or there are no locks."""
+    """Lock the folder and return its descriptor, None if another process has the lock or locks are not supported."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -548,7 +547,7 @@ _PASSED_VARIABLES = frozenset(
 )  # fmt: skip
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
 _LOCALE = lazy_pattern(r"LC_[A-Z]+")
-USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _FIXED_VARIABLES = {
     "TERM": "dumb",
@@ -561,13 +560,13 @@ _FIXED_VARIABLES = {
 
 
 def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of `environment` for a shell command: an allowlist, pagers off, absolute folders on PATH.
+    """Return the environment of a shell command: the allowed variables of `environment`, with pagers turned off.
 
-    A proxy with a password is omitted.
+    PATH contains absolute folders only. A proxy with a password is omitted.
     """
     passed = {
         name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
     }
     passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
     parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
-    return {**passed, **_FIXED_VARIABLES, "PATH": ":".join(parts) or USUAL_PATH}
+    return {**passed, **_FIXED_VARIABLES, "PATH": ":".join(parts) or DEFAULT_PATH}

@@ -32,14 +32,13 @@ from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
-from qcode.tui.preferences import MODES, ModelUse, shown_effort
+from qcode.tui.preferences import ModelUse, shown_effort
 from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import TerminalTitle
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
@@ -86,10 +85,7 @@ class SessionName:
 
 
 class AppView:
-    """The view of the app.
-
-    `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app.
-    """
+    """The view of the app. `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import pytest
 
 from qcode.agent.agent import Agent
 from qcode.agent.models.client import facts_of
-from qcode.agent.models.selection import named
+from qcode.agent.models.selection import select_model
 from qcode.agent.options import RunContext
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.trust import TrustStore
@@ -41,7 +41,7 @@ class Here:
 
     def open(self, *argv: str, is_attended: bool = True) -> Agent:
         context = self.context(*argv, is_attended=is_attended)
-        return Agent.begin(context, named("demo/demo", context.settings, "a test"))
+        return Agent.begin(context, select_model("demo/demo", context.settings, "a test"))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_commands_are_judged_with_the_path_variable_they_run_with(here: Here, mo
 
 def test_mode_instructions_follow_the_mode(here: Here) -> None:
     context = here.context("--permission-mode", "plan")
-    agent = Agent.begin(context, named("demo/demo", context.settings, ""))
+    agent = Agent.begin(context, select_model("demo/demo", context.settings, ""))
     agent.release()
     assert "Plan mode" in agent.prompts.system("demo/demo", "plan")
     assert "Plan mode" not in agent.prompts.system("demo/demo", "default")
@@ -208,7 +208,7 @@ def test_budget_needs_a_price_for_the_first_model_and_for_the_next(here: Here) -
     agent.conversation.release()
     with pytest.raises(QcodeError, match="needs a price") as raised:
         context = here.context("--max-budget-usd", "1")
-        Agent.begin(context, named("ollama/x", context.settings, ""))
+        Agent.begin(context, select_model("ollama/x", context.settings, ""))
     assert raised.value.exit_code == 2
 
 

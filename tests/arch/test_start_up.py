@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.skills.folders import put
 from tests.arch.sources import modules
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Turn
@@ -132,6 +133,43 @@ def test_demo_run_loads_only_needed_modules() -> None:
     unwanted = ("textual", "rich", "markdown_it", "pygments", "qcode.tui", "qcode.providers.catalog", "qcode.cli.app")
     assert among(loaded, *SDKS, *HEAVY, *unwanted, *ON_FIRST_USE) == set()
     assert len(among(loaded, *modules())) <= MAX_ONE_SHOT_MODULES
+
+
+EXTENSIONS = """
+[[hooks.PreToolUse]]
+argv = ["true"]
+[[hooks.PostToolUse]]
+argv = ["true"]
+[mcp_servers.one]
+command = "true"
+"""
+EXTENSION_PARTS = tuple(
+    f"qcode.{name}"
+    for name in (
+        "agent.claude", "agent.context.front_matter", "agent.context.placeholders", "agent.hooks.answers",
+        "agent.hooks.matcher", "agent.hooks.process", "agent.mcp.connection",
+        "agent.mcp.session", "agent.mcp.tools", "agent.mcp.transports", "config.definitions", "text.match",
+        "tools.files.pictures",
+    )
+)  # fmt: skip
+"""Not needed for configured extensions that are not used: they load with a hook that runs, a server that starts, ..."""
+
+
+def test_unused_extensions_load_only_their_configuration(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(EXTENSIONS)
+    put(tmp_path / "skills", "known", description="Known from an earlier start.")
+    program = (
+        f"import os, sys; os.chdir({str(tmp_path)!r})\n"
+        f"os.environ.update(HOME={str(tmp_path)!r}, QCODE_HOME={str(tmp_path)!r}); sys.stdin = None\n"
+        "from qcode.agent.skills import discovery\n"
+        "discovery.has_settled = lambda *_: True\n"  # the file was written just now
+        "sys.argv = ['qcode', '-p', 'hello', '-m', 'demo/demo']\n"
+        "from qcode.__main__ import main\nassert main() == 0"
+    )
+    assert "yaml" in loaded_after(program)
+    loaded = loaded_after(program)
+    assert {"qcode.agent.hooks.runner", "qcode.agent.mcp.servers", "qcode.agent.skills.tool"} <= loaded
+    assert among(loaded, *SDKS, *HEAVY, "yaml", *EXTENSION_PARTS) == set()
 
 
 def test_tools_and_policy_load_most_modules_on_first_use() -> None:

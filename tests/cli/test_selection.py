@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.agent.keys.keys import Keys
-from qcode.agent.models.selection import choose, named
+from qcode.agent.models.selection import choose, select_model
 from qcode.agent.options import Options
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.protocol.errors import QcodeError
@@ -16,16 +16,16 @@ CUSTOM = Settings(providers={"lab": ProviderSettings(base_url="http://127.0.0.1:
 
 
 def test_full_model_name_is_used_unchanged() -> None:
-    assert named("openrouter/vendor/model:free", Settings(), "").name == "openrouter/vendor/model:free"
+    assert select_model("openrouter/vendor/model:free", Settings(), "").name == "openrouter/vendor/model:free"
 
 
 def test_provider_without_a_model_selects_its_default() -> None:
-    assert named("anthropic", Settings(), "").name.startswith("anthropic/claude-")
-    assert named("lab", CUSTOM, "").name == "lab/tiny"
+    assert select_model("anthropic", Settings(), "").name.startswith("anthropic/claude-")
+    assert select_model("lab", CUSTOM, "").name == "lab/tiny"
 
 
 def test_configured_provider_can_be_selected() -> None:
-    chosen = named("lab/other", CUSTOM, "")
+    chosen = select_model("lab/other", CUSTOM, "")
     assert (chosen.spec.base_url, chosen.spec.needs_key) == ("http://127.0.0.1:9/v1", False)
 
 
@@ -35,7 +35,7 @@ def test_configured_provider_can_be_selected() -> None:
 )
 def test_unresolved_name_is_reported_with_suggestions(name: str, code: int, part: str) -> None:
     with pytest.raises(QcodeError) as raised:
-        named(name, Settings(), "")
+        select_model(name, Settings(), "")
     assert raised.value.exit_code == code
     assert part in str(raised.value)
 
@@ -43,9 +43,9 @@ def test_unresolved_name_is_reported_with_suggestions(name: str, code: int, part
 def test_provider_of_an_unsupported_type_affects_no_other_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.providers.registry.PROTOCOLS", ("openai", "anthropic", "gemini", "demo"))
     settings = Settings(providers={"far": ProviderSettings(type="bedrock")})
-    assert named("demo/demo", settings, "").name == "demo/demo"
+    assert select_model("demo/demo", settings, "").name == "demo/demo"
     with pytest.raises(QcodeError, match='the type "bedrock"') as raised:
-        named("far/model", settings, "")
+        select_model("far/model", settings, "")
     assert raised.value.exit_code == 52
 
 
@@ -122,7 +122,7 @@ ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "a"}
     ],
 )
 def test_short_name_is_the_newest_model_of_its_family(name: str, family: str) -> None:
-    chosen = named(name, Settings(), "", Keys(ANTHROPIC_KEY)).name
+    chosen = select_model(name, Settings(), "", Keys(ANTHROPIC_KEY)).name
     assert chosen.startswith(family)
     rest = [full for full, _ in catalog.models() if full.startswith(family)]
     assert chosen == max(
@@ -135,34 +135,34 @@ def test_short_name_is_the_newest_model_of_its_family(name: str, family: str) ->
     [("flash", "gemini/gemini-"), ("gpt-5", "openai/gpt-5"), ("gpt", "openai/gpt-"), ("claude", "anthropic/claude-")],
 )
 def test_short_names_of_other_hosts(name: str, full: str) -> None:
-    assert named(
+    assert select_model(
         name, Settings(), "", Keys({"GEMINI_API_KEY": "a", "OPENAI_API_KEY": "b", **ANTHROPIC_KEY})
     ).name.startswith(full)
 
 
 def test_short_name_takes_the_first_host_with_a_credential() -> None:
     keys = Keys({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"})
-    assert named("sonnet", Settings(), "", keys).name.startswith("bedrock/global.anthropic.claude-sonnet-")
+    assert select_model("sonnet", Settings(), "", keys).name.startswith("bedrock/global.anthropic.claude-sonnet-")
 
 
 def test_short_name_without_a_credential_names_the_nearest_model() -> None:
     with pytest.raises(
         QcodeError, match=r'"opus" is anthropic/claude-opus-.*the nearest model with a key is openai/'
     ) as no:
-        named("opus", Settings(), "", Keys({"OPENAI_API_KEY": "b"}))
+        select_model("opus", Settings(), "", Keys({"OPENAI_API_KEY": "b"}))
     assert no.value.exit_code == 41
     with pytest.raises(QcodeError, match="qcode auth login"):
-        named("opus", Settings(), "", Keys({}))
+        select_model("opus", Settings(), "", Keys({}))
 
 
 def test_haiku_without_a_credential_is_the_small_model() -> None:
     small = Settings(small_model="openai/gpt-5-nano")
-    assert named("haiku", small, "", Keys({"OPENAI_API_KEY": "b"})).name == "openai/gpt-5-nano"
+    assert select_model("haiku", small, "", Keys({"OPENAI_API_KEY": "b"})).name == "openai/gpt-5-nano"
 
 
 def test_provider_or_model_of_the_user_wins_over_a_short_name() -> None:
     settings = Settings(providers={"flash": ProviderSettings(base_url="http://127.0.0.1:9/v1", default_model="tiny")})
-    assert named("flash", settings, "", Keys({})).name == "flash/tiny"
+    assert select_model("flash", settings, "", Keys({})).name == "flash/tiny"
 
 
 @pytest.mark.parametrize("name", ["default", "inherit"])

@@ -216,7 +216,7 @@ def test_killed_write_leaves_no_temporary_file(runner: ToolRunner, call: str, is
 
 
 def test_read_state_of_many_files_is_bounded(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.tools.workspace.KEPT_IN_ALL", 40)
+    monkeypatch.setattr("qcode.tools.workspace.MAX_KEPT_BYTES", 40)
     first, last = runner.have_read("a.txt", "one\n"), runner.have_read("b.txt", "two\n")
     for index in range(3):
         runner.have_read(f"{index}.txt", f"{index} more text\n")

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from qcode.agent.mcp.servers import ReadyServer, ServerStatus, ServerTool
+from qcode.agent.mcp.servers import ReadyServer
 from qcode.agent.mcp.session import ListedArgument, ListedPrompt, ListedResource, ServerListing
+from qcode.agent.mcp.spec import ServerStatus, ServerTool
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.tui.panels.approval import GUARD_SECONDS

@@ -10,7 +10,7 @@ from qcode.agent.context.attachments import read_image
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused
-from qcode.tools.files.pictures import image_type, picture
+from qcode.tools.files.pictures import encode_image, image_type
 from qcode.values import dataclass
 
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -43,7 +43,7 @@ def picture_of(data: bytes, name: str, path: str = "") -> Picture:
     if not media_type:
         raise InputError(f"{name} is not a PNG, JPEG, GIF or WebP image")
     try:
-        sent = picture(data, media_type, name)
+        sent = encode_image(data, media_type, name)
     except Refused as refused:
         raise InputError(str(refused)) from None
     return Picture(sent.image, name, size_of(data), path)

@@ -12,16 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qcode.agent.claude.tool_names import (
-    APPLY_PATCH,
-    UntranslatableError,
-    claude_input,
-    claude_name,
-    claude_names,
-    from_claude,
-    to_claude,
-)
-from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import HookInput
 from qcode.engine.effects import HookStopped
 from qcode.protocol.tools import Files, Refused, Runs, ToolOutcome, ToolSpec
@@ -32,6 +22,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.tools.arguments import check
 
 if TYPE_CHECKING:
+    from qcode.agent.hooks.answers import HookAnswer
     from qcode.agent.hooks.session import HookScope
     from qcode.agent.toolbox import Toolbox
 
@@ -88,6 +79,8 @@ class CallHooks:
         self, call_id: str, name: str, arguments: JsonObject, outcome: ToolOutcome, seconds: float
     ) -> ToolOutcome:
         """Run the hooks after a call; return its outcome with what they add for the model."""
+        from qcode.agent.hooks.answers import HookAnswer  # loads with the first call
+
         event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
         contexts = self._contexts.pop(call_id, ())
         answer = HookAnswer()
@@ -120,6 +113,8 @@ class CallHooks:
         return replace(outcome, content="\n".join([content, *added]), shown=display)
 
     def _response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
+        from qcode.agent.claude.tool_names import APPLY_PATCH, claude_input
+
         safety = self._toolbox.spec(name).safety
         if isinstance(safety, Runs):
             text = outcome.content if outcome.shown is None else outcome.shown
@@ -133,6 +128,8 @@ class CallHooks:
         self, event: str, call_id: str, name: str, arguments: JsonObject, further: JsonObject | None = None
     ) -> HookAnswer:
         """Run the handlers of an event about a call; a patch goes to them once per file."""
+        from qcode.agent.claude.tool_names import APPLY_PATCH, claude_input, claude_names, to_claude
+
         servers = self._server_tools()
         spec = self._toolbox.spec(name)
 
@@ -161,6 +158,8 @@ class CallHooks:
         return {} if servers is None else servers.own_names()
 
     def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
+        from qcode.agent.claude.tool_names import UntranslatableError
+
         rule = f"hook:{event}"
         if answer.decision == "deny":
             return Verdict("deny", answer.reason or _DENIED, rule), None
@@ -181,6 +180,8 @@ class CallHooks:
 
         Raise `Refused` or `UntranslatableError` if it is invalid.
         """
+        from qcode.agent.claude.tool_names import APPLY_PATCH, claude_name, from_claude
+
         named = APPLY_PATCH if name == APPLY_PATCH else claude_name(name, self._server_tools())
         _, arguments = from_claude(named, values)
         spec = self._toolbox.offered_spec(name)

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qcode.agent.hooks.answers import HookAnswer, answer_of_function, failed, judged_answer, merged
 from qcode.agent.hooks.events import (
     END_TIMEOUT_S,
     MAX_END_TIMEOUT_S,
@@ -25,11 +25,13 @@ from qcode.agent.hooks.events import (
     HookFunction,
     HookInput,
 )
-from qcode.agent.hooks.matcher import MatcherError, exact_names, matches
 from qcode.protocol.events import HookEnded, HookStarted
 from qcode.text.clean import one_line, visible
 from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.hooks.answers import HookAnswer
 
 MAX_CONCURRENT = 8
 SLOW_S = 2.0
@@ -84,6 +86,8 @@ class HookRunner:
 
     def matches_whole_name(self, handler: Handler, name: str) -> bool:
         """Return whether the matcher of a handler lists this name of a tool."""
+        from qcode.agent.hooks.matcher import exact_names
+
         return name in (exact_names(handler.matcher) or ())
 
     async def run(
@@ -93,6 +97,9 @@ class HookRunner:
 
         A handler whose matcher lists a name of `whole` gets `whole` instead: the patch of which `inputs` are the parts.
         """
+        from qcode.agent.hooks.answers import failed, judged_answer, merged  # load with the first event
+        from qcode.agent.hooks.matcher import MatcherError
+
         chosen: list[tuple[int, HookInput]] = []
         answers: dict[int, list[HookAnswer]] = {}
         visited: set[tuple[object, int]] = set()
@@ -121,6 +128,8 @@ class HookRunner:
     def _inputs_for(self, handler: Handler, inputs: Sequence[HookInput], whole: HookInput | None) -> list[HookInput]:
         if whole is not None and any(self.matches_whole_name(handler, name) for name in whole.names):
             return [whole]
+        from qcode.agent.hooks.matcher import matches
+
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
     async def _side_by_side(self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit) -> list[HookAnswer]:
@@ -141,6 +150,8 @@ class HookRunner:
         return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
 
     async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> HookAnswer:
+        from qcode.agent.hooks.answers import failed, judged_answer
+
         handler = self.handlers[index]
         began = time.monotonic()
         command = shown_command(handler)
@@ -233,6 +244,8 @@ def _hook_ended(
 
 async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> HookAnswer:
     """Call the function of a program; whatever it raises is a failure of the hook."""
+    from qcode.agent.hooks.answers import answer_of_function, failed
+
     try:
         async with asyncio.timeout(timeout_s):
             value: object = function(json.loads(json.dumps(hook_input.fields)), hook_input.tool_use_id)

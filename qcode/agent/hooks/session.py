@@ -12,12 +12,9 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import END_TIMEOUT_S, HookInput
-from qcode.agent.hooks.runner import HookRunner
-from qcode.agent.hooks.sources import UnusedHook
 from qcode.agent.hooks.transcript import TranscriptFile
 from qcode.engine.effects import Compact, Confirm, Confirmed
 from qcode.protocol.approvals import Approval, ApprovalMode, Question
@@ -42,6 +39,11 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import uuid_text
 from qcode.tools.output import bounded_text
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.hooks.answers import HookAnswer
+    from qcode.agent.hooks.runner import HookRunner
+    from qcode.agent.hooks.sources import UnusedHook
 
 MAX_CONTEXT = 10_000
 _SHOWN_CONTEXT = 2_000
@@ -217,14 +219,14 @@ class SessionHooks:
         """Run the hooks of a prompt; return why it is blocked, empty if it is not."""
         self._prompt_id = ""
         await self._start()
-        answer = HookAnswer()
+        added: list[str] = []
         if self.runner.has("UserPromptSubmit"):
             answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
-        if answer.stops or answer.decision == "deny":
-            return answer.stop_reason or answer.reason or "no reason was given"
+            if answer.stops or answer.decision == "deny":
+                return answer.stop_reason or answer.reason or "no reason was given"
+            added = [self.scope.marked("UserPromptSubmit", text) for text in answer.context]
         started, self._start_contexts = self._start_contexts, []
-        texts = [*started, *(self.scope.marked("UserPromptSubmit", text) for text in answer.context)]
-        self.prompt_context = tuple(Text(text) for text in texts)
+        self.prompt_context = tuple(Text(text) for text in (*started, *added))
         return ""
 
     @property
@@ -240,6 +242,8 @@ class SessionHooks:
 
     async def confirm(self, request: Confirm) -> Confirmed:
         """Ask the hooks about a step of the turn of the conversation."""
+        if not self.runner.has("PreCompact" if request.step == "compact" else "Stop"):
+            return Confirmed()
         if request.step == "compact":
             trigger = "manual" if request.is_asked else "auto"
             fields: JsonObject = {"trigger": trigger, "custom_instructions": request.text}

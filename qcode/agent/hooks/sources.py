@@ -7,7 +7,7 @@ line each and never stop the start.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +77,8 @@ class HookFolders:
                 found[real] = None
         return tuple(found)
 
-    def unpinned(self, command: HookCommand) -> str:
-        """Return the first workspace file that a command names outside the pinned folders, empty if there is none."""
-        files = self.files(command)
+    def unpinned(self, files: Sequence[Path]) -> str:
+        """Return the first of the workspace files of a command outside the pinned folders, empty if there is none."""
         if not files:
             return ""
         from qcode.agent.trust import pinned_folders
@@ -134,15 +133,16 @@ class _Collected:
     def _add(self, handler: Handler) -> None:
         command = handler.run
         assert isinstance(command, HookCommand)
+        files = self._places.files(command)
         why = ""
         if handler.origin == "own" and is_relative(command):
             why = "the program of a hook must be an absolute path or a name on PATH"
             self.problems.append(
                 f"{handler.location}: hooks.{handler.event}: {why}: {one_line(visible(handler.label), 80)}"
             )
-        elif not self._is_trusted and (self._places.names_project(command) or self._places.files(command)):
+        elif not self._is_trusted and (self._places.names_project(command) or files):
             why = "it runs a file of this folder, which is not trusted"
-        elif unpinned := self._places.unpinned(command):
+        elif unpinned := self._places.unpinned(files):
             why = f"it runs {visible(unpinned)}, which qcode does not watch for changes; move that file to .qcode"
             self.problems.append(f"{handler.location}: hooks.{handler.event}: {why}")
         if why:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qcode.agent.claude.tool_names import to_claude
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.json import Json, JsonObject, parse_object
 
@@ -72,6 +71,8 @@ class TranscriptFile:
             case Reasoning(text=text):
                 return {"type": "thinking", "thinking": text} if text else None
             case ToolCall():
+                from qcode.agent.claude.tool_names import to_claude  # loads with the first call
+
                 call = to_claude(block.name, parse_object(block.arguments) or {}, self._folder)[0]
                 return {"type": "tool_use", "id": block.call_id, "name": call.name, "input": call.input}
             case ToolResult():

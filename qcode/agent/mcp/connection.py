@@ -17,7 +17,6 @@ from qcode.agent.mcp import SERVER_LOG
 from qcode.agent.mcp.elicitation import Ask, fill_form, visit
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.session import (
-    MAX_REASON,
     Rejected,
     ServerListing,
     agree,
@@ -30,7 +29,13 @@ from qcode.agent.mcp.session import (
     load,
     open_session,
 )
-from qcode.agent.mcp.spec import LoginNeededError, ServerError, ServerSpec, login_words
+from qcode.agent.mcp.spec import (
+    MAX_REASON,
+    LoginNeededError,
+    ServerError,
+    ServerSpec,
+    login_words,
+)
 from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_sse, connect_stdio, program_path
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Choice

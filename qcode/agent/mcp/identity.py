@@ -16,7 +16,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from qcode.agent.mcp.spec import ServerError, ServerSpec
+from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE, ServerError, ServerSpec
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.text.pattern import lazy_pattern
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     Sample: TypeAlias = Callable[
         [str, CreateMessageRequestParams, Ask | None], Awaitable[CreateMessageResult | ErrorData]
     ]
-
-NOT_FOUND = "not found"
-TOO_LARGE = "too large"
-"""The hash of a folder that is too large to read: it equals no hash, so the user is asked at each start."""
 
 _MAX_TEXT = 32 * 1024
 MAX_FILES = 5_000

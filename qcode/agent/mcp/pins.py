@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qcode.agent.mcp.identity import NOT_FOUND, TOO_LARGE
-from qcode.agent.mcp.spec import ServerSpec, digest
-from qcode.agent.mcp.tools import CheckedTool
+from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE, ServerSpec, digest
 from qcode.agent.trust import TrustedFile, TrustedFileChange, changes_between, files_from_json, files_to_json
 from qcode.config import state_file
 from qcode.protocol.approvals import ServerApproval
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.tools import CheckedTool
 
 FILE_NAME = "tool_servers.json"
 _VERSION = 1

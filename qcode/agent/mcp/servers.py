@@ -13,14 +13,26 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
-from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
+from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, start_reason
-from qcode.agent.mcp.session import MAX_REASON, ServerListing
-from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, is_stale, login_words
-from qcode.agent.mcp.tools import MAX_TOOLS, CheckedTool, offered, outcome_of, shown_name, split_name
+from qcode.agent.mcp.spec import (
+    MAX_REASON,
+    MAX_TOOLS,
+    NOT_FOUND,
+    OF_TEXT,
+    LoginNeededError,
+    ServerError,
+    ServerSpec,
+    ServerState,
+    ServerStatus,
+    ServerTool,
+    is_stale,
+    login_words,
+    split_name,
+)
 from qcode.agent.trust import TrustedFile
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit_notice
@@ -36,6 +48,8 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.mcp.connection import ServerConnection
     from qcode.agent.mcp.elicitation import Ask
+    from qcode.agent.mcp.session import ServerListing
+    from qcode.agent.mcp.tools import CheckedTool
 
 WAIT_S = 10.0
 """Seconds the first turn waits for servers that are starting."""
@@ -43,34 +57,6 @@ WAIT_S = 10.0
 _CLOSING_S = 2.0
 _SILENT_S = 1.0
 _UNTRUSTED = "this folder is not trusted"
-
-
-ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "sign-in", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTool:
-    """A tool of a server. `name` is the name a model calls, `problem` the reason if it is not offered."""
-
-    name: str
-    description: str
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerStatus:
-    """The status of a server. `target` is its command line or address without secrets, `origin` its config file.
-
-    `problem` is one line, `log` the last lines of its stderr; both are foreign text.
-    """
-
-    name: str
-    state: ServerState
-    target: str
-    origin: str
-    tools: tuple[ServerTool, ...] = ()
-    problem: str = ""
-    log: str = ""
 
 
 @dataclass(slots=True)
@@ -85,7 +71,7 @@ class _Server:
     state: ServerState
     problem: str = ""
     tools: tuple[CheckedTool, ...] = ()
-    listing: ServerListing = ServerListing()
+    listing: ServerListing | None = None
     changes: tuple[ToolChange, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
@@ -151,7 +137,7 @@ class Servers:
         return {
             name: ReadyServer(server.listing, server.connection)
             for name, server in self._servers.items()
-            if server.state == "ready" and server.connection is not None
+            if server.state == "ready" and server.connection is not None and server.listing is not None
         }
 
     def approvals(self) -> tuple[ServerApproval, ...]:
@@ -266,6 +252,9 @@ class Servers:
                 self._is_attended, self._on_change = True, on_change
             for server in self._servers.values():
                 self._begin(server)
+            if names := [name for name, server in self._servers.items() if server.state == "restricted"]:
+                hint = "type /trust to trust it" if self._is_attended else "use --trust to trust it"
+                self._notice("warning", f"not started, because {_UNTRUSTED}: {', '.join(names)}; {hint}")
             self._changed()
 
     def trust(self) -> None:
@@ -337,6 +326,8 @@ class Servers:
         return bool(tool) and server in self._servers
 
     def preview(self, name: str, arguments: JsonObject) -> Preview:
+        from qcode.agent.mcp.tools import shown_name
+
         server, tool = split_name(name)
         found = self._find(name)
         label = shown_name(found[1].tool) if found is not None else tool
@@ -353,6 +344,8 @@ class Servers:
         ask: Ask | None = None,
     ) -> ToolOutcome:
         """Run a call. Errors become results; cancellation raises at once. `ask` asks the user for the server."""
+        from qcode.agent.mcp.tools import outcome_of
+
         server_name, _ = split_name(name)
         found = self._find(name)
         if found is None:
@@ -395,9 +388,6 @@ class Servers:
             return
         if not self._is_trusted and spec.connect is None:
             server.state, server.problem = "restricted", _UNTRUSTED
-            if spec.config.file:
-                hint = "" if self._is_attended else " (use --trust to trust it); continuing without it"
-                self._notice("warning", f"{spec.name} was not started: {_UNTRUSTED}{hint}")
         else:
             self._launch(server)
 
@@ -500,6 +490,8 @@ class Servers:
         self._changed()
 
     def _take_listing(self, server: _Server, listing: ServerListing) -> None:
+        from qcode.agent.mcp.tools import offered, shown_name
+
         spec = server.spec
         server.tools, server.listing = offered(spec.name, listing.tools, spec.config.tools), listing
         for problem in listing.problems:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode import __version__
+from qcode.agent.mcp.spec import MAX_REASON
 from qcode.agent.mcp.tools import ListedTool
 from qcode.providers.sdk import quiet
 from qcode.text.clean import single_spaced
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         Coroutine[Any, Any, "types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData"],
     ]
 
-MAX_REASON = 300
 MAX_LISTED = 1_000
 """The maximum number of entries of one list of a server."""
 

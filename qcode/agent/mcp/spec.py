@@ -13,10 +13,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from qcode.config.definitions import read_mcp_file
 from qcode.config.paths import MCP_FILE
 from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
@@ -27,6 +26,14 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
+
+MAX_TOOLS = 100
+"""The limit for all servers together: with qcode's own tools the total stays below OpenAI's limit of 128."""
+MAX_REASON = 300
+"""The maximum length of a line about a server."""
+NOT_FOUND = "not found"
+TOO_LARGE = "too large"
+"""The hash of a folder that is too large to read: it equals no hash, so the user is asked at each start."""
 
 _VARIABLE = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -42,6 +49,12 @@ class LoginNeededError(ServerError):
 def login_words(name: str) -> str:
     """Return what the user does about a server that needs a login."""
     return f"run qcode mcp login {name}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split the name a model calls into server and tool; the tool is empty if no server has this name."""
+    server, _, tool = name.partition("__")
+    return server, tool
 
 
 Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
@@ -138,6 +151,34 @@ class ServerSpec:
         )
 
 
+ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "sign-in", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """A tool of a server. `name` is the name a model calls, `problem` the reason if it is not offered."""
+
+    name: str
+    description: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """The status of a server. `target` is its command line or address without secrets, `origin` its config file.
+
+    `problem` is one line, `log` the last lines of its stderr; both are foreign text.
+    """
+
+    name: str
+    state: ServerState
+    target: str
+    origin: str
+    tools: tuple[ServerTool, ...] = ()
+    problem: str = ""
+    log: str = ""
+
+
 def key_of_server(scope: str, name: str) -> str:
     """Return the key of a server in the state file."""
     return f"{scope}#{name}"
@@ -225,7 +266,7 @@ def specs_of_program(rows: Mapping[str, Json], origin: str) -> tuple[tuple[Serve
     specs: list[ServerSpec] = []
     problems: dict[str, str] = {}
     for name, row in rows.items():
-        found, complaints = read_mcp_file(Path(origin), is_project=False, text=json.dumps({"mcpServers": {name: row}}))
+        found, complaints = _read_mcp_file(Path(origin), is_project=False, text=json.dumps({"mcpServers": {name: row}}))
         specs += [ServerSpec(name, config, CLIENT, origin, is_of_client=True) for config in found.values()]
         if complaints:
             problems[name] = complaints[0]
@@ -277,16 +318,24 @@ def _read_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]
     """Return the servers of a file, or of a JSON text, and a line for each entry that cannot be used."""
     try:
         if _is_text(value):
-            return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(value))
-        return read_mcp_file(Path(value), is_project=False)
+            return _read_mcp_file(Path(OF_TEXT), is_project=False, text=str(value))
+        return _read_mcp_file(Path(value), is_project=False)
     except ConfigError as error:
         flag = "" if _is_text(value) else f"{OF_TEXT}: "  # the problem of a text begins with the flag
         raise QcodeError(f"{flag}{error}", ExitCode.BAD_CONFIG) from None
 
 
+def _read_mcp_file(
+    file: Path, *, is_project: bool, text: str | None = None
+) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+    from qcode.config.definitions import read_mcp_file  # not needed for servers of `config.toml`
+
+    return read_mcp_file(file, is_project=is_project, text=text)
+
+
 def _servers_of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:
     try:
-        servers, problems = read_mcp_file(root / MCP_FILE, is_project=True)
+        servers, problems = _read_mcp_file(root / MCP_FILE, is_project=True)
     except ConfigError as error:
         complaints.append(str(error))
         return {}

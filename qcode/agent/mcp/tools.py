@@ -24,7 +24,7 @@ from qcode.text.clean import clean
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.files.pictures import image_type, picture
+from qcode.tools.files.pictures import encode_image, image_type
 from qcode.tools.output import bounded_text
 from qcode.values import dataclass
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 MAX_DESCRIPTION = 2_048
 MAX_SCHEMA = 16_384
-MAX_TOOLS = 100
-"""The limit for all servers together: with qcode's own tools the total stays below OpenAI's limit of 128."""
 
 _MAX_NAME = 64
 _MAX_LEVELS = 24
@@ -100,12 +98,6 @@ def tool_name(server: str, tool: str) -> str:
         return name
     mark = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{name[: _MAX_NAME - 9]}_{mark}"
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Split the name a model calls into server and tool; the tool is empty if no server has this name."""
-    server, _, tool = name.partition("__")
-    return server, tool
 
 
 def shown_name(tool: str) -> str:
@@ -287,7 +279,7 @@ class ContentReader:
             self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
             try:
-                found = picture(raw, kind, f"the {what}")
+                found = encode_image(raw, kind, f"the {what}")
             except Refused as refused:
                 self.texts.append(f"[{refused}]")
                 return

@@ -14,9 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qcode.agent.mcp.session import ListedArgument, ListedPrompt
 from qcode.agent.mcp.spec import ServerError
-from qcode.agent.mcp.tools import ContentReader
 from qcode.protocol.approvals import Spans, TurnOptions
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block
@@ -26,6 +24,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.mcp.session import ListedArgument, ListedPrompt
 
 MAX_TEXT = 256 * 1024
 """The maximum number of characters of a prompt or resource."""
@@ -228,6 +227,8 @@ class TypedNames:
             raise InputError(f"/{name}: no answer within {_READ_S:g} s") from None
         except ServerError as error:
             raise InputError(f"/{name}: {visible(str(error))}") from None
+        from qcode.agent.mcp.tools import ContentReader
+
         reader, texts = ContentReader(self._folder), list[str]()
         for message in result.messages:
             before = len(reader.texts)
@@ -283,6 +284,7 @@ class TypedNames:
         if ready is None:
             raise InputError("the server is not running; /mcp shows why")
         from qcode.agent.mcp.connection import RunningRequest
+        from qcode.agent.mcp.tools import ContentReader
 
         try:
             async with asyncio.timeout(_READ_S):

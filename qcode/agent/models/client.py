@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.models.limits import LearnedCalls, LimitStore, NoLimits, reply_length
-from qcode.agent.models.selection import Selection, address_of, named
+from qcode.agent.models.selection import Selection, address_of, select_model
 from qcode.agent.options import RunContext
 from qcode.agent.toolbox import Toolbox, hosted_tools
 from qcode.config.settings import ModelSettings, Network, Output
@@ -270,7 +270,7 @@ class Clients:
     def client_named(self, name: str) -> ModelClient:
         """Return a client for `provider/model`; raise `ValueError` with one line if it cannot be connected."""
         try:
-            client = self.connect(named(name, self._context.settings, "chosen in the app", self._context.keys))
+            client = self.connect(select_model(name, self._context.settings, "chosen in the app", self._context.keys))
             self.check_budget(client)
             return client
         except (QcodeError, ProviderError) as error:
@@ -308,7 +308,9 @@ class Clients:
         if self._small is None and name is not None:
             self.problems = ()
             try:
-                self._small = self.connect(named(name, self._context.settings, "small_model", self._context.keys))
+                self._small = self.connect(
+                    select_model(name, self._context.settings, "small_model", self._context.keys)
+                )
             except (QcodeError, ProviderError) as error:
                 self.problems = (f"small_model: {error}",)
         return self._small

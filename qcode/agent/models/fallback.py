@@ -14,7 +14,7 @@ from functools import partial
 
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.client import Clients, ModelClient
-from qcode.agent.models.selection import address_of, is_usable, named
+from qcode.agent.models.selection import address_of, is_usable, select_model
 from qcode.config.settings import Settings
 from qcode.engine.effects import Fallback, SwitchModel
 from qcode.protocol.errors import ErrorInfo, ErrorKind, QcodeError
@@ -117,7 +117,7 @@ def fallback_problems(settings: Settings, keys: Keys) -> tuple[str, ...]:
 
 def _problem(name: str, settings: Settings, keys: Keys) -> str:
     try:
-        selection = named(name, settings, "fallback", keys)
+        selection = select_model(name, settings, "fallback", keys)
     except QcodeError as refusal:
         return f'fallback model "{name}" cannot take over: {refusal}'
     spec = selection.spec

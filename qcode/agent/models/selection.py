@@ -77,17 +77,17 @@ def _configured(name: str, provider: ProviderSettings, known: ProviderSpec | Non
     )
 
 
-def named(name: str, settings: Settings, note: str, keys: Keys | None = None) -> Selection:
+def select_model(name: str, settings: Settings, note: str, keys: Keys | None = None) -> Selection:
     """Return the selection for `provider/model`, for a model name that only one provider has, or for a short name.
 
-    A short name such as `sonnet` needs a host with a credential; without `keys` the first host is taken.
+    A short name such as `sonnet` selects the first host with a credential; without `keys`, the first host.
     """
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
     if provider in REPLAYS and model and provider not in settings.providers:
         return _replay_selection(Path(model), specs, is_timed=REPLAYS[provider])
     if provider == "vertex" and model.startswith("claude"):
-        provider = "vertex-anthropic"  # another protocol, and the same place for the user
+        provider = "vertex-anthropic"  # another protocol, but the same provider for the user
     if slash and provider in specs:
         if not model:
             return default_of(specs[provider], settings, note)
@@ -113,7 +113,7 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
         short = resolve_alias(name, lambda host: keys is None or _has_access(specs[host], settings, keys))
     except NoCredentialError as error:
         if settings.small_model and name.lower() == "haiku":
-            return named(settings.small_model, settings, note)
+            return select_model(settings.small_model, settings, note)
         raise CredentialError(f"{error}; {_nearest_usable(specs, settings, keys)}") from None
     found = short or catalog.resolve(name, specs)
     if isinstance(found, str):
@@ -174,7 +174,7 @@ def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
     try:
         return Selection(spec, catalog.default_model(spec.name), note)
     except LookupError:
-        raise UsageError(f"no model was named for {spec.name}: use -m {spec.name}/MODEL") from None
+        raise UsageError(f"no model was select_model for {spec.name}: use -m {spec.name}/MODEL") from None
 
 
 def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
@@ -237,14 +237,14 @@ def source_words(source: str) -> str:
 def choose(
     settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
 ) -> Selection:
-    """Return the model to begin with: named by a flag, the environment or the configuration, otherwise one
+    """Return the model to begin with: select_model by a flag, the environment or the configuration, otherwise one
     with a key, a local server, or the demo if `has_demo`.
 
     `connected` is the model the app switched to last; it is preferred if there is a key for it.
     """
     if settings.model:
         origin = settings.origin("model")
-        return named(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
+        return select_model(settings.model, settings, f"select_model by {'-m' if flag else origin}", keys)
     if connected and base_url is None and (again := _select_connected(connected, settings, keys)) is not None:
         return again
     with_key = _with_key(settings, keys, base_url)
@@ -257,7 +257,7 @@ def choose(
 
 def _select_connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
     try:
-        chosen = named(name, settings, "chosen in the app")
+        chosen = select_model(name, settings, "chosen in the app")
     except QcodeError:
         return None
     return chosen if is_usable(chosen.spec, settings, keys) else None

@@ -162,7 +162,9 @@ class StoredMessage:
     @property
     def other_requests(self) -> tuple[AttemptRecord, ...]:
         """The requests of its sub-agents, and those that belong to no message."""
-        inner = (attempt for item in self.agent_work.values() for said in item.messages for attempt in said.attempts)
+        inner = (
+            attempt for item in self.agent_work.values() for stored in item.messages for attempt in stored.attempts
+        )
         return (*inner, *self.requests)
 
     @property

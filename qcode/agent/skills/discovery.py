@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from qcode import __version__
-from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
 from qcode.config import state_file
 from qcode.config.paths import SKILL_FOLDERS
@@ -123,19 +122,25 @@ class SkillCache:
         self._before = files if isinstance(files, dict) else {}
         self._now: dict[str, Json] = {}
 
-    def read(self, file: Path, label: str, folder: SkillFolder) -> Skill:
-        """Return the skill of a file; raise `FrontMatterError`."""
+    def unchanged(self, file: str, label: str, folder: SkillFolder) -> Skill | None:
+        """Return the skill of a file as it was read earlier, None if the file must be read."""
         is_from_project = folder.inside is not None
         identity = _identity(file, label)
-        row = self._before.get(str(file))
+        row = self._before.get(file)
         if isinstance(row, dict) and identity and row.get("identity") == identity:
             skill = _skill_of(row)
             if skill is not None and skill.place == folder.label and skill.is_from_project == is_from_project:
-                self._now[str(file)] = row
+                self._now[file] = row
                 return skill
-        skill = read_skill(file, label, folder.label, is_from_project=is_from_project)
+        return None
+
+    def read(self, file: str, label: str, folder: SkillFolder) -> Skill:
+        """Read the skill of a file; raise `FrontMatterError`."""
+        is_from_project = folder.inside is not None
+        identity = _identity(file, label)
+        skill = read_skill(Path(file), label, folder.label, is_from_project=is_from_project)
         if identity:
-            self._now[str(file)] = {"identity": identity, **_row_of(skill)}
+            self._now[file] = {"identity": identity, "values": _row_of(skill)}
         return skill
 
     def save(self) -> None:
@@ -145,10 +150,10 @@ class SkillCache:
                 state_file.save_json(self._path, {"version": __version__, "files": self._now})
 
 
-def _identity(file: Path, label: str) -> list[Json]:
+def _identity(file: str, label: str) -> list[Json]:
     """Return what changes with the content of a file; empty if it may change again without a trace."""
     try:
-        state = file.stat()
+        state = os.stat(file)  # noqa: PTH116 - a path is not needed for it
     except OSError:
         return []
     if not has_settled(state, time.time_ns()):
@@ -156,32 +161,37 @@ def _identity(file: Path, label: str) -> list[Json]:
     return [label, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
 
 
-def _row_of(skill: Skill) -> JsonObject:
-    row: JsonObject = {}
-    for field in fields(skill):
-        value = getattr(skill, field.name)
-        row[field.name] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
-    return row
+def _row_of(skill: Skill) -> list[Json]:
+    return [_plain(getattr(skill, field.name)) for field in fields(skill)]
+
+
+def _plain(value: Any) -> Json:  # noqa: ANN401 - of any field
+    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+
+
+_STORED = {"Path": str, "tuple[str, ...]": list, "str": str, "bool": bool, "int": int}
 
 
 @cache
-def _field_types() -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, str(field.type)) for field in fields(Skill))
+def _field_types() -> tuple[tuple[str, str, type[object]], ...]:
+    return tuple((field.name, str(field.type), _STORED[str(field.type)]) for field in fields(Skill))
 
 
 def _skill_of(row: JsonObject) -> Skill | None:
     """Return a skill as it was stored, None if a value is of another type."""
+    stored, types = row.get("values"), _field_types()
+    if not isinstance(stored, list) or [type(value) for value in stored] != [kind for _, _, kind in types]:
+        return None
     values: dict[str, Any] = {}
-    for name, kind in _field_types():
-        value: Any = row.get(name)
-        if type(value).__name__ == kind:
-            values[name] = value
-        elif kind == "tuple[str, ...]" and isinstance(value, list) and set(map(type, value)) <= {str}:
+    for (name, kind, _), value in zip(types, stored, strict=True):
+        if kind == "Path":
+            values[name] = Path(str(value))
+        elif isinstance(value, list):
+            if not set(map(type, value)) <= {str}:
+                return None
             values[name] = tuple(value)
-        elif kind == "Path" and isinstance(value, str):
-            values[name] = Path(value)
         else:
-            return None
+            values[name] = value
     return Skill(**values)
 
 
@@ -201,11 +211,9 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
             if len(visited) > MAX_SKILLS:
                 problems.append(f"{folder.label}: there are more than {MAX_SKILLS} skills; the rest are not read")
                 return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
-            try:
-                label = f"{folder.label}/{str(file)[len(str(folder.path)) :].lstrip('/')}"
-                skill = cache.read(file, label, folder)
-            except FrontMatterError as problem:
-                problems.append(str(problem))
+            label = f"{folder.label}/{file[len(str(folder.path)) :].lstrip('/')}"
+            skill = cache.unchanged(file, label, folder) or _read(cache, file, label, folder, problems)
+            if skill is None:
                 continue
             if skill.handle in skills:
                 hidden.append((skill, skills[skill.handle]))
@@ -215,9 +223,19 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
     return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
 
 
+def _read(cache: SkillCache, file: str, label: str, folder: SkillFolder, problems: list[str]) -> Skill | None:
+    from qcode.agent.context.front_matter import FrontMatterError  # not needed for cached skills
+
+    try:
+        return cache.read(file, label, folder)
+    except FrontMatterError as problem:
+        problems.append(str(problem))
+        return None
+
+
 def skill_files(folder: SkillFolder) -> list[Path]:
     """Return the `SKILL.md` of each skill in a folder."""
-    return [file for file, _ in _SkillWalk([]).files(folder)]
+    return [Path(file) for file, _ in _SkillWalk([]).files(folder)]
 
 
 class _SkillWalk:
@@ -227,7 +245,7 @@ class _SkillWalk:
         self._problems = problems
         self._folders = 0
 
-    def files(self, folder: SkillFolder) -> Iterator[tuple[Path, str]]:
+    def files(self, folder: SkillFolder) -> Iterator[tuple[str, str]]:
         """Yield the `SKILL.md` of each skill and its real path, folders in the order of their names."""
         top = os.path.realpath(folder.path)
         if self._leads_out(folder.path, top, folder):
@@ -240,29 +258,29 @@ class _SkillWalk:
             except OSError:
                 skill_file = None
             if skill_file is not None:
-                yield folder.path / skill_file, os.path.realpath(folder.path / skill_file)
+                yield str(folder.path / skill_file), os.path.realpath(folder.path / skill_file)
                 return
-        pending: list[tuple[Path, str, int]] = [(folder.path, top, 0)]
+        pending: list[tuple[str, str, int]] = [(str(folder.path), top, 0)]
         visited = {top}
         while pending:
             current, real_folder, depth = pending.pop()
             entries = _entries(current)
             skill_file = next((name for name in FILE_NAMES if name in entries), None)
             if skill_file is not None and depth:
-                real = _real(entries[skill_file], real_folder)
-                if not self._leads_out(current / skill_file, real, folder):
-                    yield current / skill_file, real
+                path, real = f"{current}/{skill_file}", _real(entries[skill_file], real_folder)
+                if not self._leads_out(path, real, folder):
+                    yield path, real
                 continue
             if depth == MAX_DEPTH:
                 continue
-            inner: list[tuple[Path, str, int]] = []
+            inner: list[tuple[str, str, int]] = []
             for name in sorted(entries):
-                path = current / name
+                path = os.path.join(current, name)  # noqa: PTH118
                 if name in _SKIPPED:
                     continue
                 if not _is_folder(entries[name]):
                     if entries[name].is_symlink():
-                        self._report_broken_link(path, folder)
+                        self._report_broken_link(Path(path), folder)
                     continue
                 self._folders += 1
                 if self._folders > MAX_FOLDERS:
@@ -284,15 +302,15 @@ class _SkillWalk:
             label = folder.label if inner == "." else f"{folder.label}/{inner}"
             self._problems.append(f"{label}: a link to {one_line(str(path.readlink()), 120)}, which cannot be read")
 
-    def _leads_out(self, path: Path, real: str, folder: SkillFolder) -> bool:
+    def _leads_out(self, path: Path | str, real: str, folder: SkillFolder) -> bool:
         """Return whether a path of a project leads out of it, and report that."""
         if folder.inside is None or Path(real).is_relative_to(folder.inside):
             return False
-        self._problems.append(f"{path.relative_to(folder.inside)}: leads outside the project and is not read")
+        self._problems.append(f"{Path(path).relative_to(folder.inside)}: leads outside the project and is not read")
         return True
 
 
-def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
+def _entries(folder: str) -> dict[str, os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return {entry.name: entry for entry in entries}

@@ -12,25 +12,26 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qcode.agent.context.front_matter import FrontMatterError
-from qcode.agent.context.placeholders import PromptPart, expand, has_commands
 from qcode.agent.options import RunContext
 from qcode.agent.skills.catalog import SkillCatalog, catalog_of
 from qcode.agent.skills.discovery import CACHE_NAME, FoundSkills, SkillCache, find_skills, skill_folders
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
-from qcode.config.definitions import CustomCommands
 from qcode.config.paths import COMMANDS_FOLDER, may_exist
 from qcode.protocol.approvals import Spans, TurnOptions
 from qcode.protocol.tools import EXPLORE, GENERAL, SAME, SMALL, Refused
 from qcode.text.clean import cut, visible
-from qcode.text.match import nearest_hint
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.workspace import printable
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.context.placeholders import PromptPart
+    from qcode.config.definitions import CustomCommands
 
 STATE_NAME = "skill_uses.json"
 MAX_FILES = 50
@@ -139,6 +140,8 @@ class Skills:
         """Return the skill of this name; raise `Refused` if there is none or it is switched off."""
         skill = next((candidate for candidate in self.found.skills if candidate.handle.lower() == name.lower()), None)
         if skill is None:
+            from qcode.text.match import nearest_hint
+
             names = [used.handle for used in self.enabled]
             near = f"; {nearest_hint(name, names)}" if names else ""
             raise Refused(f"skill: unknown skill {visible(cut(name, 80))}{near}")
@@ -185,12 +188,17 @@ class Skills:
         if not self.forks(skill):
             return ()
         arguments = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
+        from qcode.agent.context.placeholders import PromptPart
+
         text = f"Let a sub-agent carry out this skill: call the `agent` tool with {arguments}. Then tell me its answer."
         return (PromptPart(f"{text}\n\n", "typed"),)
 
     def _parts(self, skill: Skill, arguments: str, *, runs_commands: bool) -> list[PromptPart]:
         """Return the text of a skill with its arguments, in its frame; raise `Refused` if it may not be used now."""
         self._check_unchanged(skill)
+        from qcode.agent.context.front_matter import FrontMatterError  # load with the first skill in use
+        from qcode.agent.context.placeholders import PromptPart, expand, has_commands
+
         try:
             body = read_skill_file(skill.file, str(skill.file)).body
         except FrontMatterError as problem:
@@ -299,7 +307,7 @@ def _joined(parts: Sequence[PromptPart | _Output], *, is_from_project: bool = Tr
     start = 0
     for part in parts:
         end = start + len(part.text)
-        is_own = isinstance(part, PromptPart) and (part.kind == "typed" or not is_from_project)
+        is_own = not isinstance(part, _Output) and (part.kind == "typed" or not is_from_project)
         if not is_own:
             spans.append((start, end))
         start = end

@@ -10,12 +10,14 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, read_front_matter
 from qcode.text.clean import one_line, single_spaced
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.context.front_matter import FrontMatter
 
 FILE_NAMES = ("SKILL.md", "skill.md")
 MAX_FILE_BYTES = 256 * 1024
@@ -89,6 +91,8 @@ def skill_file(folder: Path) -> Path | None:
 
 def read_skill_file(file: Path, label: str) -> FrontMatter:
     """Read a `SKILL.md`; raise `FrontMatterError`. Never blocks on a special file."""
+    from qcode.agent.context.front_matter import FrontMatterError, read_front_matter  # not needed for cached skills
+
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
@@ -104,6 +108,8 @@ def read_skill_file(file: Path, label: str) -> FrontMatter:
 
 def read_skill(file: Path, label: str, place_label: str, *, is_from_project: bool) -> Skill:
     """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read."""
+    from qcode.agent.context.front_matter import FrontMatterError
+
     matter = read_skill_file(file, label)
     description = _description(matter)
     warnings: list[str] = []

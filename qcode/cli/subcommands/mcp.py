@@ -30,7 +30,14 @@ from qcode.agent.mcp.login import (
     takes_login,
 )
 from qcode.agent.mcp.pins import Pins, detail_of
-from qcode.agent.mcp.spec import OWN, ServerError, ServerSpec, key_of_server, may_be_secret, named_servers
+from qcode.agent.mcp.spec import (
+    OWN,
+    ServerError,
+    ServerSpec,
+    key_of_server,
+    may_be_secret,
+    named_servers,
+)
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand

@@ -21,8 +21,7 @@ from qcode.text.json import Json, JsonObject
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.mcp.servers import ServerStatus
-    from qcode.agent.mcp.spec import Connect
+    from qcode.agent.mcp.spec import Connect, ServerStatus
 
 LOW_THINKING, MEDIUM_THINKING = 4_096, 16_384
 _STATES = {

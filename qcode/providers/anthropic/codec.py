@@ -37,12 +37,12 @@ from qcode.providers.history import (
     EncodedMessages,
     add_note,
     alternate,
+    assistant_blocks,
     called_names,
     fit_call_id,
     has_calls,
     mint_call_id,
     results_first,
-    said,
     without_trailing_thoughts,
 )
 from qcode.text.json import (
@@ -137,7 +137,7 @@ def _assistant(message: Message, *, is_last: bool) -> list[Json]:
     if not (is_last and ended and _search_part(ended[-1])):
         ended = tuple(without_trailing_thoughts(ended))
     answered = _answered_searches(message, is_last=is_last)
-    for block in said(ended):
+    for block in assistant_blocks(ended):
         match block:
             case Text(text=text):
                 if text.strip():

@@ -33,11 +33,11 @@ from qcode.providers.errors import from_stream
 from qcode.providers.history import (
     EncodedMessages,
     alternate,
+    assistant_blocks,
     has_calls,
     mint_call_id,
-    noted,
     results_first,
-    said,
+    with_request_note,
 )
 from qcode.text.json import (
     Json,
@@ -74,7 +74,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     With `encoded` the history lacks the part that `encoded.body` adds.
     """
     wants_signatures = _generation(request.model) >= (3, 0)
-    rest: Sequence[Message] = noted(request)
+    rest: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
@@ -149,7 +149,7 @@ def _user(message: Message, names: Mapping[str, str], *, in_results: bool) -> li
 def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
     parts: list[JsonObject] = []
     calls: list[JsonObject] = []
-    for block in said(message.blocks):
+    for block in assistant_blocks(message.blocks):
         if piece := _search_part(block.opaque):
             parts.append(piece)
             continue

@@ -25,13 +25,13 @@ from qcode.providers.errors import from_stream, is_error_object
 from qcode.providers.history import (
     EncodedMessages,
     alternate,
+    assistant_blocks,
     fit_call_id,
     has_calls,
     mint_call_id,
-    noted,
     results_first,
-    said,
     start_of_tool_loop,
+    with_request_note,
 )
 from qcode.providers.openai.quirks import ChatQuirks, for_model
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
@@ -67,7 +67,7 @@ def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages |
 
 
 def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None) -> list[Json]:
-    rest: Sequence[Message] = noted(request)
+    rest: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
     sent: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
     if encoded is not None:
@@ -151,7 +151,7 @@ def _user_parts(results: list[ToolResult], rest: list[Text | Image]) -> Json:
 
 
 def _assistant(message: Message, quirks: ChatQuirks, *, echoes_reasoning: bool) -> JsonObject:
-    blocks = said(message.blocks)
+    blocks = assistant_blocks(message.blocks)
     text = "".join(block.text for block in blocks if isinstance(block, Text))
     calls: list[Json] = [_call(block) for block in blocks if isinstance(block, ToolCall)]
     sent: JsonObject = {"role": "assistant", "content": sendable(text) if text else None}

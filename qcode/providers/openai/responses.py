@@ -32,12 +32,12 @@ from qcode.providers.errors import from_stream, read_object
 from qcode.providers.history import (
     EncodedMessages,
     alternate,
+    assistant_blocks,
     fit_call_id,
     has_calls,
     mint_call_id,
-    noted,
     results_first,
-    said,
+    with_request_note,
 )
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
 from qcode.text.pattern import lazy_pattern
@@ -61,7 +61,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 
     With `encoded` the history lacks the part that `encoded.body` adds.
     """
-    rest: Sequence[Message] = noted(request)
+    rest: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
@@ -124,7 +124,7 @@ def _assistant(message: Message) -> list[Json]:
     """Return the items of a reply. The API rejects reasoning that no other item follows, so it is dropped there."""
     items: list[Json] = []
     thoughts: list[Json] = []
-    for block in said(message.blocks):
+    for block in assistant_blocks(message.blocks):
         match block:
             case Reasoning() if piece := piece_in(_marks(block.opaque)):
                 item = piece

@@ -1,6 +1,7 @@
-"""The sandbox of the operating system around a command: the second lock, which holds if the judge is wrong.
+"""The sandbox of the operating system around a command: a second protection if the judge is wrong.
 
-`confinement` says which confinement a session's folders call for, with the names that `index` found in the workspace.
-`bubblewrap` and `landlock` say how a command is started in it; `mounts`, `seccomp` and `kernel` are what they need of
-the kernel. `detection` tries out which of them works. `guard` puts back what no mount could protect, with `relocation`.
+`confinement` derives the confinement of a command from the session's folders and the protected files that `index` found
+in the workspace. `bubblewrap` and `landlock` return the launch of a command in it, with the kernel interfaces in
+`mounts`, `seccomp` and `kernel`. `detection` tests which sandbox works on this machine. `guard` and `relocation`
+restore protected files that a mount could not protect.
 """

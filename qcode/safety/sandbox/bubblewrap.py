@@ -1,6 +1,6 @@
-"""The command line of bubblewrap for a confinement: options as bwrap(1) documents them. Reads only file types.
+"""The command line of bubblewrap for a confinement, with options as in bwrap(1). Reads file types, nothing else.
 
-bwrap reads the whole list of mounts after each one, so a mount costs about 0.15 ms, and more the more there are.
+bwrap reads the whole list of mounts after each mount, so each costs about 0.15 ms, and more in a long list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 from qcode.safety.sandbox.seccomp import FilterName, filter_program
 from qcode.values import dataclass
 
-# They contain sockets of services and files of other programs. A read-only mount does not prevent connecting.
+# These contain sockets of services and files of other programs. A read-only mount does not prevent connections.
 _PRIVATE = ("/run", "/tmp", "/var/tmp")  # noqa: S108  # folders to cover; nothing is written there
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -23,7 +23,7 @@ _DEVICE_LINKS = (
     ("/dev/fd", "/proc/self/fd"), ("/dev/stdin", "fd/0"), ("/dev/stdout", "fd/1"), ("/dev/stderr", "fd/2"),
 )  # fmt: skip
 _FD = "{fd}"
-# Without these root cannot mount, trace, load modules, make device nodes or open files by handle.
+# The capabilities that root keeps. With these alone, it cannot mount, trace, load modules or create device nodes.
 _KEPT_BY_ROOT = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
     "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SYS_CHROOT", "CAP_AUDIT_WRITE",
@@ -39,9 +39,9 @@ class BwrapForm:
     """The path of `bwrap`."""
     is_root: bool = False
     has_user_namespace: bool = True
-    """Root does not need one, and often cannot create one in a container."""
+    """Root does not need a user namespace, and often cannot create one in a container."""
     is_prepared: bool = False
-    """Whether the thread that starts bwrap makes most mounts; only root without a user namespace can."""
+    """The thread that starts bwrap makes most mounts; only root without a user namespace can do this."""
 
 
 def launch(way: BwrapForm, argv: Sequence[str], confinement: Confinement) -> Launch:
@@ -50,7 +50,7 @@ def launch(way: BwrapForm, argv: Sequence[str], confinement: Confinement) -> Lau
     options = [way.program, "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--unshare-user"] if way.has_user_namespace else []
     if level == "protect":
-        # A user namespace keeps the command out of other processes in /proc; root needs a PID namespace for that.
+        # A user namespace denies access to other processes in /proc; root needs a PID namespace for that.
         options += ["--unshare-pid"] if way.is_root else []
         for capability in _KEPT_BY_ROOT if way.is_root else ():
             options += ["--cap-add", capability]
@@ -66,7 +66,7 @@ def launch(way: BwrapForm, argv: Sequence[str], confinement: Confinement) -> Lau
     else:
         options += [*_host_view(way), *_path_options(confinement)]
     if way.is_root:
-        # Root without capabilities still owns the switches of the kernel in /proc/sys.
+        # Root without capabilities still owns the kernel settings in /proc/sys.
         options += ["--remount-ro", "/proc"]
     whole = (*options, "--", *argv)
     if _FD not in options:
@@ -94,7 +94,7 @@ def _path_options(confinement: Confinement) -> list[str]:
 
 
 def _private_root(confinement: Confinement) -> list[str]:
-    """Return options for a root of the readable folders; everything else is absent."""
+    """Return options for a root folder that contains only the readable folders."""
     options: list[str] = []
     for folder in (*_PRIVATE, "/dev"):
         options += ["--tmpfs", folder]
@@ -129,7 +129,7 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
 
 
 def _host_view(way: BwrapForm) -> list[str]:
-    """Return options that show the host, but hide from root the disks and files that make the kernel run a program."""
+    """Return options that show the host. From root, disks and files that make the kernel run programs are hidden."""
     if not way.is_root:
         return ["--dev-bind", "/", "/"]
     options = ["--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]

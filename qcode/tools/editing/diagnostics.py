@@ -1,7 +1,7 @@
-"""The `diagnostics` tool: the project's own linters and type checkers, for the changed files.
+"""The `diagnostics` tool: runs the project's own linters and type checkers on the changed files.
 
-Checkers run code of the project, so a call stands for a shell command, which is judged, shown and run as such. A
-checker is used only if the project configures it, in a file that the checker's documentation names.
+Checkers run code of the project, so a call is translated to a shell command, which is judged, shown and run like any
+other. A checker is used only if the project configures it, in a file that the checker's documentation names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_CONFIG_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """A checker. `is_set_up` examines one folder; `command` gets the folder, and the files relative to it."""
+    """A linter or type checker. `is_set_up` examines one folder; `command` gets the folder and files relative to it."""
 
     name: str
     endings: tuple[str, ...]
@@ -66,7 +66,7 @@ def _text(path: Path) -> str:
 
 
 def _in_pyproject(tool: str) -> Callable[[Path], bool]:
-    def is_there(folder: Path) -> bool:
+    def has_section(folder: Path) -> bool:
         import tomllib
 
         try:
@@ -75,7 +75,7 @@ def _in_pyproject(tool: str) -> Callable[[Path], bool]:
             return False
         return isinstance(tools, dict) and tool in tools
 
-    return is_there
+    return has_section
 
 
 def _in_ini(section: str, *names: str) -> Callable[[Path], bool]:
@@ -84,14 +84,14 @@ def _in_ini(section: str, *names: str) -> Callable[[Path], bool]:
 
 
 def _in_package(key: str) -> Callable[[Path], bool]:
-    def is_there(folder: Path) -> bool:
+    def has_section(folder: Path) -> bool:
         try:
             package = json.loads(_text(folder / "package.json") or "{}")
         except ValueError:
             return False
         return isinstance(package, dict) and key in package
 
-    return is_there
+    return has_section
 
 
 def _any_of(*tests: Callable[[Path], bool]) -> Callable[[Path], bool]:

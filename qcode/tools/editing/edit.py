@@ -1,9 +1,9 @@
-"""The tools `write`, `edit` and `multi_edit`, and what every tool that changes files shares.
+"""The tools `write`, `edit` and `multi_edit`, and their base class `ChangeTool`.
 
-A `ChangeTool` computes a change completely before anything is touched: the result of `plan` is both shown to the user
-and carried out. `write` creates or replaces a whole file, `edit` replaces one passage of a file that was read, or all
-its occurrences, and `multi_edit` makes several edits of one file, all or none. Read `match` next (it is imported with
-the first edit); `patch` and `files.notebooks` have the other tools that change files.
+A `ChangeTool` computes a change completely before it touches a file: the result of `plan` is shown to the user and then
+carried out. `write` creates or replaces a whole file. `edit` replaces one passage of a file that was read, or all its
+occurrences. `multi_edit` makes several edits of one file, all or none. Read `match` next (it is imported with the first
+edit); `patch` and `files.notebooks` have the other tools that change files.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """A planned change: its steps in order, and the diff of all steps. `report` is the result for the model."""
+    """A planned change: its steps in order, and one diff of all steps. `report` is the result for the model."""
 
     steps: tuple[FileChange, ...]
     diff: str
     report: str
 
 
-def creation(place: WorkspacePath, data: bytes, document: Document | None, report: str) -> PlannedChange:
+def plan_creation(place: WorkspacePath, data: bytes, document: Document | None, report: str) -> PlannedChange:
     """Return the change that creates a file; `document` is None if it is not text."""
     return PlannedChange((FileChange(place, None, data),), text_file.diff_of(place.name, None, document), report)
 
 
-def replacement(
+def plan_replacement(
     place: WorkspacePath, loaded: Loaded, old: Document, new: Document, data: bytes, report: str
 ) -> PlannedChange:
     """Return the change that replaces `old` with `new`."""
@@ -50,7 +50,7 @@ def replacement(
 
 
 def open_for_change(place: WorkspacePath, workspace: Workspace) -> Loaded:
-    """Return the current file. Raise `Refused` if the model has not seen this version, or it cannot be replaced."""
+    """Return the current file. Raise `Refused` if the model has not seen this version, or the file is not writable."""
     loaded = workspace.load(place)
     workspace.check_fresh(place, loaded)
     workspace.check_writable(place, loaded)
@@ -99,27 +99,27 @@ class ChangeTool(ABC):
 
 def edited_files(change: PlannedChange) -> Iterator[EditedFile]:
     """Yield each file of a change once, with its content before the first step and after the last one."""
-    found: dict[str, EditedFile] = {}
+    files: dict[str, EditedFile] = {}
     for step in change.steps:
         path = str(step.place.path)
         before = None if step.old is None else step.old.data
-        found[path] = EditedFile(path, found[path].before if path in found else before, step.data)
-    yield from found.values()
+        files[path] = EditedFile(path, files[path].before if path in files else before, step.data)
+    yield from files.values()
 
 
 def changed_files(change: PlannedChange, workspace: Workspace) -> tuple[ChangedFile, ...]:
     """Return the texts of the files that a change creates, replaces or deletes, if the front end wants them."""
     if not workspace.has_file_texts:
         return ()
-    found: list[ChangedFile] = []
+    files: list[ChangedFile] = []
     for step in change.steps:
         try:
             old = None if step.old is None else text_file.decode(step.old.data, step.place.label).text
             new = "" if step.data is None else text_file.decode(step.data, step.place.label).text
         except Refused:
             continue
-        found.append(ChangedFile(str(step.place.path), old, new))
-    return tuple(found)
+        files.append(ChangedFile(str(step.place.path), old, new))
+    return tuple(files)
 
 
 class Edit(ChangeTool):
@@ -149,29 +149,29 @@ class Edit(ChangeTool):
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         place = workspace.resolve(arguments.text("path"), "write")
-        old_text, new_text = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
+        old_text, new_text = (with_plain_newlines(arguments.text(name)) for name in ("old_text", "new_text"))
         if not workspace.exists(place):
             if old_text:
                 raise Refused(f"{place.label} does not exist; use write to create it")
-            return created(place, new_text)
+            return plan_new_file(place, new_text)
         loaded = open_for_change(place, workspace)
         old = text_file.decode(loaded.data, place.label)
-        edited = replaced(old.text, old_text, new_text, place.label, replaces_all=arguments.flag("replace_all"))
+        edited = replace_passage(old.text, old_text, new_text, place.label, replaces_all=arguments.flag("replace_all"))
         new = text_file.with_text(old, edited.text)
         data = text_file.encode(new)
         if data == loaded.data:
             raise Refused(f"{place.label} already contains this text; no change made")
         report = f"Edited {place.label} {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}"
-        return replacement(place, loaded, old, new, data, report)
+        return plan_replacement(place, loaded, old, new, data, report)
 
 
-def created(place: WorkspacePath, content: str) -> PlannedChange:
+def plan_new_file(place: WorkspacePath, content: str) -> PlannedChange:
     """Return the change that creates a file with `content`."""
     document = text_file.from_text(content)
-    return creation(place, text_file.encode(document), document, f"Created {place.label}.")
+    return plan_creation(place, text_file.encode(document), document, f"Created {place.label}.")
 
 
-def replaced(content: str, old_text: str, new_text: str, label: str, *, replaces_all: bool) -> EditResult:
+def replace_passage(content: str, old_text: str, new_text: str, label: str, *, replaces_all: bool) -> EditResult:
     """Return `content` with the passage `old_text` replaced by `new_text`; an empty passage matches an empty file."""
     from qcode.tools.editing import match  # loads with the first edit, not at start
 
@@ -180,8 +180,8 @@ def replaced(content: str, old_text: str, new_text: str, label: str, *, replaces
     return match.apply(content, old_text, new_text, label, replaces_all=replaces_all)
 
 
-def plain(value: str) -> str:
-    """Return a text of the model with plain newlines, because each line of the file keeps its line ending."""
+def with_plain_newlines(value: str) -> str:
+    """Return a text of the model with plain newlines: each line of the file keeps its line ending."""
     return value.replace("\r\n", "\n")
 
 
@@ -219,18 +219,18 @@ class Write(ChangeTool):
         size = count_text(lines, "line")
         if not workspace.exists(place):
             document = text_file.from_text(content)
-            return creation(place, text_file.encode(document), document, f"Created {place.label} ({size}).")
+            return plan_creation(place, text_file.encode(document), document, f"Created {place.label} ({size}).")
         loaded = open_for_change(place, workspace)
         old = text_file.decode(loaded.data, place.label)
-        new = _in_place_of(old, content)
+        new = _with_endings_of(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
             raise Refused(f"{place.label} already has exactly this content; no change made")
-        return replacement(place, loaded, old, new, data, f"Wrote {place.label} ({size}).")
+        return plan_replacement(place, loaded, old, new, data, f"Wrote {place.label} ({size}).")
 
 
-def _in_place_of(old: Document, content: str) -> Document:
-    """Return the new content with the line endings of `old`; a content with CRLF keeps its own."""
+def _with_endings_of(old: Document, content: str) -> Document:
+    """Return the new content with the line endings of `old`; content with CRLF keeps its line endings."""
     content = content.removeprefix("\ufeff") if old.mark else content
     if "\r\n" in content:
         return text_file.from_text(content, old.encoding, old.mark)
@@ -276,10 +276,10 @@ class MultiEdit(ChangeTool):
         place = workspace.resolve(arguments.text("path"), "write")
         edits = arguments.objects("edits")
         if not workspace.exists(place):
-            if plain(edits[0].text("old_text")):
+            if with_plain_newlines(edits[0].text("old_text")):
                 raise Refused(f"{place.label} does not exist; use write to create it")
             content, _ = _apply_edits("", edits, place.label)
-            return created(place, content)
+            return plan_new_file(place, content)
         loaded = open_for_change(place, workspace)
         old = text_file.decode(loaded.data, place.label)
         content, reports = _apply_edits(old.text, edits, place.label)
@@ -288,16 +288,19 @@ class MultiEdit(ChangeTool):
         if data == loaded.data:
             raise Refused(f"{place.label} already contains this text; no change made")
         report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {place.label}.", *reports])
-        return replacement(place, loaded, old, new, data, report)
+        return plan_replacement(place, loaded, old, new, data, report)
 
 
 def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str, list[str]]:
-    """Return the text after all edits, and a line about each."""
+    """Return the text after all edits, and a one-line report for each edit."""
     reports = []
     for number, arguments in enumerate(edits, start=1):
-        old_text, new_text = plain(arguments.text("old_text")), plain(arguments.text("new_text"))
+        old_text, new_text = (
+            with_plain_newlines(arguments.text("old_text")),
+            with_plain_newlines(arguments.text("new_text")),
+        )
         try:
-            edited = replaced(content, old_text, new_text, label, replaces_all=arguments.flag("replace_all"))
+            edited = replace_passage(content, old_text, new_text, label, replaces_all=arguments.flag("replace_all"))
         except Refused as refused:
             before = f" (of the text after edit {number - 1})" if number > 1 else ""
             raise Refused(f"Edit {number} of {len(edits)}{before}: {refused}\nNone of the edits was made.") from None

@@ -1,7 +1,7 @@
-"""Finds the passage of an edit: exactly, then tolerating common mistakes of models in blanks and punctuation. Pure.
+"""The search for the passage of an edit: first exact, then tolerant of wrong blanks and punctuation. Pure.
 
 `apply` makes the edit; `find` and `find_lines` return positions. A tolerant match covers whole lines, or one part of a
-line. Lines that the edit keeps stay as they are in the file, and new lines get the file's indentation (`Reindenter`).
+line. Lines that the edit keeps stay unchanged in the file, and new lines get the file's indentation (`Reindenter`).
 Example: the file indents with a tab, and the edit replaces "    a()" with "    a()\\n    b()". The passage is found by
 its words, "\\ta()" stays, and "\\tb()" is added. If more than one passage matches, nothing is changed, and the refusal
 says how to make it unique. `normalize` has other readings of an edit's text; `nearest` describes a missing passage.
@@ -33,7 +33,7 @@ def indent_of(line: str) -> str:
 def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | None:
     """Return the indentation in the file for each indentation in the edit.
 
-    Return None if there is no one-to-one mapping that preserves depth, because the passages then differ in meaning.
+    Return None if no one-to-one mapping preserves the depth: then the two passages have different structures.
     """
     pairs: dict[str, str] = {}
     for want, line in zip(old, present, strict=True):
@@ -45,7 +45,7 @@ def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | Non
 
 
 def indent_unit(file: Sequence[str]) -> int:
-    """Return the number of blanks of which every indentation of `file` is a multiple, 0 if there is none."""
+    """Return the greatest common divisor of the indentations of `file` in blanks, 0 if no line is indented."""
     return gcd(*(len(indent_of(line)) for line in file if line.strip() and "\t" not in indent_of(line)))
 
 
@@ -63,7 +63,7 @@ class Reindenter:
         self._unit = unit
         self._indents: dict[int, str] = {}
 
-    def reindented(self, line: str) -> str:
+    def reindent(self, line: str) -> str:
         """Return `line` with its indentation converted."""
         indent, text = indent_of(line), line.lstrip(" \t")
         if not text or indent in self._pairs:
@@ -84,7 +84,7 @@ class Reindenter:
 
     @cached_property
     def _known(self) -> dict[int, int]:
-        """The columns in the edit, each with the columns in the file; at most √n in a text of n characters."""
+        """A map from columns in the edit to columns in the file; it has at most √n items for a text of n characters."""
         known: dict[int, int] = {}
         for old, new in self._pairs.items():
             known.setdefault(_columns(old, self._width), _columns(new, self._width))
@@ -117,10 +117,10 @@ def _columns(indent: str, width: int) -> int:
 
 
 _BLANKS = re.compile(r"[ \t]+")
-_RESTORED = 4_000
-"""The longest passage, in characters, in which each typographic character is restored individually."""
+_MAX_RESTORED_CHARS = 4_000
+"""The maximum size of a passage in which the typographic characters of the file are restored."""
 _MAX_COMPARED_LINES = 500_000
-"""The limit of compared lines whose indentation differs from line to line, about one second."""
+"""The maximum number of lines compared in candidates that fail for their indentation: about one second."""
 _MAX_WRITTEN_LINES = 2_000_000
 _MAX_PASSED_CHARS = 50_000_000
 _TOO_ALIKE = (
@@ -155,7 +155,7 @@ def find(text: str, old: str, new: str) -> PassageMatches:
     if exact and not _splits_indentation(text, old, exact):
         return PassageMatches(exact)
     tolerant = _tolerant(text, old, new)
-    # A passage that starts inside an indentation is the line with too little indentation, and so is its replacement.
+    # A match that starts inside an indentation is a line sent with too little of it, so the tolerant match is better.
     return PassageMatches(exact) if exact and len(tolerant.passages) != len(exact) else tolerant
 
 
@@ -257,7 +257,7 @@ class _Search:
             if kind == "equal":
                 result += present[start:end]
             else:
-                result += [indentation.reindented(line) for line in self.new_lines[new_start:new_end]]
+                result += [indentation.reindent(line) for line in self.new_lines[new_start:new_end]]
         return "\n".join(result)
 
 
@@ -273,13 +273,13 @@ class _Lines:
         return indent_unit(self.lines)
 
     def may_hold(self, search: _Search) -> bool:
-        """Return whether the loosest comparison finds the passage; otherwise no other comparison can."""
+        """Return whether the loosest comparison finds the passage. If not, no stricter one can."""
         keys = [_words(line) for line in search.lines]
         searched, pattern = _as_characters([_words(line) for line in self.lines], keys)
         return not any(keys) or pattern in searched
 
     def passages(self, search: _Search, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
-        """Yield matching whole lines, compared by `key`; if `is_shifted`, equal depths must be shifted equally."""
+        """Yield matching whole lines, compared by `key`. `is_shifted`: lines of equal depth must have equal shifts."""
         wanted_keys = [key(line) for line in search.lines]
         if not any(wanted_keys):
             return
@@ -342,7 +342,7 @@ class _RestoredText:
         self._cached_texts: dict[str, str] = {}
 
     def like(self, present: str) -> str:
-        if len(present) > _RESTORED or len(self._new) > _RESTORED:
+        if len(present) > _MAX_RESTORED_CHARS or len(self._new) > _MAX_RESTORED_CHARS:
             return self._new
         if present not in self._cached_texts:
             present_folded, folded = fold(present), self._fold_line
@@ -362,31 +362,31 @@ def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
     words = old.split()
     if "\n" in old.strip() or len(words) < 2:
         return
-    # Not with a regular expression, which would take forever in a file of one long line.
+    # A regular expression would take forever in a file with one long line.
     pattern = " ".join(words)
-    single, behind, shifts = _with_single_blanks(text)
+    single, ends, shifts = _with_single_blanks(text)
     at = single.find(pattern)
     while at >= 0:
         after = at + len(pattern)
-        start, end = (offset + shifts[bisect_right(behind, offset)] for offset in (at, after))
+        start, end = (offset + shifts[bisect_right(ends, offset)] for offset in (at, after))
         yield Passage(start, end, new.strip() if new.strip() else new)
         at = single.find(pattern, after)
 
 
 def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
-    """Return `text` with each run of blanks as one, the positions after the runs, and the offset shift at each.
+    """Return `text` with each run of blanks replaced by one, the positions after the runs, and the offset shifts.
 
-    The first shift is for the text before all runs.
+    The first shift is for the text before all runs, each other one for the text after a run.
     """
-    pieces, behind, shifts = [], [], [0]
+    pieces, ends, shifts = [], [], [0]
     last = size = 0
     for run in _BLANKS.finditer(text):
         pieces += [text[last : run.start()], " "]
         size += run.start() - last + 1
         last = run.end()
-        behind.append(size)
+        ends.append(size)
         shifts.append(last - size)
-    return "".join([*pieces, text[last:]]), behind, shifts
+    return "".join([*pieces, text[last:]]), ends, shifts
 
 
 def _with_tabs_of(width: int) -> Callable[[str], str]:
@@ -416,7 +416,7 @@ _TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
 
 
 MAX_LENGTH = 64 * 1024 * 1024
-"""The limit of a file after an edit, in characters."""
+"""The maximum size of a file after an edit, in characters."""
 
 _SHOWN_MATCHES = 10
 _SHOWN_LINE = 120
@@ -450,7 +450,7 @@ def apply(text: str, old: str, new: str, label: str, *, replaces_all: bool = Fal
 
 
 def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
-    """Return the positions of `old` and a note; alternative readings are tried if the text itself is not found."""
+    """Return the positions of `old` and a note on the match; try alternative readings if `old` is not found."""
     found = find(text, old, new)
     if found.passages:
         return found, f"Note: matched ignoring {found.ignored_difference}." if found.ignored_difference else ""

@@ -1,4 +1,4 @@
-"""Describes a missing passage of an edit by the most similar passage, and how it differs. Pure."""
+"""The message for a passage of an edit that was not found: the most similar passage and the difference. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _COMPARED_WINDOWS = 25
 _MIN_SIMILARITY = 0.4
 _COMPARED_CHARS = 4_000
 _COMPARED_STEPS = 8_000_000
-# Possessive quantifiers, and one attempt per line: a text of line breaks, or `existing existing …`, took minutes.
+# Possessive quantifiers and one attempt per line: otherwise a text such as `existing existing …` takes minutes.
 _PLACEHOLDER = re.compile(
     r"^[^\S\n]*+(?:#|//|--|/\*|<!--)?+[^\S\n]*+(?:\.\.\.|\u2026)"
     r"|^(?>.*?\b(?:existing|rest of|remaining|unchanged)\b).*(?:\.\.\.|\u2026)",
     re.MULTILINE | re.IGNORECASE,
 )
-_TELLING = 12
-"""The shortest new text, in characters, whose presence in the file is worth reporting."""
+_MIN_REPORTED_CHARS = 12
+"""The minimum length of a new text for the hint that the file already contains it."""
 
 
 def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old_text") -> str:
@@ -48,7 +48,7 @@ def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old
 
 def _hints(text: str, old: str, new: str, label: str, name: str) -> str:
     hints = []
-    if len(new.strip()) >= _TELLING and text.count(new.strip()) == 1:
+    if len(new.strip()) >= _MIN_REPORTED_CHARS and text.count(new.strip()) == 1:
         line = text.count("\n", 0, text.find(new.strip())) + 1
         hints.append(f"The new text is already in {label}, at line {line}: check whether this edit was made before.")
     if _PLACEHOLDER.search(old):
@@ -70,21 +70,21 @@ def _best_window(lines: list[str], old_lines: list[str]) -> int | None:
         if start + size < len(lines):
             total += scores[start + size] - scores[start]
     best = heapq.nlargest(_COMPARED_WINDOWS, windows)
-    asked = _start_of(old_lines, 0, len(old_lines))
-    rated = []
+    wanted = _start_of(old_lines, 0, len(old_lines))
+    ratings = []
     steps = Steps(_COMPARED_STEPS)
     for score, start in best:
         if score:
-            there = _start_of(lines, -start, size)
-            matcher = BoundedMatcher(there, asked, autojunk=len(asked) > 1_000, steps=steps)
-            rated.append((matcher.ratio(), start))
-    if not rated or max(rated)[0] < _MIN_SIMILARITY:
+            candidate = _start_of(lines, -start, size)
+            matcher = BoundedMatcher(candidate, wanted, autojunk=len(wanted) > 1_000, steps=steps)
+            ratings.append((matcher.ratio(), start))
+    if not ratings or max(ratings)[0] < _MIN_SIMILARITY:
         return None
-    return -max(rated)[1]
+    return -max(ratings)[1]
 
 
 def _start_of(lines: Sequence[str], start: int, count: int) -> str:
-    """Return the start of `count` lines, without indentation, up to the number of characters that is compared."""
+    """Return the first `_COMPARED_CHARS` characters of `count` lines, without indentation."""
     parts: list[str] = []
     length = 0
     for line in lines[start : start + count]:

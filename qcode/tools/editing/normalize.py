@@ -1,7 +1,7 @@
 """Alternative readings of an edit, tried if its passage is not found: for example, without copied line numbers. Pure.
 
-Each reading changes both texts of an edit in the same way, except for a new text that shows that the reading does not
-apply to it.
+Each reading changes the old and the new text of an edit in the same way, unless the new text shows that the model did
+not make the mistake there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FOLDS = {
     "\u2026": "...",
 }
 _MAX_MARKS = 32
-"""The limit of combining marks on one character; the Unicode stream-safe format (UAX 15) allows 30."""
+"""The maximum number of combining marks on one character; the Unicode stream-safe format (UAX 15) allows 30."""
 _FOREIGN = re.compile(r"[\s\S]?[^\x00-\x7f]+")
 
 
@@ -55,7 +55,7 @@ def readings(old: str, new: str) -> Iterator[Reading]:
 
 
 def _without_numbers(old: str, new: str) -> Reading | None:
-    """Remove line numbers as in the output of `read` and `grep`, if every line has one and they increase."""
+    """Remove the line numbers of `read` and `grep` output, if every line has one and they are consecutive."""
     lines = old.removesuffix("\n").split("\n")
     numbers = [_NUMBERED.match(line) for line in lines]
     counted = [int(number[1]) for number in numbers if number is not None]
@@ -81,15 +81,15 @@ def _without_fence(old: str, new: str) -> tuple[str, str] | None:
 
 
 def _without_blank_lines(old: str, new: str) -> tuple[str, str] | None:
-    """Remove blank lines around both texts, as many from the new one as from the old one."""
-    before, behind = _blank_lines(old)
-    if not before and not behind:
+    """Remove the blank lines around the old text, and at most as many around the new text."""
+    before, after = _blank_lines(old)
+    if not before and not after:
         return None
-    has_before, has_behind = _blank_lines(new)
-    start = _cut_lines(new, min(before, has_before))
+    new_before, new_after = _blank_lines(new)
+    trimmed = _cut_lines(new, min(before, new_before))
     return (
-        _cut_lines(old, before).removesuffix("\n" * behind),
-        start[: len(start) - min(behind, has_behind)],
+        _cut_lines(old, before).removesuffix("\n" * after),
+        trimmed[: len(trimmed) - min(after, new_after)],
     )
 
 
@@ -124,7 +124,9 @@ def _without_quote_escapes(old: str, new: str) -> tuple[str, str] | None:
 
 def _with_breaks(old: str, new: str) -> tuple[str, str] | None:
     """Decode `\\n` and `\\t` outside quotes."""
-    return (_broken(old), new if "\n" in new and "\n" not in old else _broken(new)) if "\\" in old else None
+    return (
+        (_decode_breaks(old), new if "\n" in new and "\n" not in old else _decode_breaks(new)) if "\\" in old else None
+    )
 
 
 def _with_breaks_and_quotes(old: str, new: str) -> tuple[str, str] | None:
@@ -149,7 +151,7 @@ def _has_lone_backslash(text: str) -> bool:
 
 
 def _unescaped_once(old: str, new: str) -> tuple[str, str] | None:
-    """Decode both texts as the content of a JSON string, if they contain no bare quote and no line break."""
+    """Decode each text as the content of a JSON string, if it contains neither a bare quote nor a line break."""
     if "\\" not in old or not _is_escaped(old):
         return None
     return _unescape(old), _unescape(new) if _is_escaped(new) else new
@@ -165,15 +167,14 @@ def _unescape(text: str) -> str:
 
 def _with_escaped_breaks(old: str, new: str) -> tuple[str, str] | None:
     """Replace line breaks and tabs inside quotes with escapes: the model omitted a backslash."""
-    spelled = _map_around_quotes(old, str, _escape_breaks)
-    return spelled, _map_around_quotes(new, str, _escape_breaks)
+    return _map_around_quotes(old, str, _escape_breaks), _map_around_quotes(new, str, _escape_breaks)
 
 
 def _escape_breaks(text: str) -> str:
     return text.replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _broken(text: str) -> str:
+def _decode_breaks(text: str) -> str:
     return _map_around_quotes(
         text, lambda piece: piece.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t"), str
     )
@@ -215,7 +216,7 @@ _READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] =
 
 @dataclass(frozen=True, slots=True)
 class FoldedText:
-    """A text with look-alike characters unified; `offsets[i]` is the original index of character `i`.
+    """A text with typographic characters replaced by plain ones; `offsets[i]` is the original index of character `i`.
 
     The last offset is the length of the original text.
     """

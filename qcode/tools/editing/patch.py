@@ -167,10 +167,10 @@ def _move(
     notes: tuple[str, ...],
     workspace: Workspace,
 ) -> _Part:
-    target = workspace.resolve(path, "write")
-    if workspace.exists(target):
-        raise Refused(f"{target.label} already exists, so {place.label} cannot be moved there. Nothing was changed")
-    named = f"rename from {text_file.name_in_diff(place.name)}\nrename to {text_file.name_in_diff(target.name)}\n"
-    diff = named + text_file.diff_of(target.name, old, new, was=place.name)
-    steps = (FileChange(target, None, text_file.encode(new), like=loaded), FileChange(place, loaded, None))
-    return _Part(steps, diff, f"R {place.label} -> {target.label}", notes)
+    new_place = workspace.resolve(path, "write")
+    if workspace.exists(new_place):
+        raise Refused(f"{new_place.label} already exists, so {place.label} cannot be moved there. Nothing was changed")
+    header = f"rename from {text_file.name_in_diff(place.name)}\nrename to {text_file.name_in_diff(new_place.name)}\n"
+    diff = header + text_file.diff_of(new_place.name, old, new, old_name=place.name)
+    steps = (FileChange(new_place, None, text_file.encode(new), like=loaded), FileChange(place, loaded, None))
+    return _Part(steps, diff, f"R {place.label} -> {new_place.label}", notes)

@@ -1,7 +1,7 @@
-"""The `grep` tool: lines, files or counts for a regular expression, with the same results from either program.
+"""The `grep` tool: lines, files or counts for a regular expression, found by ripgrep or qcode's own `scanner`.
 
-`GrepSearch` starts ripgrep, or qcode's own `scanner` (started by its path), and parses the output of both into the same
-values. Both run as processes with a minimal environment, so a search can be stopped at any moment.
+`GrepSearch` starts one of the two programs and parses its output; both give the same results. They run as processes
+with a minimal environment, so a search can be stopped at any moment.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class GrepSearch:
                 self._process.kill()
 
     def lines(self, query: Query, ripgrep: str | None) -> Generator[GrepLine, None, None]:
-        """Yield the found lines, sorted by path. Raise `Refused` for an invalid pattern.
+        """Yield the matching lines, sorted by path. Raise `Refused` for an invalid pattern.
 
-        `ripgrep` is its absolute path, None to search with the scanner.
+        `ripgrep` is the absolute path of ripgrep, None to search with the scanner.
         """
         stdin = b"" if ripgrep is not None else self._listing(query)
         with self._lock:
@@ -102,7 +102,7 @@ class GrepSearch:
                 process.stdin.write(stdin)
                 process.stdin.close()
             except BrokenPipeError:
-                pass  # it ended at once, and its exit code says why
+                pass  # the program ended at once; its exit code is checked below
             wants = _glob_predicate(query)
             yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
             error = process.stderr.read(4_000)
@@ -147,16 +147,16 @@ class GrepSearch:
 
 
 def _glob_predicate(query: Query) -> Callable[[str], bool]:
-    """Return a predicate for the glob of a query; an excluding glob (`!…`) applies to folders too."""
+    """Return a predicate for the glob of a query. An excluding glob (`!…`) also excludes folders that match."""
     pattern = query.glob.removeprefix("!")
     if not pattern:
         return lambda _: True
     from qcode.tools.files.patterns import compile_pattern
 
-    is_without = query.glob.startswith("!")
-    pattern = pattern.rstrip("/") if is_without else pattern
+    is_excluding = query.glob.startswith("!")
+    pattern = pattern.rstrip("/") if is_excluding else pattern
     matcher = compile_pattern(pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}")
-    if not is_without:
+    if not is_excluding:
         return lambda file: matcher.fullmatch(file) is not None
 
     def is_wanted(file: str) -> bool:
@@ -169,7 +169,8 @@ def _glob_predicate(query: Query) -> Callable[[str], bool]:
 def _glob_options(query: Query) -> list[str]:
     """Return ripgrep options that skip files which the glob does not match.
 
-    Passing the glob itself would also search ignored files. A file type does not, but it matches only file names.
+    The glob is not passed itself, because ripgrep then also searches ignored files. It is passed as a file type, which
+    matches only file names.
     """
     if query.only or not query.glob:
         return []
@@ -184,8 +185,8 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     argv = [ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
     argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
     # For a multiline search ripgrep keeps the whole file in memory, so the size is limited.
-    across = ["--multiline", "--multiline-dotall", "--max-filesize", str(MAX_FILE_BYTES)]
-    argv += across if query.is_multiline else ["--crlf"]
+    multiline_options = ["--multiline", "--multiline-dotall", "--max-filesize", str(MAX_FILE_BYTES)]
+    argv += multiline_options if query.is_multiline else ["--crlf"]
     argv += ["--ignore-case"] if query.ignore_case else []
     argv += ["--context", str(query.context_lines)] if query.context_lines else []
     argv += ["--max-count", str(query.max_count)] if query.max_count else []
@@ -358,11 +359,11 @@ def _notes(running: GrepSearch) -> list[str]:
 
 
 class _Report:
-    """Collects found lines up to its limits."""
+    """The matching lines, collected up to the limits of a result."""
 
-    def __init__(self, output: str, most_chars: int, *, has_context: bool) -> None:
+    def __init__(self, output: str, max_chars: int, *, has_context: bool) -> None:
         self._output = output
-        self._chars_left = most_chars
+        self._chars_left = max_chars
         self._has_context = has_context
         self._counts: dict[str, int] = {}
         self._lines: list[str] = []
@@ -374,7 +375,7 @@ class _Report:
         return label in self._counts
 
     def add(self, label: str, line: GrepLine) -> bool:
-        """Add a line; return False, without adding it, if the report is full."""
+        """Add a line. Return False if the report is full; the line is then not added."""
         is_match = line.at >= 0
         is_content = self._output == "content"
         is_beyond = is_content and is_match and self._matches >= MAX_MATCHES

@@ -75,18 +75,19 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
     if fixed and workspace.is_folder(start):
         place = folder_at(workspace, str(start))
         start = place.path
-    found, is_whole = _matches(place.base, start, rest, stop)
-    labels = [workspace.show(path) for _, path in sorted(found, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]]
+    matches, is_complete = _matches(place.base, start, rest, stop)
+    newest = sorted(matches, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]
+    labels = [workspace.show(path) for _, path in newest]
     notes = []
-    if len(found) > MAX_FILES:
-        notes.append(f"[{len(found) - MAX_FILES:,} more files; narrow the pattern]")
-    if not is_whole:
+    if len(matches) > MAX_FILES:
+        notes.append(f"[{len(matches) - MAX_FILES:,} more files; narrow the pattern]")
+    if not is_complete:
         notes.append(f"[the search stopped after {walk.MAX_ENTRIES:,} entries; name a folder with path]")
-    if not found:
+    if not matches:
         deeper = _matches(place.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
-    return ToolOutcome("\n".join([*labels, *notes]), summary=count_text(len(found), "file"))
+    return ToolOutcome("\n".join([*labels, *notes]), summary=count_text(len(matches), "file"))
 
 
 def folder_at(workspace: Workspace, path: str) -> WorkspacePath:
@@ -103,7 +104,7 @@ def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tu
     from qcode.tools.files.patterns import compile_pattern
 
     matcher = compile_pattern(pattern)
-    found: list[tuple[int, Path]] = []
+    matches: list[tuple[int, Path]] = []
     try:
         for item in walk.files(root, start, stop.is_set):
             if matcher.fullmatch(item.relative):
@@ -111,10 +112,10 @@ def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tu
                     changed = item.entry.stat(follow_symlinks=False).st_mtime_ns
                 except OSError:
                     continue
-                found.append((changed, start / item.relative))
+                matches.append((changed, start / item.relative))
     except walk.WalkTooLarge:
-        return found, False
-    return found, True
+        return matches, False
+    return matches, True
 
 
 MAX_ENTRIES = 500
@@ -161,7 +162,7 @@ class Ls:
 
 @dataclass(slots=True)
 class _Listing:
-    """The lines so far; `left_out` counts entries beyond the limit, `ignored` those that git ignores."""
+    """The lines so far. `left_out` counts the entries beyond the limit, `ignored` the entries that git ignores."""
 
     lines: list[str] = field(default_factory=list)
     left_out: int = 0
@@ -198,7 +199,7 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
 def _fill(
     listing: _Listing, folder: walk.Folder, depth: int, level: int, budget: list[int], *, shows_ignored: bool
 ) -> None:
-    """Add the entries of a folder before those of its subfolders, so that the limit cuts the deepest entries."""
+    """Add the entries of a folder before the entries of its subfolders, so that the limit cuts the deepest ones."""
     labels = []
     for item in folder.items():
         if item.is_ignored and not shows_ignored:

@@ -1,6 +1,6 @@
 """Jupyter notebooks (nbformat 4) as cells, and the `notebook_edit` tool.
 
-`read` shows cells with this module. `notebook_edit` replaces, adds or deletes one cell and keeps the text of all others
+`read` shows cells with this module. `notebook_edit` replaces, adds or deletes one cell and keeps all other cells
 unchanged.
 """
 
@@ -19,7 +19,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.text.pattern import lazy_pattern
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments
-from qcode.tools.editing.edit import ChangeTool, PlannedChange, open_for_change, plain, replacement
+from qcode.tools.editing.edit import ChangeTool, PlannedChange, open_for_change, plan_replacement, with_plain_newlines
 from qcode.tools.tool import WRITES_PATH
 from qcode.tools.workspace import Workspace
 
@@ -51,13 +51,13 @@ def cells_of(notebook: JsonObject) -> list[JsonObject]:
 
 
 def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int, tuple[Image, ...]]:
-    """Return the text of the cells starting at `first` (from 1), how many fit, and the images in their outputs."""
+    """Return the text of the cells from number `first` on, the number of cells that fit, and their output images."""
     parts: list[str] = []
     images: list[Image] = []
     size = 0
     for number, cell in enumerate(cells[first - 1 : first - 1 + limit], start=first):
         identity = f", id {cell['id']}" if isinstance(cell.get("id"), str) else ""
-        text = f"[cell {number}: {cell.get('cell_type', 'unknown')}{identity}]\n{_joined(cell.get('source'))}"
+        text = f"[cell {number}: {cell.get('cell_type', 'unknown')}{identity}]\n{_join_lines(cell.get('source'))}"
         outputs = cell.get("outputs")
         for output in outputs if isinstance(outputs, list) else []:
             if isinstance(output, dict):
@@ -72,7 +72,7 @@ def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int,
 def _output(output: JsonObject, images: list[Image]) -> str:
     kind = output.get("output_type")
     if kind == "stream":
-        return f"[{output.get('name', 'output')}]\n{_shorten(_joined(output.get('text')))}"
+        return f"[{output.get('name', 'output')}]\n{_shorten(_join_lines(output.get('text')))}"
     if kind == "error":
         trace = output.get("traceback")
         named = f"{output.get('ename')}: {output.get('evalue')}"
@@ -82,13 +82,13 @@ def _output(output: JsonObject, images: list[Image]) -> str:
     if not isinstance(data, dict):
         return "[output]"
     for media_type in ("image/png", "image/jpeg"):
-        picture = _joined(data.get(media_type)).replace("\n", "")
+        picture = _join_lines(data.get(media_type)).replace("\n", "")
         if picture:
             if len(images) >= MAX_IMAGES or len(picture) > _MAX_IMAGE_CHARS:
                 return f"[output: {media_type}, not shown]"
             images.append(Image(media_type, picture))
             return f"[output: {media_type}, image {len(images)} below]"
-    text = _joined(data.get("text/plain"))
+    text = _join_lines(data.get("text/plain"))
     return f"[output]\n{_shorten(text)}" if text else f"[output: {', '.join(data)}]"
 
 
@@ -96,7 +96,7 @@ def _shorten(text: str) -> str:
     return clipped(_ESCAPE.sub("", text).rstrip("\n"), MAX_OUTPUT_CHARS)
 
 
-def _joined(value: Json) -> str:
+def _join_lines(value: Json) -> str:
     """Return a multi-line string, which a notebook may store as a list of lines."""
     if isinstance(value, list):
         return "".join(str(line) for line in value)
@@ -104,7 +104,7 @@ def _joined(value: Json) -> str:
 
 
 def source_of(cell: JsonObject) -> str:
-    return _joined(cell.get("source"))
+    return _join_lines(cell.get("source"))
 
 
 def find_cell(cells: Sequence[JsonObject], cell_id: str, label: str) -> int:
@@ -118,7 +118,7 @@ def find_cell(cells: Sequence[JsonObject], cell_id: str, label: str) -> int:
 
 
 def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
-    """Return the cell with another source, and without its outputs, which belong to the old source."""
+    """Return the cell with a new source and without its outputs, which belong to the old source."""
     changed: JsonObject = {**cell, "cell_type": kind, "source": _lines_like(cell.get("source"), source)}
     if kind == "code":
         changed["outputs"], changed["execution_count"] = [], None
@@ -151,7 +151,7 @@ def _lines_like(old: Json, source: str) -> Json:
     return lines
 
 
-def spell(notebook: JsonObject, old: JsonObject, text: str) -> str:
+def format_notebook(notebook: JsonObject, old: JsonObject, text: str) -> str:
     """Return the JSON text of a notebook in the style of `text`, which is the text of `old`."""
     tail = "\n" if text.endswith("\n") else ""
     for indent in _INDENTS:
@@ -213,19 +213,19 @@ class NotebookEdit(ChangeTool):
         notebook = parse_notebook(old.text)
         if notebook is None:
             raise Refused(f"{place.label} is not a notebook of format 4; change its text with edit. No change made")
-        cells, done = _changed(notebook, arguments, mode, place.label)
+        cells, description = _change_cells(notebook, arguments, mode, place.label)
         changed: JsonObject = {**notebook, "cells": list(cells)}
-        new = text_file.with_text(old, spell(changed, notebook, old.text))
+        new = text_file.with_text(old, format_notebook(changed, notebook, old.text))
         data = text_file.encode(new)
         if data == loaded.data:
             raise Refused(f"{place.label} already contains this text; no change made")
-        return replacement(place, loaded, old, new, data, f"{done} in {place.label}.")
+        return plan_replacement(place, loaded, old, new, data, f"{description} in {place.label}.")
 
 
-def _changed(notebook: JsonObject, arguments: Arguments, mode: str, label: str) -> tuple[list[JsonObject], str]:
+def _change_cells(notebook: JsonObject, arguments: Arguments, mode: str, label: str) -> tuple[list[JsonObject], str]:
     """Return the cells after the change, and a description of the change."""
     cells = cells_of(notebook)
-    cell_id, source = arguments.text("cell"), plain(arguments.text("source"))
+    cell_id, source = arguments.text("cell"), with_plain_newlines(arguments.text("source"))
     is_first = mode == "insert" and cell_id == "0"
     at = 0 if is_first else find_cell(cells, cell_id, label) + (mode == "insert")
     if mode == "delete":

@@ -45,17 +45,17 @@ def _expand_braces(pattern: str) -> list[str]:
 def _translate(pattern: str) -> str:
     """Translate a pattern without braces.
 
-    Literal text between two wildcards matches at its first position and never backtracks. That is sufficient, and it
-    prevents names that would take forever to match.
+    Literal text between two wildcards matches at its first position and never backtracks. The result is the same, and
+    matching a long name cannot take forever.
     """
     groups: list[list[str]] = [[]]
     parts = pattern.split("/")
     for part in parts[:-1]:
         if part != "**":
-            groups[-1].append(f"{_translated_part(part)}/")
+            groups[-1].append(f"{_translate_part(part)}/")
         elif groups[-1] or len(groups) == 1:
             groups.append([])
-    last = ".*" if parts[-1] == "**" else _translated_part(parts[-1])
+    last = ".*" if parts[-1] == "**" else _translate_part(parts[-1])
     first, *others = ["".join(group) for group in groups]
     if not others:
         return f"(?:{first}{last})"
@@ -63,7 +63,7 @@ def _translate(pattern: str) -> str:
     return f"(?:{first}{middle}{_FOLDERS}{others[-1]}{last})"
 
 
-def _translated_part(part: str) -> str:
+def _translate_part(part: str) -> str:
     pieces, index = [""], 0
     while index < len(part):
         char = part[index]
@@ -73,7 +73,7 @@ def _translated_part(part: str) -> str:
         elif char == "?":
             pieces[-1] += "[^/]"
         elif end > 0:
-            pieces[-1] += _translated_class(part[index + 1 : end])
+            pieces[-1] += _translate_class(part[index + 1 : end])
             index = end
         else:
             pieces[-1] += re.escape(char)
@@ -85,13 +85,13 @@ def _translated_part(part: str) -> str:
     return f"{first}{middle}[^/]*{others[-1]}"
 
 
-def _translated_class(inside: str) -> str:
+def _translate_class(inside: str) -> str:
     """Translate a character class; only `-` between two characters, and `!` or `^` at the start, are special."""
     is_negated = inside[0] in "!^"
     chars = inside[1:] if is_negated else inside
-    spelled = "".join(char if char.isalnum() or char == "-" else f"\\{char}" for char in chars)
-    spelled = spelled.replace("--", "-\\-")  # `--` is reserved for set differences
-    text = f"[{'^/' if is_negated else ''}{spelled}]"
+    escaped = "".join(char if char.isalnum() or char == "-" else f"\\{char}" for char in chars)
+    escaped = escaped.replace("--", "-\\-")  # `--` is reserved for set differences
+    text = f"[{'^/' if is_negated else ''}{escaped}]"
     try:
         re.compile(text)
     except re.error as error:

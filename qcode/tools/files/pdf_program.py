@@ -1,8 +1,8 @@
-"""Extracts the text of a PDF, as a separate program: run it, never import it.
+"""A separate program that extracts the text of a PDF: run it, never import it.
 
-A malicious PDF can take forever, or all memory. Arguments: the folder of pypdf, first and last page, and the maximum
-number of characters. Reads the PDF from standard input; prints one line of JSON with the number of pages, then one for
-each page with its number and text. An error is the last line of standard error.
+A malicious PDF can take forever, or all memory. The arguments are the folder of pypdf, the first and last page, and the
+maximum number of characters. The PDF is read from standard input. The output is one line of JSON with the number of
+pages, then one line for each page with its number and text. An error is the last line of standard error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECONDS = 30
 
 
 def main() -> int:
-    folder, first, last, max_bytes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    folder, first, last, max_chars = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
     logging.disable(logging.CRITICAL)
@@ -32,10 +32,10 @@ def main() -> int:
     count = len(reader.pages)
     _write_line(count)
     for number in range(first, min(last, count) + 1):
-        text = reader.pages[number - 1].extract_text()[:max_bytes]
-        max_bytes -= len(text)
+        text = reader.pages[number - 1].extract_text()[:max_chars]
+        max_chars -= len(text)
         _write_line([number, text])
-        if max_bytes <= 0:
+        if max_chars <= 0:
             break
     return 0
 

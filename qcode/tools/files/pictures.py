@@ -22,14 +22,14 @@ _FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image
 
 @dataclass(frozen=True, slots=True)
 class EncodedImage:
-    """An image as it is sent, and a line that describes it."""
+    """An image in the form in which it is sent, and a one-line description."""
 
     image: Image
     description: str
 
 
 def image_type(data: bytes) -> str:
-    """Return the media type of an image by its first bytes, empty for anything else; the file name may be wrong."""
+    """Return the media type of an image by its first bytes, because a file name may be wrong; empty for other data."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -39,7 +39,7 @@ def image_type(data: bytes) -> str:
     return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
 
 
-def picture(data: bytes, media_type: str, label: str) -> EncodedImage:
+def encode_image(data: bytes, media_type: str, label: str) -> EncodedImage:
     """Return an image that can be sent. Raise `Refused` if it is broken, or too large and cannot be scaled down."""
     try:
         import PIL.Image as pillow  # noqa: N813  # an extra; loaded with the first image
@@ -55,7 +55,7 @@ def picture(data: bytes, media_type: str, label: str) -> EncodedImage:
         try:
             return _scale_down(content, media_type, label)
         except (*_PILLOW_FAILS, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
-            # Pillow names the object that holds the bytes if it does not know what they are.
+            # For an unknown format, Pillow's message contains the repr of the BytesIO object; that is of no use.
             is_clear = isinstance(error, OSError | ValueError | SyntaxError) and "BytesIO" not in str(error)
             problem = problem or (str(error) if is_clear else "it cannot be read")
     raise Refused(f"{label} is a broken image: {problem}") from None
@@ -93,9 +93,9 @@ _PNG_FRAME = 12
 
 
 def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
-    """Yield a PNG without the chunks that a decoder may skip, such as texts and color profiles: they may be invalid.
+    """Yield versions of a PNG without optional chunks, such as texts and color profiles, which may be invalid.
 
-    The first keeps transparency, the second does not. See the PNG specification, section 4.7.
+    The first version keeps transparency, the second does not. See the PNG specification, section 4.7.
     """
     if media_type != "image/png":
         return

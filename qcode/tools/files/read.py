@@ -1,4 +1,4 @@
-"""The `read` tool: numbered lines of a text file in parts that fit, images, pages of a PDF, cells of a notebook.
+"""The `read` tool: numbered lines of a text file (a part of a long one), images, PDF pages, and notebook cells.
 
 The text of a PDF is extracted by `pdf_program` in a separate process, because a malicious PDF can take forever.
 """
@@ -85,7 +85,7 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
     loaded = workspace.load(place)
     media_type = pictures.image_type(loaded.data)
     if media_type:
-        picture = pictures.picture(loaded.data, media_type, place.label)
+        picture = pictures.encode_image(loaded.data, media_type, place.label)
         workspace.remember(place, loaded)
         return ToolOutcome(
             f"[{place.label}: {picture.description}]", summary=picture.description, images=(picture.image,)
@@ -138,7 +138,7 @@ def _number_lines(lines: list[str], first: int) -> list[str]:
 
 
 def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
-    """Return lines of a file that is too large to read as a whole; the editing tools cannot change such a file."""
+    """Return lines of a file that is too large to be read as a whole. The editing tools cannot change such a file."""
     part = workspace.load_lines(place, first, limit, MAX_BYTES)
     if any(b"\0" in line for line in part.lines):
         raise Refused(f"{place.label} is a binary file ({part.size:,} bytes)")
@@ -199,12 +199,12 @@ def page_range(text: str) -> tuple[int, int]:
 
 
 def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: SideProcess) -> ToolOutcome:
-    """Return the text of some pages, and how to read the rest. Raise `Refused` if there is no text."""
-    found = importlib.util.find_spec("pypdf")
-    if found is None or found.origin is None:
+    """Return the text of some pages, and how to read the rest. Raise `Refused` if the PDF cannot be read."""
+    module = importlib.util.find_spec("pypdf")
+    if module is None or module.origin is None:
         raise Refused(f"{label} is a PDF, and pypdf, which reads them, is not installed")
     first, last = pages
-    arguments = [str(Path(found.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
+    arguments = [str(Path(module.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
     printed = process.run(_PDF_PROGRAM, arguments, data, LIMIT_S)
     messages = [json.loads(line) for line in printed.lines]
     if not messages:

@@ -1,8 +1,9 @@
-"""Searches files for a regular expression, as a separate program: run it, never import it.
+"""A separate program that searches files for a regular expression: run it, never import it.
 
-A pattern can take forever, and unlike a thread, a process can be killed. It needs only the standard library. It reads
-one JSON object from standard input: `pattern`, `ignore_case`, `before_after`, `max_count`, `multiline` and `files`, a
-list of [name, path]. It prints the events of `ripgrep --json`, one per line: `begin`, `match`, `context`, `end`.
+A pattern can take forever, and unlike a thread, a process can be killed. The program needs only the standard library.
+It reads one JSON object from standard input: `pattern`, `ignore_case`, `before_after`, `max_count`, `multiline` and
+`files`, a list of [name, path]. It prints the events of `ripgrep --json`, one per line: `begin`, `match`, `context`,
+`end`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def main() -> int:
     """Return 0, or 2 if the pattern is invalid; the reason is then on standard error."""
     query = json.load(sys.stdin)
     try:
-        across = re.MULTILINE | re.DOTALL if query["multiline"] else 0
-        pattern = re.compile(query["pattern"], across | (re.IGNORECASE if query["ignore_case"] else 0))
+        flags = re.MULTILINE | re.DOTALL if query["multiline"] else 0
+        pattern = re.compile(query["pattern"], flags | (re.IGNORECASE if query["ignore_case"] else 0))
     except re.error as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -60,7 +61,7 @@ def _text_of(path: str) -> str | None:
 
 
 def _hits_across(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]:
-    """Return the numbers of the lines with matches of a multiline search, each with the byte offset of the first."""
+    """Return the numbers of the lines in a multiline match, each with the byte offset of its first match."""
     hits: dict[int, int] = {}
     number, consumed = 1, 0
     for count, found in enumerate(pattern.finditer(text), start=1):

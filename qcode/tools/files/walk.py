@@ -1,4 +1,4 @@
-"""Walks a folder as git sees it: skips ignored files and `.git`, follows no links, and sorts names."""
+"""A walk through a folder as git sees it: without ignored files and `.git`, without following links, sorted by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WILDCARDS = re.compile(r"\*+")
 _MAX_WILDCARDS_IN_NAME, _MAX_WILDCARDS_IN_RULE = 3, 5
 
 _Rules: TypeAlias = "tuple[tuple[str, GitIgnoreSpec], ...]"
-"""Ignore rules with the folder that each is relative to, from the root down; the last match decides."""
+"""Ignore rules, each with the folder that they are relative to, from the root down. The last match decides."""
 
 
 class WalkTooLarge(Exception):  # noqa: N818  # ends the walk, not an error
@@ -28,7 +28,7 @@ class WalkTooLarge(Exception):  # noqa: N818  # ends the walk, not an error
 
 @dataclass(frozen=True, slots=True)
 class WalkEntry:
-    """A file or link; `relative` is its path from the start of the walk, with `/`."""
+    """A file or link. `relative` is its path from the start of the walk, with `/` as separator."""
 
     relative: str
     entry: os.DirEntry[str]
@@ -41,7 +41,7 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[W
     ignored, the rules above it do not apply, because it was named explicitly.
     """
     prefix = "/".join(start.relative_to(root).parts)
-    left = MAX_ENTRIES
+    entries_left = MAX_ENTRIES
     pending = [_Level.of(root, prefix, _rules_above(root, start))]
     while pending:
         level = pending[-1]
@@ -49,8 +49,8 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[W
         if entry is None:
             pending.pop()
             continue
-        left -= 1
-        if left < 0:
+        entries_left -= 1
+        if entries_left < 0:
             raise WalkTooLarge
         if is_stopped():
             return
@@ -83,7 +83,7 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An entry of a folder. `folder` is None unless it is a folder; `description` is its size or special type."""
+    """An entry of a folder. `folder` is None for a file or link; `description` is its size or the link's target."""
 
     name: str
     description: str

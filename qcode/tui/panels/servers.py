@@ -14,7 +14,8 @@ from qcode.tui.layout import Widgets
 from qcode.tui.turns import Turns
 
 if TYPE_CHECKING:
-    from qcode.agent.mcp.servers import Servers, ServerStatus
+    from qcode.agent.mcp.servers import Servers
+    from qcode.agent.mcp.spec import ServerStatus
 
 HOW_TO = (
     "No tool servers configured. Add one to your config.toml:\n\n"

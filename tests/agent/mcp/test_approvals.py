@@ -209,12 +209,21 @@ def test_project_server_never_runs_in_an_untrusted_folder(folders: ServerFolders
         ) as servers:
             assert {status.state for status in servers.statuses()} == {"restricted"}
             assert texts(servers) == (
-                "tool servers: flagged was not started: this folder is not trusted (use --trust to trust it); "
-                "continuing without it"
+                "tool servers: not started, because this folder is not trusted: fake, flagged; use --trust to trust it"
             )
             assert folders.begun() == 0
             servers.trust()
             await until(lambda: {status.state for status in servers.statuses()} == {"ready"})
+
+    asyncio.run(body())
+
+
+def test_notice_of_restricted_servers_names_trust_command_in_app(folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec(), is_trusted=False)) as servers:
+            assert texts(servers) == (
+                "tool servers: not started, because this folder is not trusted: fake; type /trust to trust it"
+            )
 
     asyncio.run(body())
 

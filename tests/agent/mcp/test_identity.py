@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.mcp.identity import NOT_FOUND, TOO_LARGE, files_of
+from qcode.agent.mcp.identity import files_of
+from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ListedTool, offered, outcome_of, split_name, tool_name
+from qcode.agent.mcp.spec import split_name
+from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ListedTool, offered, outcome_of, tool_name
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.clean import clean

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.agent import Agent
-from qcode.agent.models.selection import named
+from qcode.agent.models.selection import select_model
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from qcode.config.definitions import CustomCommand, load_custom_commands
@@ -52,7 +52,7 @@ def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
 
 def opened(canaries: CanaryFolders) -> Agent:
     context = run_context(parse(["--trust"]), canaries.work, is_attended=True)
-    return Agent.begin(context, named("demo/demo", context.settings, "a test"))
+    return Agent.begin(context, select_model("demo/demo", context.settings, "a test"))
 
 
 def command_of(canaries: CanaryFolders, prompt: str) -> CustomCommand:
