@@ -262,7 +262,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does", field=""),
         Flag("--version", "shown", "print the version"),
-        Flag("-h, --help", "shown", "print this text"),
+        Flag("-h, --help", "shown", "print this text; after a subcommand, its part"),
     ),
     "Flags of Claude Code": (
         Flag(
