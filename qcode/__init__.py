@@ -1,6 +1,6 @@
-"""qcode: a coding assistant that lives in the terminal, and a library: `qcode.run`, `Agent` and what they use.
+"""qcode: a coding assistant for the terminal, and a library (`qcode.run`, `Agent`).
 
-`__all__` is the public API. A name loads its module when it is first used, so importing the package costs nothing.
+`__all__` is the public API. A name loads its module at its first use, so importing the package is fast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HOMES = {
 }  # fmt: skip
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_MODULES)]  # all are texts
+__all__ = ["__version__", *sorted(_MODULES)]  # all are strings
 
 
 def __getattr__(name: str) -> object:
@@ -48,9 +48,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'qcode' has no attribute {name!r}")
     from importlib import import_module
 
-    found: object = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The entry point. `--version` and `--help` answer here, before anything else is loaded; the rest is `cli`'s."""
+"""The entry point. It answers `--version` and `--help` before other modules load, and leaves the rest to `cli`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main() -> int:
 def _open_missing_streams() -> None:
     """Open the null device for each missing standard stream, because the next opened file would get its number.
 
-    Standard output is opened for reading only, so that an answer without a receiver is an error and not a success.
+    The null device replaces standard output read-only, so that writing an answer without a receiver is an error.
     """
     for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -46,7 +46,7 @@ def _answer(flag: str) -> int:
         sys.stdout.write(f"{VERSION}\n" if flag == "--version" else help_text())
         sys.stdout.flush()
     except OSError as error:
-        # The interpreter flushes once more at exit; that must not fail again.
+        # The interpreter flushes again at exit, which must not fail a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             return 141
@@ -56,13 +56,13 @@ def _answer(flag: str) -> int:
 
 
 def _leave_folder() -> None:
-    """Import no further module from the working folder, which `python -m` puts first: its files are not trusted."""
+    """Remove the working folder, which `python -m` puts first, from the import path: its files are not trusted."""
     if not sys.path or sys.flags.safe_path:
         return
     try:
         here = os.getcwd()  # noqa: PTH109  # pathlib takes a while to load
     except OSError:
-        here = ""  # it is gone, and nothing can be imported from it
+        here = ""  # the folder was deleted, so nothing can be imported from it
     if sys.path[0] in ("", here):
         del sys.path[0]
 

@@ -1,7 +1,7 @@
-"""Reads lines from a descriptor, and writes bytes to one, without blocking the loop or changing the descriptor's mode.
+"""Line input from a descriptor and byte output to one, without blocking the event loop.
 
-It stays in blocking mode, because it is shared with the shell and other programs. Each write is so small that it cannot
-block, so Ctrl+C works while the reader stalls. A thread reads the lines, because asyncio cannot poll files.
+The descriptors stay in blocking mode, because the shell and other programs share them. Each write is so small that it
+cannot block, so Ctrl+C works while the reader stalls. A thread reads the lines, because asyncio cannot poll files.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class OutputLostError(Exception):
 class Pipe:
     """An ordered writer to a binary stream; raises `OutputLostError`.
 
-    The rest of a cancelled `write` is written first by the next one.
+    The next `write` first writes the unwritten part of a cancelled one.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        import asyncio  # the first line of a host is read and answered without it
+        import asyncio  # loads here: the first line of the input is read and answered without it
 
         self._stream = stream
-        self._rest = bytearray()
+        self._unwritten = bytearray()
         self._sent = 0
         try:
             self._descriptor: int | None = stream.fileno()
@@ -54,32 +54,32 @@ class Pipe:
 
         Several tasks may write: data is written in the order of the calls.
         """
-        self._rest += data
+        self._unwritten += data
         async with self._writing:
             while not self.push():
                 await self._writable()
 
     def push(self, data: bytes = b"") -> bool:
         """Write as much as fits without waiting; return whether everything was written."""
-        self._rest += data
+        self._unwritten += data
         try:
             if self._descriptor is None:
-                self._stream.write(bytes(self._rest))
+                self._stream.write(bytes(self._unwritten))
                 self._stream.flush()
             elif not self._push_to(self._descriptor):
                 return False
         except OSError as error:
             raise OutputLostError(error) from error
-        self._rest.clear()
+        self._unwritten.clear()
         self._sent = 0
         return True
 
     def _push_to(self, descriptor: int) -> bool:
-        while self._sent < len(self._rest):
+        while self._sent < len(self._unwritten):
             if not self._poll.poll(0):
                 return False
             try:
-                self._sent += os.write(descriptor, self._rest[self._sent : self._sent + _CHUNK])
+                self._sent += os.write(descriptor, self._unwritten[self._sent : self._sent + _CHUNK])
             except BlockingIOError:
                 return False
         return True
@@ -98,7 +98,7 @@ class Pipe:
 
 
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
-"""Bytes of lines that may wait to be handled before no more is read, so that a writer who floods has to wait too."""
+"""The maximum size of the lines that wait to be handled. Reading then pauses, so a flooding writer has to wait."""
 REQUEST_COST = 16 * 1024
 """Bytes counted for each open request in addition to its line: for its task and its answer."""
 MAX_LINE_BYTES = 48 * 1024 * 1024
@@ -109,9 +109,9 @@ _PIECE = 65_536
 
 
 def read_first_line(descriptor: int) -> bytes:
-    """Return the input to the end of its first line that is not blank, with all that came with it; raise `OSError`.
+    """Return the input up to its first line that is not blank, with any input read beyond it; raise `OSError`.
 
-    It blocks. The result has no such line if the input has none, or if the line is too long.
+    Blocks. If the input has no such line, or the line is too long, the result has no complete line.
     """
     line = bytearray()
     while len(line) <= MAX_LINE_BYTES and (piece := os.read(descriptor, _PIECE)):
@@ -122,31 +122,32 @@ def read_first_line(descriptor: int) -> bytes:
 
 
 class StdinReader:
-    """A thread that reads lines. `line` gets each without its newline, None for one that is too long; `end` comes last.
+    """A thread that reads lines and passes each to `on_line`, without its newline; None stands for a line too long.
 
-    Both are called in the loop that runs when this is created. `end` gets the reason if reading fails, otherwise "".
-    `begun` is input that was read before. A line counts as handled when `line` returns, unless its size is given to
-    `hold`, and later to `release`. While lines of more than `MAX_AHEAD_BYTES` wait, nothing more is read.
+    At the end of the input, `on_end` gets an empty string, or the reason if reading failed. Both are called in the
+    event loop that runs when this is created. `first_bytes` is input that was read before. A line counts as handled
+    when `on_line` returns; call `hold` with its size to delay that until `release`. While more than
+    `MAX_AHEAD_BYTES` of lines wait, nothing more is read.
     """
 
     def __init__(
         self,
         descriptor: int,
         *,
-        line: Callable[[bytes | None], None],
-        end: Callable[[str], None],
-        longest: int = MAX_LINE_BYTES,
+        on_line: Callable[[bytes | None], None],
+        on_end: Callable[[str], None],
+        max_line_bytes: int = MAX_LINE_BYTES,
         first_bytes: bytes = b"",
     ) -> None:
         import asyncio
 
         self._descriptor = descriptor
-        self._begun = first_bytes
-        self._line = line
-        self._end = end
-        self._longest = longest
+        self._first_bytes = first_bytes
+        self._on_line = on_line
+        self._on_end = on_end
+        self._max_line_bytes = max_line_bytes
         self._ahead = 0
-        self._room = threading.Condition()
+        self._space = threading.Condition()
         self._loop = asyncio.get_running_loop()
         # The thread is never joined: it may block in a read forever.
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
@@ -161,49 +162,51 @@ class StdinReader:
             # The loop is closed.
             return
         try:
-            self._loop.call_soon_threadsafe(self._end, reason)
+            self._loop.call_soon_threadsafe(self._on_end, reason)
         except RuntimeError:
             return
 
     def _read_lines(self) -> None:
-        rest = bytearray()
+        partial_line = bytearray()
         is_skipping = False
-        while piece := self._begun or os.read(self._descriptor, _PIECE):
-            self._begun = b""
+        while piece := self._first_bytes or os.read(self._descriptor, _PIECE):
+            self._first_bytes = b""
             *whole, partial = piece.split(b"\n")
             for part in whole:
-                rest += part
-                self._hand_over(None if is_skipping or len(rest) > self._longest else bytes(rest))
-                rest.clear()
+                partial_line += part
+                self._hand_over(
+                    None if is_skipping or len(partial_line) > self._max_line_bytes else bytes(partial_line)
+                )
+                partial_line.clear()
                 is_skipping = False
-            rest += partial
-            if len(rest) > self._longest:
+            partial_line += partial
+            if len(partial_line) > self._max_line_bytes:
                 is_skipping = True
-                rest.clear()
-        if rest or is_skipping:
-            self._hand_over(None if is_skipping else bytes(rest))
+                partial_line.clear()
+        if partial_line or is_skipping:
+            self._hand_over(None if is_skipping else bytes(partial_line))
 
     def hold(self, size: int) -> None:
         """Count bytes as not yet handled."""
-        with self._room:
+        with self._space:
             self._ahead += size
 
     def release(self, size: int) -> None:
         """Count held bytes as handled."""
-        with self._room:
+        with self._space:
             self._ahead -= size
-            self._room.notify()
+            self._space.notify()
 
     def _hand_over(self, line: bytes | None) -> None:
         size = len(line or b"")
-        with self._room:
-            # One line is always handed over, however long it is.
-            self._room.wait_for(lambda: not self._ahead or self._ahead + size <= MAX_AHEAD_BYTES)
+        with self._space:
+            # If no line waits, the next one is passed on even if it is longer than the limit.
+            self._space.wait_for(lambda: not self._ahead or self._ahead + size <= MAX_AHEAD_BYTES)
             self._ahead += size
         self._loop.call_soon_threadsafe(self._take, line, size)
 
     def _take(self, line: bytes | None, size: int) -> None:
         try:
-            self._line(line)
+            self._on_line(line)
         finally:
             self.release(size)

@@ -41,13 +41,13 @@ class Truncated(str):
 
 
 Reply: TypeAlias = str | Call | Sequence[str | Call] | ProviderError
-"""A text, a call, a list of both, or an error that the request ends with."""
+"""A text, a call, a list of texts and calls, or an error that the request raises."""
 
 
 class Scripted:
-    """A model that answers each request with the next of `replies`; one request more is a `ProviderError`.
+    """A model for `Options(model=...)` that answers each request with the next of `replies`.
 
-    `requests` are the requests so far. For `Options(model=...)`.
+    A request after the last reply raises `ProviderError`. `requests` are the requests so far.
     """
 
     def __init__(self, replies: Sequence[Reply], *, name: str = "scripted") -> None:

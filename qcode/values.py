@@ -1,7 +1,7 @@
 """A replacement for `dataclass(slots=True)`, frozen or not, that creates a class in a tenth of the time.
 
-Hundreds of these classes are created at every start, and most get no instance or a few. So the methods are created
-with the first instance, `__init__` is compiled after some calls, and `fields()` is computed when something asks for it.
+Hundreds of these classes are created at every start, and most get few instances or none. So the methods are created
+with the first instance, `__init__` is compiled after some calls, and `fields()` is computed on demand.
 Type checkers see the standard decorator; `replace`, `asdict`, patterns, copying and pickling work as usual.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 ValueT = TypeVar("ValueT")
 
 MAX_PLAIN_CALLS = 24
-"""Calls of an `__init__` before it is compiled, which takes as long as 50 calls."""
+"""The number of calls of an `__init__` before it is compiled. Compiling takes as long as 50 calls."""
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -25,14 +25,14 @@ else:
     def dataclass(
         *, slots: bool, frozen: bool = False, kw_only: bool = False
     ) -> Callable[[type[ValueT]], type[ValueT]]:
-        """Make a class with slots; a frozen one has a hash. All fields are given by name, or each in either way."""
+        """Make a class with slots, and with a hash if it is frozen. `kw_only`: all fields are passed by name."""
         if not slots:
             raise TypeError("a value has slots")
         return lambda cls: _value_class(cls, is_frozen=frozen, is_named=kw_only)
 
 
 class _Fields:
-    """The fields of a class. If `__dataclass_fields__` is read, the value of the standard decorator replaces it.
+    """The fields of a class. The first read of `__dataclass_fields__` replaces this with the standard value.
 
     `annotations` and `defaults` have a key for each field, in order. A default is a value, `field(...)` or `MISSING`.
     """
@@ -51,26 +51,26 @@ class _Fields:
                 self.defaults.update(inherited.defaults)
                 self.has_options |= inherited.has_options
             elif inherited is not None:
-                self.annotations.update({name: one.type for name, one in inherited.items()})
+                self.annotations.update({name: spec.type for name, spec in inherited.items()})
                 self.defaults.update(inherited)
                 self.has_options = True
 
     def __get__(self, instance: object, owner: type[Any]) -> dict[str, Field[Any]]:
         holder: Any = next(base for base in owner.__mro__ if base.__dict__.get("__dataclass_fields__") is self)
-        made: dict[str, Field[Any]] = {}
+        fields: dict[str, Field[Any]] = {}
         for name, default in self.defaults.items():
-            one: Any = default if isinstance(default, Field) else dataclasses.field(default=default)
-            one.name, one.type, one.kw_only = name, self.annotations[name], self.is_named
-            one._field_type = dataclasses._FIELD  # type: ignore[attr-defined]  # `dataclasses.fields` compares it
-            made[name] = one
-        holder.__dataclass_fields__ = made
-        return made
+            spec: Any = default if isinstance(default, Field) else dataclasses.field(default=default)
+            spec.name, spec.type, spec.kw_only = name, self.annotations[name], self.is_named
+            spec._field_type = dataclasses._FIELD  # type: ignore[attr-defined]  # `dataclasses.fields` compares it
+            fields[name] = spec
+        holder.__dataclass_fields__ = fields
+        return fields
 
     def names(self, option: str) -> list[str]:
-        """Return the fields for which this option of `dataclasses.field` is set, as it is by default."""
+        """Return the fields that have this option of `dataclasses.field`: `init`, `repr` or `compare`."""
         if not self.has_options:
             return list(self.defaults)
-        return [name for name, one in self.defaults.items() if not isinstance(one, Field) or getattr(one, option)]
+        return [name for name, spec in self.defaults.items() if not isinstance(spec, Field) or getattr(spec, option)]
 
     def default(self, name: str) -> tuple[Any, Any]:
         """Return the default of a field, and the function that creates it; one or both are `MISSING`."""
@@ -114,9 +114,9 @@ def _value_class(cls: type[Any], *, is_frozen: bool, is_named: bool) -> type[Any
 
 def _check(cls: type[object], name: str, default: object) -> None:
     if name == "_" or (isinstance(default, Field) and default.kw_only is not MISSING):
-        raise TypeError(f"{cls.__name__}.{name}: either all fields of a value are only given by name, or none")
+        raise TypeError(f"{cls.__name__}.{name}: `kw_only` applies to all fields of a value or to none")
     if default.__class__.__hash__ is None:
-        raise TypeError(f"{cls.__name__}.{name}: this default can change; use field(default_factory=...)")
+        raise TypeError(f"{cls.__name__}.{name}: mutable default; use field(default_factory=...)")
 
 
 def _methods(cls: type[Any], fields: _Fields, *, is_frozen: bool) -> dict[str, Callable[..., Any]]:
@@ -136,7 +136,7 @@ def _methods(cls: type[Any], fields: _Fields, *, is_frozen: bool) -> dict[str, C
 
     def __reduce__(self: object) -> tuple[Callable[..., object], tuple[object, ...]]:  # noqa: N807
         values = content(self)
-        return (_made, (cls, dict(zip(names, values, strict=True)))) if fields.is_named else (cls, values)
+        return (_make, (cls, dict(zip(names, values, strict=True)))) if fields.is_named else (cls, values)
 
     shared: dict[str, Callable[..., Any]] = {
         "__init__": _plain_initializer(cls, fields),
@@ -147,7 +147,7 @@ def _methods(cls: type[Any], fields: _Fields, *, is_frozen: bool) -> dict[str, C
     return {**shared, "__hash__": __hash__} if is_frozen else shared
 
 
-def _made(cls: Callable[..., object], values: dict[str, object]) -> object:
+def _make(cls: Callable[..., object], values: dict[str, object]) -> object:
     return cls(**values)
 
 
@@ -174,7 +174,7 @@ def _setter(cls: type[Any], name: str) -> Callable[[object, object], None]:
 
 
 def _plain_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
-    """Return an `__init__` that replaces itself by a compiled one after some calls, or if its arguments are wrong."""
+    """Return an `__init__` that replaces itself with a compiled one after some calls, or if its arguments are wrong."""
     names = fields.names("init")
     setters = {name: _setter(cls, name) for name in names}
     defaults: dict[str, object] = {}
@@ -230,7 +230,7 @@ def _compiled_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     source = "\n    ".join((f"def __init__({', '.join(parameters)}):", *(lines or ["pass"])))
-    exec(source, names)  # noqa: S102 - made of the names of the fields alone
+    exec(source, names)  # noqa: S102 - the source contains nothing but names of fields
     made: Callable[..., None] = names["__init__"]  # type: ignore[assignment]  # what the line above defined
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made

@@ -77,6 +77,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(200_000, 10, 10)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_to_serializable(report: pytest.CollectReport | pytest.TestReport) -> None:
+    """Drop the keywords of a report before a worker sends it: nothing reads them, and they are half of the message."""
+    if isinstance(report, pytest.TestReport):
+        report.keywords = {}
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     """Collect the garbage that reports what a test left open, so that pytest's five collections have little to do."""

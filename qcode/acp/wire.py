@@ -95,7 +95,7 @@ class EditorWire:
         self._open_requests: dict[RequestId, asyncio.Future[JsonObject]] = {}
         self._next_id = 0
         self._unreleased_bytes = 0
-        self._reader = StdinReader(descriptor, line=self._take, end=lambda _: self.end())
+        self._reader = StdinReader(descriptor, on_line=self._take, on_end=lambda _: self.end())
 
     # Output
 

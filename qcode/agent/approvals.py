@@ -37,7 +37,7 @@ from qcode.protocol.approvals import (
     Revise,
     Scope,
     ToolApproval,
-    misfit,
+    misfit_notice,
 )
 from qcode.protocol.events import ApprovalRequested, TurnEvent
 from qcode.protocol.messages import ToolCall
@@ -341,7 +341,7 @@ class PendingCalls:
             case _, Deny(message=reason):
                 return self._deny(approval, reason)
             case _:
-                self._warnings.append(misfit(approval, decision))
+                self._warnings.append(misfit_notice(approval, decision))
                 return self._deny(approval, "")
 
     def _allow(self, approval: ToolApproval) -> ApprovalAnswered:

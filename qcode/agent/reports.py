@@ -19,7 +19,7 @@ from qcode.engine.counting import PromptCounter, estimate_text, size_block, size
 from qcode.engine.effects import COMPACT_AT
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel
-from qcode.engine.transcript import prepared
+from qcode.engine.transcript import make_valid
 from qcode.protocol.events import (
     AgentEvent,
     ApiCalls,
@@ -103,7 +103,7 @@ def context_report(
 
     `instructions` is the number of characters of `system` that come from instruction files.
     """
-    history = prepared(messages)
+    history = make_valid(messages)
     results = sum(size_block(block) for message in history for block in message.blocks if isinstance(block, ToolResult))
     parts = [
         max(0, estimate_text(system) - instructions // 4),

@@ -1,4 +1,4 @@
-"""Decides what a turn does next. Pure: no clock, disk, network or randomness, and no third-party package.
+"""The state machine of a turn. Pure: no clock, disk, network or randomness, and no third-party package.
 
 The driver (`qcode.agent.driver`) calls `Turn.handle(input, now)` and performs the effects it returns, in order. The
 result of an effect comes back as the next input. Time and chance are data (`now`, `ReplyFailed.jitter`), so the same
@@ -24,9 +24,10 @@ The course of a turn. `Turn.phase` and `Reply.phase` are values: print them to s
     2. Replying. Each event goes to the current `Attempt`, which emits the text that may be shown. When the attempt
        ends, `assembler` classifies it (`ReplyShape`), and `recovery.decide(shape, budget)` decides the next action:
        escalate, continue, ask for the answer, repair or resume a call, run the calls, or finish.
-       If the stream breaks, `failures` replays it or continues its text after a Backoff, or ends the reply. If the
-       window is full, the reply NeedsRoom: the turn is Compacting, and the reply resumes over the shorter history.
-    3. Replying -> Calling, if the reply has calls. A `CallRound` gives each exactly one result: run, denied,
+       If the stream breaks, `failures` sends the request again or continues its text after a Backoff, or ends the
+       reply. If the window is full, the reply NeedsRoom: the turn is Compacting, and the reply then resumes with the
+       shorter history.
+    3. Replying -> Calling, if the reply has calls. A `CallRound` gives each call exactly one result: run, denied,
        rejected or cancelled. A truncated call is never run.
     4. Calling -> Replying. Results and steering are appended in one message, and the next step begins, unless a limit
        (`Tally`) ends the turn.
@@ -36,7 +37,7 @@ The course of a turn. `Turn.phase` and `Reply.phase` are values: print them to s
 Where to look:
     turn              the next step, the end of a turn and its outcome
     effects           all inputs and effects, the settings of a turn, the check of its answer
-    calls             which calls run and in which order, and the results of those that do not
+    calls             the order in which calls run, and the results of calls that do not run
     reply/recovery    the decision after an attempt: one pure function, tested as a table
     reply/reply       how a decision is carried out: text that is shown, stored and judged
     reply/phase       the phases of a reply, and its result
@@ -47,7 +48,8 @@ Where to look:
     reply/repetition  detection of a model that repeats itself
     reply/requests    the exact requests; their texts for the model are in `synthetic`
     caps, counting    output caps, and the size of a prompt
-    compaction        when the transcript is compacted; how, and what is kept, is in `compactor`
+    compaction        when the transcript is compacted
+    compactor         how it is compacted: the summary, and the messages that stay
     transcript        the rules of a history that every provider accepts
     model_facts       facts about a model, and limits learned from its host
     ledger            requests, tokens and cost of a turn

@@ -36,9 +36,9 @@ class Repetition:
 
     def note(self, call: ToolCall, result: str) -> None:
         """Record a call that ran, and its result."""
-        same = _key(call)
-        is_again = same == self.call and result == self.result
-        self.call, self.result, self.count = same, result, self.count + 1 if is_again else 1
+        key = _key(call)
+        is_same = key == self.call and result == self.result
+        self.call, self.result, self.count = key, result, self.count + 1 if is_same else 1
 
     def repeats_of(self, call: ToolCall) -> int:
         """Return how often `call` gave the same result in a row, or 0 below `MAX_SAME_CALLS`."""
@@ -65,7 +65,7 @@ RECORDED_TEXT = "Recorded."
 _NO_SUCH_TOOL = "there is no such tool"
 _MAX_NAME = 80
 _ISSUES: dict[CallState, str] = {"incomplete": "cut", "malformed": "malformed", "damaged": "damaged"}
-_BROKEN: dict[CallState, str] = {
+_PROBLEMS: dict[CallState, str] = {
     "incomplete": "was truncated by the output limit",
     "damaged": "was damaged in transit",
 }
@@ -73,9 +73,9 @@ _BROKEN: dict[CallState, str] = {
 
 @dataclass(slots=True)
 class CallLimits:
-    """Call counters of a turn. `parent` holds those of the enclosing turn, for a sub-agent.
+    """The call counters of a turn. For a sub-agent, `parent` holds the counters of the calling turn.
 
-    `end` is set once a limit ends the turn, and names the limit; `note` explains it to the user.
+    `end` names the limit that ends the turn, None until one does; `note` explains it to the user.
     """
 
     max_calls: int | None = None
@@ -87,25 +87,25 @@ class CallLimits:
     end: Literal["tool_calls", "cut", "malformed", "impossible", "denied", "stopped"] | None = None
     note: str = ""
     impossible: int = 0
-    """Replies in a row in which no call ran, and one of an unknown tool or without a required argument was made."""
+    """Replies in a row in which no call ran, and at least one had an unknown tool or lacked a required argument."""
     denial_counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How often each call was denied since a call ran."""
+    """How often each call was denied since the last call that ran."""
     same: Repetition = field(default_factory=Repetition)
     parent: CallLimits | None = None
 
-    def takes_call(self) -> bool:
+    def count_call(self) -> bool:
         """Count a call that is about to run; return False if the call budget of the prompt is used up."""
         if self.parent is not None:
-            is_taken = self.parent.takes_call()
+            may_run = self.parent.count_call()
         else:
-            is_taken = self.max_calls is None or self.calls < self.max_calls
-        if is_taken:
+            may_run = self.max_calls is None or self.calls < self.max_calls
+        if may_run:
             self.calls += 1
         else:
             self.end = "tool_calls"
-        return is_taken
+        return may_run
 
-    def rejected_write(self, name: str, raw: str) -> int:
+    def count_rejected_write(self, name: str, raw: str) -> int:
         """Count a rejected write and return how often it came in a row; `MAX_SAME_REJECTIONS` ends the turn."""
         key = (name, _target(raw))
         self.rejections = self.rejections + 1 if key == self.last_rejected else 1
@@ -117,19 +117,19 @@ class CallLimits:
             )
         return self.rejections
 
-    def needs_repair(self, name: str, state: CallState) -> None:
+    def count_repair(self, name: str, state: CallState) -> None:
         """Count a reply whose call must be sent again; too many in a row end the turn."""
         self.repairs += 1
         if self.repairs <= self.max_repairs:
             return
         self.end = "cut" if state == "incomplete" else "malformed"
-        problem = _BROKEN.get(state, "had arguments that are not valid JSON")
+        problem = _PROBLEMS.get(state, "had arguments that are not valid JSON")
         self.note = f"The model's `{name}` call {problem} {self.repairs} times in a row, so qcode stopped the turn."
 
     def deny(self, call: ToolCall, *, is_repeated: bool) -> int:
         """Count a denied call and return how often it was denied; more than `MAX_SAME_CALLS` ends the turn.
 
-        `is_repeated`: it would have run again with the same result, so the fault is the model's.
+        `is_repeated`: the same call already ran several times with the same result, so the model is at fault.
         """
         key = _key(call)
         count = self.denial_counts[key] = self.denial_counts.get(key, 0) + 1
@@ -144,19 +144,19 @@ class CallLimits:
         self.end = "impossible"
         self.note = f"The model's `{_short_name(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
 
-    def ran(self, *, wrote: bool) -> None:
-        """Reset the counts of calls that did not run, because a call ran. With `wrote`, also reset rejected writes."""
+    def reset_counts(self, *, has_written: bool) -> None:
+        """Reset the counts of calls that did not run, because a call ran; after a write, also the rejected writes."""
         self.repairs = self.impossible = 0
         self.denial_counts.clear()
-        if wrote:
+        if has_written:
             self.rejections, self.last_rejected = 0, None
 
 
 @dataclass(slots=True)
 class CallRound:
-    """The processing of one reply's calls. `results`, in the order of the calls, is complete when `is_over`.
+    """The calls of one reply, from approval to result. `results` has their order and is complete when `is_over`.
 
-    `is_strict`: a call of an unknown tool fails the turn, and no call of the reply runs. Signals count on every ending.
+    `is_strict`: a call of an unknown tool fails the turn, and no call of the reply runs; signals are still recorded.
     """
 
     calls: Sequence[JudgedCall]
@@ -171,7 +171,7 @@ class CallRound:
     _noted_count: int = 0
     _ran: set[int] = field(default_factory=set)
     _edited_calls: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
-    """The calls that were edited before they ran, as they ran, with the word for the author."""
+    """The calls that were edited before they ran, with their edited arguments and the editor (`user` or `hook`)."""
     _has_counted_repair: bool = False
     _has_impossible: bool = False
 
@@ -185,7 +185,7 @@ class CallRound:
 
     @property
     def is_one_way(self) -> bool:
-        """Whether every call of the reply was a signal, so the model expects no result."""
+        """Whether every call of the reply is a signal, so the model expects no result."""
         return len(self.signals) == len(self.calls)
 
     @property
@@ -209,7 +209,7 @@ class CallRound:
         return effects
 
     def apply_answer(self, answer: ApprovalAnswered, elapsed: float) -> list[Effect]:
-        """Apply the verdict on a pending call. An unknown id or a second verdict is ignored."""
+        """Apply the answer to the approval of a call. An unknown id or a second answer is ignored."""
         index = self._index_of(answer.call_id, ("asked", "repeating", "impossible"))
         if index is None:
             return []
@@ -248,12 +248,12 @@ class CallRound:
         if index is None:
             return []
         name = self.calls[index].call.name
-        self.limits.ran(wrote=self.tools[name].writes_files and not outcome.is_error)
+        self.limits.reset_counts(has_written=self.tools[name].writes_files and not outcome.is_error)
         settled = self._settle(index, outcome, "failed" if outcome.is_error else "done")
         return [*settled, *self.advance(elapsed)]
 
     def cancel(self, elapsed: float) -> list[Effect]:
-        """Give every call that has no result yet the result "cancelled"; signals have come and are recorded."""
+        """Give every call without a result the result "cancelled"; pending signals are still recorded."""
         effects: list[Effect] = []
         for index, pending in enumerate(self.calls):
             if index not in self._results and self._is_signal(pending):
@@ -264,8 +264,8 @@ class CallRound:
         return effects
 
     def _index_of(self, call_id: str, states: tuple[OpenState, ...]) -> int | None:
-        found = (index for index, state in self._open.items() if state in states)
-        return next((index for index in found if self.calls[index].call.call_id == call_id), None)
+        candidates = (index for index, state in self._open.items() if state in states)
+        return next((index for index in candidates if self.calls[index].call.call_id == call_id), None)
 
     def _begin(self, index: int, elapsed: float) -> list[Effect]:
         pending = self.calls[index]
@@ -280,14 +280,14 @@ class CallRound:
         obstacle = self._obstacle(call, arguments)
         if obstacle:
             return self._reject_impossible(index, arguments, obstacle)
-        if not self.limits.takes_call():
+        if not self.limits.count_call():
             return self._reject(index, "Not run: the limit of tool calls for this prompt is reached.")
         repeats = self.limits.same.repeats_of(call)
         self._open[index] = "repeating" if repeats else "asked"
         return [AskApproval(call, arguments, repeats)]
 
     def _is_signal(self, pending: JudgedCall) -> bool:
-        """Return whether a call is recorded and not run; malformed arguments are recorded as they are."""
+        """Return whether a call is recorded instead of run; malformed arguments are recorded unchanged."""
         spec = self.tools.get(pending.call.name)
         return spec is not None and spec.is_one_way and pending.state in ("complete", "malformed")
 
@@ -307,14 +307,14 @@ class CallRound:
         return spec is None or spec.is_hosted
 
     def _obstacle(self, call: ToolCall, arguments: JsonObject) -> str:
-        """Return why a complete call cannot run, empty if it can."""
+        """Return the reason why a complete call cannot run, an empty string if it can."""
         if self._is_unknown(call):
             return _NO_SUCH_TOOL
         missing = [name for name in self.tools[call.name].required if name not in arguments]
         return f"missing {', '.join(f'`{name}`' for name in missing)}" if missing else ""
 
     def _reject_impossible(self, index: int, arguments: JsonObject, obstacle: str) -> list[Effect]:
-        """Reject a call that cannot run; after `MAX_SAME_CALLS` such replies in a row, ask the user, once per reply."""
+        """Reject a call that cannot run. After `MAX_SAME_CALLS` such replies in a row, ask the user once per reply."""
         limits, call = self.limits, self.calls[index].call
         if limits.impossible >= MAX_SAME_CALLS and not self._has_impossible:
             self._has_impossible = True
@@ -326,7 +326,7 @@ class CallRound:
         )
 
     def _try_again(self, index: int, answer: ApprovalAnswered) -> list[Effect]:
-        """Continue or end the turn, as the user decided about a call that cannot run."""
+        """Continue or end the turn after the user's decision about a call that cannot run."""
         call = self.calls[index].call
         obstacle = self._obstacle(call, parse_object(call.arguments) or {})
         text = self._impossible_text(call, obstacle, is_last=False)
@@ -339,7 +339,7 @@ class CallRound:
         return self._reject(index, text)
 
     def _impossible_text(self, call: ToolCall, obstacle: str, *, is_last: bool) -> str:
-        """Return the result of a call that cannot run. `is_last`: the next one ends the turn."""
+        """Return the result of a call that cannot run. `is_last`: another such reply ends the turn."""
         name = _short_name(call.name)
         if is_last:
             tools = "; ".join(f"`{name}`{_with_required(spec)}" for name, spec in sorted(self._callable.items()))
@@ -356,17 +356,17 @@ class CallRound:
         return {name: spec for name, spec in self.tools.items() if not spec.is_hosted}
 
     def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:
-        """Reject a truncated, malformed or damaged call, and count it against its budget, once per reply."""
+        """Reject a truncated, malformed or damaged call. The repair budget is charged once per reply."""
         pending = self.calls[index]
         name, is_cut = pending.call.name, pending.state == "incomplete"
         if is_cut and pending.escalates_next:
             text = synthetic.send_again_text(name, pending.cap)
         elif is_cut and writes_files:
-            rejections = self.limits.rejected_write(name, pending.raw)
+            rejections = self.limits.count_rejected_write(name, pending.raw)
             text = synthetic.split_guidance(name, pending.raw, pending.cap, rejections, self._append_tool)
         else:
             if not self._has_counted_repair:
-                self.limits.needs_repair(name, pending.state)
+                self.limits.count_repair(name, pending.state)
                 self._has_counted_repair = True
             text = synthetic.broken_call_text(name, pending.state, pending.raw, pending.cap)
         issue = f"{_ISSUES[pending.state]}_arguments"
@@ -379,11 +379,11 @@ class CallRound:
         return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
     def _reject(self, index: int, text: str, display: str | None = None) -> list[Effect]:
-        """Reject a call with `text` as its result; `display` is what the user reads instead."""
+        """Reject a call with `text` as its result; the user sees `display` instead."""
         return self._settle(index, ToolOutcome(text, is_error=True, summary="not run", shown=display), "rejected")
 
     def close(self) -> None:
-        """Count a reply whose calls could not run, once it `is_over`."""
+        """Finish a round that `is_over`: count the reply if none of its calls could run."""
         if self._has_impossible and not self._ran:
             self.limits.impossible += 1
 
@@ -402,7 +402,7 @@ class CallRound:
         return [Emit(ToolFinished(call, outcome, state, is_revised=call is not sent))]
 
     def _note_repetition(self) -> None:
-        """Record results in the order of the calls, not in the order in which they arrived."""
+        """Pass results to the repetition check in the order of the calls, not in the order of arrival."""
         while self._noted_count in self._results:
             if self._noted_count in self._ran:
                 self.limits.same.note(self.calls[self._noted_count].call, self._results[self._noted_count].content)
@@ -425,6 +425,6 @@ def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
 
 
 def _target(raw: str) -> str:
-    """Return what a truncated write targets: its path if that was received, otherwise the start of its arguments."""
+    """Return the target of a truncated write: its path if it was received, otherwise the start of its arguments."""
     path = _PATH.search(raw)
     return path.group(0) if path else raw[:300]

@@ -1,6 +1,6 @@
 """Output caps: the cap of the first request, the escalated cap, and how both are clamped to the context window.
 
-The constants are the defaults of `[output]` in the configuration, where their names are lower case.
+The constants are the defaults of the keys of `[output]` in the configuration, which have the same names in lower case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TOOL_REPAIR_ATTEMPTS = 1
 MAX_RESUMED_CALL_REQUESTS = 3
 MIN_TOTAL_OUTPUT_CHARS = 120_000
 DEFAULT_CONTEXT_WINDOW = 200_000
-MIN_USEFUL_ROOM = 1_024
+MIN_USEFUL_OUTPUT = 1_024
 MAX_LEARNED_FIRST_CAP = 16_000
 MAX_KEPT_LENGTHS = 200
 MIN_LENGTHS = 50
@@ -33,7 +33,7 @@ _HIT_FLOOR, _HIT_SHARE = 2, 0.005
 class OutputSettings:
     """The user's settings for output limits; `override` is a cap from a flag, a config file or the environment.
 
-    `is_append_only`: the front end cannot take text back, so a reply with text is continued and never starts over.
+    `is_append_only`: the front end cannot remove text that it showed, so a reply with text never starts over.
     """
 
     override: int | None = None
@@ -51,7 +51,7 @@ class OutputSettings:
 
 @dataclass(frozen=True, slots=True)
 class FirstCap:
-    """A first cap learned from a model's replies: `longer` of the last `replies` did not fit into the default."""
+    """A first cap learned from a model's replies: `longer` of its last `replies` replies exceeded the default cap."""
 
     tokens: int
     longer: int
@@ -59,10 +59,10 @@ class FirstCap:
 
 
 def learn_first_cap(lengths: Sequence[int]) -> FirstCap | None:
-    """Return the first cap that suits these replies, None if the default does.
+    """Return the first cap that suits these replies, None if the default cap suits them.
 
-    `lengths` are the output tokens of the latest replies, negative for a reply that stayed truncated. The cap rises if
-    more than a tenth were longer than the default, and covers 95 % of the complete ones.
+    `lengths` are the output tokens of the latest replies, negative for a reply that stayed truncated. If more than a
+    tenth exceeded the default, the cap is raised to cover 95 % of the complete replies.
     """
     latest = lengths[-MAX_KEPT_LENGTHS:]
     if len(latest) < MIN_LENGTHS:
@@ -97,7 +97,7 @@ def caps_for(
 ) -> Caps:
     """Return the caps of a reply.
 
-    `known_limit` is the model's own output limit, if the catalog, the configuration or the host named one.
+    `known_limit` is the model's own output limit, None if neither the catalog, the configuration nor the host names it.
     `is_silently_capped`: this host truncates far below the requested cap, so a higher cap gains nothing.
     `learned` is the first cap that the model's earlier replies suggest.
     """
@@ -114,20 +114,21 @@ def caps_for(
 
 
 def fit(cap: int, *, prompt_tokens: int, window: int | None, is_counted: bool) -> int | None:
-    """Clamp `cap` so that prompt and reply fit into the context window with a margin; None if no room is left.
+    """Clamp `cap` so that prompt and reply fit into the context window with a margin; None if too little is left.
 
-    `is_counted`: the provider counted the prompt. An estimated prompt gets a wider margin.
+    `is_counted`: the provider counted the tokens of the prompt. An estimate gets a wider margin.
     """
-    room = _room_for_both(window, is_counted=is_counted) - prompt_tokens
-    return None if room < MIN_USEFUL_ROOM else min(cap, room)
+    available = _usable_window(window, is_counted=is_counted) - prompt_tokens
+    return None if available < MIN_USEFUL_OUTPUT else min(cap, available)
 
 
-def room_for_prompt(cap: int, window: int | None) -> int:
-    """Return the largest prompt, in tokens, that leaves room for all of `cap`, even if the size is an estimate."""
-    return _room_for_both(window, is_counted=False) - cap
+def max_prompt_tokens(cap: int, window: int | None) -> int:
+    """Return the size in tokens of the largest prompt that leaves room for `cap` output tokens, by the wider margin."""
+    return _usable_window(window, is_counted=False) - cap
 
 
-def _room_for_both(window: int | None, *, is_counted: bool) -> int:
+def _usable_window(window: int | None, *, is_counted: bool) -> int:
+    """Return the tokens that prompt and reply may use together: the window without the safety margin."""
     size = window or DEFAULT_CONTEXT_WINDOW
     floor, share = (_MARGIN_FLOOR, _MARGIN_SHARE) if is_counted else (_ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE)
     return size - max(floor, int(size * share))
@@ -136,7 +137,7 @@ def _room_for_both(window: int | None, *, is_counted: bool) -> int:
 def is_at_cap(output_tokens: int | None, cap: int) -> bool:
     """Return whether the reported output tokens are so close to the cap that the cap must have truncated the reply.
 
-    A count far above the cap means that the server ignored the cap; then only its stop reason tells.
+    A count far above the cap means that the server ignored the cap; then only the stop reason shows a truncation.
     """
     if output_tokens is None:
         return False

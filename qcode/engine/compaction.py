@@ -22,7 +22,7 @@ Part: TypeAlias = "int | Message"
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """The result of a compaction. `parts` is None if it failed; `problem` tells the user why, or what was lost."""
+    """The result of a compaction. `parts` is None if it failed; `problem` is the reason or a warning for the user."""
 
     parts: tuple[Part, ...] | None
     before: int
@@ -32,7 +32,7 @@ class CompactionResult:
 
 
 _GROWTH_SHARE = 0.1
-"""Share of the window that must fill up again before the next compaction of the same turn."""
+"""Share of the window by which the prompt must grow before the next compaction of the same turn."""
 
 
 def compaction_effects(result: CompactionResult) -> list[Effect]:
@@ -66,11 +66,11 @@ class CompactionScheduler:
         size = counter.size_of(request, threshold=int(settings.share * window))
         if size.tokens < self._floor:
             return False
-        room = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)
-        return room is None or size.tokens >= settings.share * window
+        cap = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)
+        return cap is None or size.tokens >= settings.share * window
 
     def start(self, model: KnownModel) -> KnownModel:
-        """Take note that a compaction starts; return the model that writes its summary."""
+        """Record the start of a compaction; return the model that writes its summary."""
         self._floor = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
         return (self._settings.writer if self._settings is not None else None) or model
 
@@ -79,6 +79,6 @@ class CompactionScheduler:
         self._has_failed = True
 
     def end(self, result: CompactionResult) -> None:
-        """Record the result of a compaction, which decides when the next one is due."""
+        """Record the result of a compaction; the next one is due only after the conversation has grown again."""
         self._has_failed = result.parts is None
         self._floor += result.after

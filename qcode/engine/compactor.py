@@ -1,10 +1,9 @@
-"""A compaction that runs: what it keeps word for word, what it puts in the place of the rest. Pure.
+"""One compaction: drops old tool output, or replaces everything before the last turns with a summary. Pure.
 
-Old tool output is dropped first; if that is not enough, a summary is requested, and the transcript must have shrunk in
-the end. At most two requests, each within the output limit and the window of the model that writes the summary. A
-failure changes nothing. A summary stands for everything before the last turns, and beside it what must not depend on
-a model: the user's prompts, files changed, open todos. When a compaction is due is decided in `compaction`, and this
-loads with the first.
+Old tool output is dropped first. If that is not enough, a summary is requested, with at most two requests. Each fits
+the output limit and the window of the model that writes the summary. A failure leaves the transcript unchanged. Facts
+that must not depend on the summarizing model are copied beside the summary: the user's prompts, the changed files and
+the open to-do list. `compaction` decides when a compaction is due; this module loads with the first one.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings
 from qcode.engine.compaction import Cause, CompactionResult, Part
@@ -51,9 +50,6 @@ from qcode.text.clean import clipped
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
-if TYPE_CHECKING:
-    pass
-
 MAX_SUMMARY_REQUESTS = 2
 SUMMARY_CAP = 8_000
 _MARGIN_SHARE = 0.15
@@ -76,10 +72,10 @@ _STREAMED = (
 
 
 class Compactor:
-    """One  `writer` is the model that writes the summary; `size` is the size of the prompt in tokens.
+    """One compaction in progress. `writer` is the model that writes the summary; `size` is the prompt size in tokens.
 
     `is_other`: the writer is not the model of the conversation. `result` is None until the compaction is over. `ledger`
-    counts every request it made.
+    counts the requests of the compaction.
     """
 
     def __init__(
@@ -98,7 +94,7 @@ class Compactor:
         self.writer = writer
         self.ledger = Ledger(writer.facts.price)
         self.attempts: list[AttemptRecord] = []
-        """Its requests, which belong to no message."""
+        """The requests of the compaction, which belong to no message."""
         self.is_other = (writer.provider, writer.name) != (model.provider, model.name)
         self._shape: Shape = shape_of(messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked")
         self._tools = tools
@@ -124,7 +120,7 @@ class Compactor:
             if self._is_shorter(after):
                 return self._finish(trimmed, "output")
             if self._cause != "asked":
-                # An automatic compaction that cannot help stays silent: the user learns why the request does not fit.
+                # An automatic compaction that cannot help fails without a notice: the request then gives the reason.
                 self.result = CompactionResult(None, self._before, self._before)
                 return []
             return self._fail("there is too little text before the last turn")
@@ -157,10 +153,10 @@ class Compactor:
         self._request_count += 1
         window = self.writer.window or DEFAULT_CONTEXT_WINDOW
         cap = min(SUMMARY_CAP, window // 4)
-        room = window - cap - int(window * _MARGIN_SHARE) - 2_048 - estimate_text(SYSTEM)
+        available = window - cap - int(window * _MARGIN_SHARE) - 2_048 - estimate_text(SYSTEM)
         requests = [f"Pay special attention to: {self._focus}"] if self._focus else []
         requests += [SHORTER] if self._request_count > 1 else []
-        text = rendered(self._shape.old, max(room, 256))
+        text = render_messages(self._shape.old, max(available, 256))
         prompt = "\n\n".join([f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *requests])
         plan = ReplyPlan(SYSTEM, (user(prompt),), (), None, OutputSettings(cap, max_continuations=0), self._retries)
         self._reply = Reply(plan, self.writer, PromptCounter(), self.ledger, turn=0, step=0)
@@ -168,17 +164,17 @@ class Compactor:
 
     @property
     def record_effects(self) -> list[Effect]:
-        """The effect that stores its requests."""
-        asked = tuple(replace(attempt, kind="summary") for attempt in self.attempts)
-        return [RecordRequests(asked)] if asked else []
+        """The effect that stores the requests of the compaction."""
+        requests = tuple(replace(attempt, kind="summary") for attempt in self.attempts)
+        return [RecordRequests(requests)] if requests else []
 
     def _from_reply(self, effects: list[Effect]) -> list[Effect]:
-        """Pass on requests and waits, but no text: a front end does not show the summary being written."""
+        """Pass on requests and waits, but no text: a front end does not show the summary while it is written."""
         reply = self._reply
         assert reply is not None
-        passed = [summary_effect for effect in effects if (summary_effect := self._summary_effect(effect)) is not None]
+        own_effects = [own for effect in effects if (own := self._summary_effect(effect)) is not None]
         self.writer = reply.model
-        return passed if reply.result is None else passed + self._decide(reply.result)
+        return own_effects if reply.result is None else own_effects + self._decide(reply.result)
 
     def _summary_effect(self, effect: Effect) -> Effect | None:
         match effect:
@@ -197,25 +193,28 @@ class Compactor:
                 return None
 
     def _decide(self, result: ReplyResult) -> list[Effect]:
-        words = result.message.text if result.message is not None else ""
-        is_whole = result.ending == "done"
-        if words.strip() and (is_whole or (result.ending == "cut" and self._request_count == MAX_SUMMARY_REQUESTS)):
-            parts = summarized(self._shape, words, self._tools)
+        summary = result.message.text if result.message is not None else ""
+        is_complete = result.ending == "done"
+        is_last_request = self._request_count == MAX_SUMMARY_REQUESTS
+        if summary.strip() and (is_complete or (result.ending == "cut" and is_last_request)):
+            parts = insert_summary(self._shape, summary, self._tools)
             if self._is_shorter(self._size(parts)):
                 return self._finish(parts, "summary")
-            why = "the summary was not shorter"
+            reason = "the summary was not shorter"
         else:
-            why = result.error.message if result.error is not None else result.note or "the model wrote no summary"
+            reason = result.error.message if result.error is not None else result.note or "the model wrote no summary"
         if self._request_count < MAX_SUMMARY_REQUESTS and result.ending != "failed":
             return self._ask()
-        return self._fail(why)
+        return self._fail(reason)
 
-    def _fail(self, why: str) -> list[Effect]:
+    def _fail(self, reason: str) -> list[Effect]:
         """Drop old tool output if that shortens the transcript; otherwise leave it unchanged."""
         trimmed = without_old_output(self._shape)
         if self._is_shorter(self._size(trimmed)):
-            return self._finish(trimmed, "output", f"No summary was made ({why}); old tool output was removed instead.")
-        text = f"The conversation could not be compacted: {why.rstrip('.')}."
+            return self._finish(
+                trimmed, "output", f"No summary was made ({reason}); old tool output was removed instead."
+            )
+        text = f"The conversation could not be compacted: {reason.rstrip('.')}."
         self.result = CompactionResult(None, self._before, self._before, problem=text)
         return []
 
@@ -225,7 +224,7 @@ class Compactor:
         return []
 
     def _size(self, parts: tuple[Part, ...]) -> int:
-        return tokens_of(resolved(parts, self._shape.messages))
+        return tokens_of(resolve_parts(parts, self._shape.messages))
 
     def _is_shorter(self, tokens: int) -> bool:
         return tokens < self._before and tokens <= self._before * MIN_SHRINK
@@ -245,15 +244,21 @@ MIN_OLD_TOKENS = 500
 
 SHORT_OUTPUT_CHARS = 400
 MAX_IN_TAIL_SHARE = 0.15
-_SAID_CHARS, _SAID_EACH_CHARS = 12_000, 2_000
-_CALL_CHARS, _RESULT_CHARS = 600, 1_500
-_FILES, _TODO_CHARS = 100, 4_000
+_MAX_PROMPTS_CHARS, _MAX_PROMPT_CHARS = 12_000, 2_000
+_MAX_CALL_CHARS, _MAX_RESULT_CHARS = 600, 1_500
+_MAX_FILES, _MAX_TODO_CHARS = 100, 4_000
 
-_SKILL_CHARS, _SKILLS_CHARS = 20_000, 100_000
+_MAX_SKILL_CHARS, _MAX_SKILLS_CHARS = 20_000, 100_000
 """About 5,000 tokens of one skill and 25,000 of all, as in Claude Code."""
 
-_SUMMARY, _SAID, _TOUCHED, _TODOS = "conversation_summary", "person_said", "files_changed", "open_todos"
-_SKILLS = "loaded_skills"
+_SUMMARY_TAG, _PROMPTS_TAG, _FILES_TAG, _TODOS_TAG = (
+    "conversation_summary",
+    "person_said",
+    "files_changed",
+    "open_todos",
+)
+"""The tags are stored in sessions, so they do not change."""
+_SKILLS_TAG = "loaded_skills"
 _SKILL_OPEN, _SKILL_CLOSE = '<skill name="', "\n</skill>"
 
 
@@ -271,23 +276,23 @@ class Shape:
 
 
 def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False) -> Shape:
-    """Split a transcript before its last turns: as many as fit into their share, at least the last step.
+    """Split a transcript before its last turns: as many turns as fit into `TAIL_SHARE`, at least the last step.
 
     `is_asked`: the user requested the compaction, so a short conversation is shortened too.
     """
-    remaining = tuple(messages)
-    room = int(min(window, tokens_of(remaining)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
+    transcript = tuple(messages)
+    remaining = int(min(window, tokens_of(transcript)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
     tail = 0
-    for at in range(len(remaining) - 1, 0, -1):
-        room -= size_messages([remaining[at]])
-        if room < 0 and tail:
+    for at in range(len(transcript) - 1, 0, -1):
+        remaining -= size_messages([transcript[at]])
+        if remaining < 0 and tail:
             break
-        if _may_begin(remaining[at]):
+        if _may_start_history(transcript[at]):
             tail = at
-    return Shape(remaining, tail, window)
+    return Shape(transcript, tail, window)
 
 
-def _may_begin(message: Message) -> bool:
+def _may_start_history(message: Message) -> bool:
     """Return whether a history may start with `message`: never between a call and its result."""
     return message.role == "assistant" or not any(isinstance(block, ToolResult) for block in message.blocks)
 
@@ -296,18 +301,18 @@ def tokens_of(messages: Iterable[Message]) -> int:
     return size_messages(messages)
 
 
-def resolved(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message]:
+def resolve_parts(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message]:
     """Return the messages that `parts` refer to."""
     return [messages[part] if isinstance(part, int) else part for part in parts]
 
 
 def without_old_output(shape: Shape) -> tuple[Part, ...]:
-    """Replace old tool output with a short note, and shorten very long output in the last turns in the middle."""
+    """Replace old tool output with a short note, and cut the middle out of very long output in the last turns."""
     parts: list[Part] = []
     skills = set(skills_to_keep(shape))
-    huge = int(shape.window * MAX_IN_TAIL_SHARE) * 4
+    max_tail_chars = int(shape.window * MAX_IN_TAIL_SHARE) * 4
     for at, message in enumerate(shape.messages):
-        limit = SHORT_OUTPUT_CHARS if at < shape.tail else huge
+        limit = SHORT_OUTPUT_CHARS if at < shape.tail else max_tail_chars
         blocks = tuple(
             block if _is_skill(block, skills) else _shorten_block(block, limit, is_old=at < shape.tail)
             for block in message.blocks
@@ -337,22 +342,22 @@ def _is_skill(block: Block, calls: set[str]) -> bool:
 
 
 def skills_to_keep(shape: Shape) -> list[str]:
-    """Return the skills in the old part that were loaded last, the latest last, each with its frame and bounded.
+    """Return the latest skills loaded in the old part, the latest last, each clipped and inside its `<skill>` tag.
 
-    Those that the last turns contain stay there.
+    A skill that the last turns contain is left out, because those turns stay.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name, text in (skill for message in shape.old for skill in _skills_in(message)):
-        found.pop(name, None)
-        found[name] = clipped(text, _SKILL_CHARS)
+        by_name.pop(name, None)
+        by_name[name] = clipped(text, _MAX_SKILL_CHARS)
     for message in shape.messages[shape.tail :]:
         for name, _ in _skills_in(message):
-            found.pop(name, None)
-    room = min(_SKILLS_CHARS, int(shape.window * TAIL_SHARE) * 4)
+            by_name.pop(name, None)
+    remaining_chars = min(_MAX_SKILLS_CHARS, int(shape.window * TAIL_SHARE) * 4)
     skills: list[str] = []
-    for text in reversed(found.values()):
-        room -= len(text)
-        if room < 0:
+    for text in reversed(by_name.values()):
+        remaining_chars -= len(text)
+        if remaining_chars < 0:
             break
         skills.append(text)
     return skills[::-1]
@@ -378,29 +383,29 @@ def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, st
         start = text.find(_SKILL_OPEN, end)
 
 
-def summarized(shape: Shape, words: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
-    """Return the transcript with everything before the tail replaced by a summary; `words` is the model's text."""
+def insert_summary(shape: Shape, summary: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
+    """Return the transcript with everything before the tail replaced by a summary message."""
     sections = [
         "This summary replaces the earlier part of this conversation, to save space. Treat its content as part of the "
         "conversation. The messages after it are complete.",
-        words.strip(),
-        _section(_SAID, "The user's messages, verbatim, latest last:", said(shape.old)),
-        _section(_TOUCHED, "Changed files:", "\n".join(files_touched(shape.old, tools))),
-        _section(_TODOS, "The latest to-do list:", open_todos(shape.old)),
-        _section(_SKILLS, "Skills loaded earlier, which still apply:", "\n\n".join(skills_to_keep(shape))),
+        summary.strip(),
+        _section(_PROMPTS_TAG, "The user's messages, verbatim, latest last:", user_prompts(shape.old)),
+        _section(_FILES_TAG, "Changed files:", "\n".join(changed_files(shape.old, tools))),
+        _section(_TODOS_TAG, "The latest to-do list:", open_todos(shape.old)),
+        _section(_SKILLS_TAG, "Skills loaded earlier, which still apply:", "\n\n".join(skills_to_keep(shape))),
     ]
     text = "\n\n".join(section for section in sections if section)
-    summary = user(f"<{_SUMMARY}>\n{text}\n</{_SUMMARY}>")
+    message = user(f"<{_SUMMARY_TAG}>\n{text}\n</{_SUMMARY_TAG}>")
     trimmed = without_old_output(shape)
-    return (summary, *trimmed[shape.tail :])
+    return (message, *trimmed[shape.tail :])
 
 
 def is_summary(message: Message) -> bool:
-    return message.role == "user" and message.text.startswith(f"<{_SUMMARY}>")
+    return message.role == "user" and message.text.startswith(f"<{_SUMMARY_TAG}>")
 
 
-def said(messages: Iterable[Message]) -> str:
-    """Return the user's own texts in these messages, clipped; if there is too much, the latest are kept."""
+def user_prompts(messages: Iterable[Message]) -> str:
+    """Return the texts that the user typed, clipped, as a list; the earliest are left out if it is too long."""
     texts: list[str] = []
     for message in messages:
         if message.role != "user":
@@ -408,90 +413,91 @@ def said(messages: Iterable[Message]) -> str:
         for block in message.blocks:
             if not isinstance(block, Text):
                 continue
-            if block.text.startswith(f"<{_SUMMARY}>"):
-                texts += _tagged_texts(block.text, _SAID)
+            if block.text.startswith(f"<{_SUMMARY_TAG}>"):
+                texts += _tagged_texts(block.text, _PROMPTS_TAG)
             else:
-                texts.append(f"- {clipped(block.text, _SAID_EACH_CHARS)}")
+                texts.append(f"- {clipped(block.text, _MAX_PROMPT_CHARS)}")
     paragraphs: list[str] = []
-    room = _SAID_CHARS
+    remaining_chars = _MAX_PROMPTS_CHARS
     for text in reversed(texts):
-        room -= len(text)
-        if room < 0 and paragraphs:
+        remaining_chars -= len(text)
+        if remaining_chars < 0 and paragraphs:
             paragraphs.append("- (earlier messages omitted)")
             break
-        paragraphs.append(clipped(text, _SAID_CHARS))
+        paragraphs.append(clipped(text, _MAX_PROMPTS_CHARS))
     return "\n".join(reversed(paragraphs))
 
 
-def files_touched(messages: Iterable[Message], tools: Iterable[ToolSpec]) -> list[str]:
+def changed_files(messages: Iterable[Message], tools: Iterable[ToolSpec]) -> list[str]:
     """Return the files named in calls of writing tools, each once, the latest last."""
     writers = {tool.name for tool in tools if tool.writes_files}
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for message in messages:
         names: list[str] = []
         if is_summary(message):
-            names += [line for text in _tagged_texts(message.text, _TOUCHED) for line in text.split("\n")]
+            names += [line for text in _tagged_texts(message.text, _FILES_TAG) for line in text.split("\n")]
         for call in message.calls:
             if call.name in writers:
                 names += _paths_of(parse_object(call.arguments) or {})
         for name in names:
-            found.pop(name, None)
-            found[name] = None
-    return list(found)[-_FILES:]
+            files.pop(name, None)
+            files[name] = None
+    return list(files)[-_MAX_FILES:]
 
 
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 
 
 def _paths_of(arguments: JsonObject) -> list[str]:
-    named = [value for key, value in arguments.items() if key.endswith("path") and isinstance(value, str)]
+    paths = [value for key, value in arguments.items() if key.endswith("path") and isinstance(value, str)]
     texts = [value for value in arguments.values() if isinstance(value, str)]
-    return named + [path for text in texts for path in _PATCHED.findall(text)]
+    return paths + [path for text in texts for path in _PATCHED.findall(text)]
 
 
 def open_todos(messages: Sequence[Message]) -> str:
-    """Return the model's last todo list, as the JSON that the model wrote."""
+    """Return the model's last to-do list, as the JSON that the model wrote."""
     for message in reversed(messages):
         for call in reversed(message.calls):
             if "todo" in call.name.lower() and parse_object(call.arguments) is not None:
-                return clipped(call.arguments, _TODO_CHARS)
+                return clipped(call.arguments, _MAX_TODO_CHARS)
         if is_summary(message):
-            return "\n".join(_tagged_texts(message.text, _TODOS))
+            return "\n".join(_tagged_texts(message.text, _TODOS_TAG))
     return ""
 
 
-def rendered(messages: Sequence[Message], most_tokens: int) -> str:
+def render_messages(messages: Sequence[Message], max_tokens: int) -> str:
     """Return messages as a text for the summarizing model, with its middle left out if it is too long."""
-    pieces = [piece for message in messages for piece in _pieces(message)]
-    if estimate_text("\n".join(pieces)) <= most_tokens:
+    pieces = [piece for message in messages for piece in _render_blocks(message)]
+    if estimate_text("\n".join(pieces)) <= max_tokens:
         return "\n".join(pieces)
-    head, tail = _fit_pieces(pieces, most_tokens // 4), _fit_pieces(pieces[::-1], most_tokens * 3 // 4 - 16)[::-1]
+    head, tail = _fit_pieces(pieces, max_tokens // 4), _fit_pieces(pieces[::-1], max_tokens * 3 // 4 - 16)[::-1]
     return "\n".join([*head, "[... middle omitted ...]", *tail])
 
 
-def _fit_pieces(pieces: Iterable[str], most_tokens: int) -> list[str]:
+def _fit_pieces(pieces: Iterable[str], max_tokens: int) -> list[str]:
     fitting: list[str] = []
+    remaining = max_tokens
     for piece in pieces:
         cost = estimate_text(piece) + 1
-        if cost > most_tokens:
-            fitting += [clipped(piece, most_tokens)] if most_tokens > 40 else []
+        if cost > remaining:
+            fitting += [clipped(piece, remaining)] if remaining > 40 else []
             break
-        most_tokens -= cost
+        remaining -= cost
         fitting.append(piece)
     return fitting
 
 
-def _pieces(message: Message) -> Iterator[str]:
+def _render_blocks(message: Message) -> Iterator[str]:
     who = "User" if message.role == "user" else "Assistant"
     for block in message.blocks:
         match block:
             case Text():
                 yield f"{who}: {block.text}"
             case ToolCall():
-                yield f"[calls {block.name} {clipped(block.arguments, _CALL_CHARS)}]"
+                yield f"[calls {block.name} {clipped(block.arguments, _MAX_CALL_CHARS)}]"
             case ToolResult():
                 kind = "failed" if block.is_error else "gave"
-                yield f"[{block.name} {kind}: {clipped(block.content, _RESULT_CHARS)}]"
+                yield f"[{block.name} {kind}: {clipped(block.content, _MAX_RESULT_CHARS)}]"
             case Image():
                 yield f"[{who} shows an image]"
             case Reasoning():
@@ -505,9 +511,9 @@ def _section(tag: str, heading: str, body: str) -> str:
 def _tagged_texts(text: str, tag: str) -> list[str]:
     """Return the texts between the tags. A regular expression would scan to the end again for each opening tag."""
     opening, closing = f"<{tag}>\n", f"\n</{tag}>"
-    found: list[str] = []
+    texts: list[str] = []
     start = text.find(opening)
     while start >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
-        found.append(text[start + len(opening) : end])
+        texts.append(text[start + len(opening) : end])
         start = text.find(opening, end + len(closing))
-    return found
+    return texts

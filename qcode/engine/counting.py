@@ -1,7 +1,7 @@
-"""Prompt sizes in tokens: the provider's last count, plus our own figure for the messages added since.
+"""Prompt sizes in tokens: the provider's last count, plus a local count or estimate of the messages added since.
 
-The upper bound of a text is its length in bytes, because no byte-level vocabulary makes more tokens of it. If the bound
-does not settle the question, the text is counted with the given tokenizer, or estimated if there is none.
+A text has at most as many tokens as bytes, because each token of a byte-level vocabulary has at least one byte. If this
+bound does not settle the question, the text is counted with the given tokenizer, or estimated if there is none.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAX_ESTIMATED_SHARE = 10
 """A prompt is treated as counted if at most a tenth of it was estimated."""
 
 MAX_BYTES_PER_TOKEN = 8
-"""No conversation has longer tokens on average: English and code have about 4 bytes, long words 6."""
+"""No conversation has longer tokens on average: tokens of English and code have about 4 bytes, of long words 6."""
 
 Measure: TypeAlias = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSize:
-    """The size of a prompt. `is_counted`: the provider counted all of it but a small part that was added since."""
+    """The size of a prompt. `is_counted`: the provider counted it, except for a small part added since."""
 
     tokens: int
     is_counted: bool
@@ -83,30 +83,30 @@ class PromptCounter:
         self._counts: list[tuple[tuple[Message, ...], int]] = []
         self._schemas: tuple[tuple[ToolSpec, ...], tuple[str, ...]] = ((), ())
         self.history = PreparedHistory()
-        """The history of the conversation as it is sent, kept from turn to turn."""
+        """The history of the conversation in the form that is sent, cached from turn to turn."""
         self.context_tokens = 0
         """The provider's last count of the transcript, including its last reply; 0 before the first reply."""
 
     def size_of(self, request: ModelRequest, *, threshold: int | None = None) -> PromptSize:
         """Return the size of `request`.
 
-        With `threshold`, the prompt is counted as exactly as possible, unless it is obvious whether it exceeds that
-        many tokens: then it is only estimated.
+        Without `threshold`, messages that the provider has not counted are estimated. With it, they are counted,
+        unless the estimate already shows clearly whether the prompt exceeds that many tokens.
         """
-        known, messages = self._counted_prefix(request)
+        prefix_tokens, messages = self._counted_prefix(request)
         is_estimated = threshold is None or self.is_obvious(request, threshold)
         measure: Measure = estimate_text if is_estimated else self.measure
-        tokens = self._sum(request, known, messages, measure)
-        added = tokens - (known or 0)
-        return PromptSize(tokens, is_counted=known is not None and added * MAX_ESTIMATED_SHARE <= known)
+        tokens = self._sum(request, prefix_tokens, messages, measure)
+        is_counted = prefix_tokens is not None and (tokens - prefix_tokens) * MAX_ESTIMATED_SHARE <= prefix_tokens
+        return PromptSize(tokens, is_counted)
 
     def bound_of(self, request: ModelRequest) -> int:
         """Return an upper bound of `size_of` without counting."""
-        known, messages = self._counted_prefix(request)
-        return self._sum(request, known, messages, bound_text)
+        prefix_tokens, messages = self._counted_prefix(request)
+        return self._sum(request, prefix_tokens, messages, bound_text)
 
     def is_obvious(self, request: ModelRequest, threshold: int) -> bool:
-        """Return whether the size in bytes shows that `request` does not exceed `threshold` tokens, or that it does."""
+        """Return whether the size in bytes is enough to tell if `request` exceeds `threshold` tokens."""
         bound = self.bound_of(request)
         return bound <= threshold or 0 < MAX_BYTES_PER_TOKEN * threshold < bound
 
@@ -127,8 +127,8 @@ class PromptCounter:
     def record(self, request: ModelRequest, input_tokens: int | None, output_tokens: int | None = None) -> None:
         """Remember the provider's count for `request`; a count of None or 0 is ignored.
 
-        A few counts are kept, the one for the longest history first. The messages of a first attempt are a prefix of
-        every later request, while those of a continuation are a prefix of none.
+        Several counts are kept, longest history first: the messages of a first attempt are a prefix of every later
+        request, but the messages of a continuation are not.
         """
         if not input_tokens:
             return
@@ -137,7 +137,7 @@ class PromptCounter:
         self._counts = sorted([(request.messages, input_tokens), *others], key=lambda count: -len(count[0]))
 
     def restore(self, messages: tuple[Message, ...], input_tokens: int, output_tokens: int = 0) -> None:
-        """Remember a count of an earlier run for a history that began with `messages`, as the session stores it."""
+        """Restore a count that the session stored: the provider counted `input_tokens` for `messages`."""
         self.context_tokens = input_tokens + output_tokens
         self._counts = [(messages, input_tokens)]
 
@@ -148,9 +148,11 @@ class PromptCounter:
                 return tokens, request.messages[len(messages) :]
         return None, request.messages
 
-    def _sum(self, request: ModelRequest, known: int | None, messages: tuple[Message, ...], measure: Measure) -> int:
-        fixed = known if known is not None else self._size_fixed(request, measure)
-        return fixed + size_messages(messages, measure)
+    def _sum(
+        self, request: ModelRequest, prefix_tokens: int | None, messages: tuple[Message, ...], measure: Measure
+    ) -> int:
+        before = prefix_tokens if prefix_tokens is not None else self._size_fixed(request, measure)
+        return before + size_messages(messages, measure)
 
     def _size_fixed(self, request: ModelRequest, measure: Measure) -> int:
         """Return the size of the part that all requests share: the system prompt and the tools."""
@@ -159,5 +161,4 @@ class PromptCounter:
             tools = request.tools
             schemas = tuple(tool.description + json.dumps(tool.parameters) for tool in tools)
             self._schemas = (tools, schemas)
-        sized = sum(measure(schema) + TOKENS_PER_MESSAGE for schema in schemas)
-        return measure(request.system) + sized
+        return measure(request.system) + sum(measure(schema) + TOKENS_PER_MESSAGE for schema in schemas)

@@ -30,7 +30,7 @@ class UserSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class CompactRequested:
-    """The user requests a compaction, which is the whole turn. `focus` says what the summary must keep."""
+    """The user requests a compaction; the turn does nothing else. `focus` says what the summary must keep."""
 
     focus: str = ""
 
@@ -53,10 +53,9 @@ class ToolEnded:
 class ApprovalAnswered:
     """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
-    If `text` is set, it is the result of the call, which then does not run: the user's answer to a question. `summary`
-    is that answer in one line for the user, if it is not the first line of the text. `diff` is the change that was
-    denied, for the user only. `edited_arguments` are the arguments with which the user lets the call run, None if they
-    are those of the model.
+    `text` is the user's answer to a question: it becomes the result of the call, which then does not run. `summary`
+    is that answer in one line for the user, empty if it is the first line of `text`. `diff` is the denied change, for
+    the user only. `edited_arguments` replace the model's arguments; None: they are unchanged.
     """
 
     call_id: str
@@ -67,14 +66,15 @@ class ApprovalAnswered:
     diff: str = ""
     edited_arguments: JsonObject | None = None
     editor: Literal["user", "hook"] = "user"
-    """The author of the `edited_arguments` arguments."""
+    """The author of `edited_arguments`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The answer of the hooks to `Confirm`. If there is a `reason`, the step is not taken.
+    """The answer of the hooks to `Confirm`. A `reason` prevents the step; an empty one permits it.
 
-    For a stop, the reason is the next message to the model. `is_final`: the turn ends, whatever the reason.
+    If the step is the end of the turn, the reason becomes the next message to the model. `is_final`: the turn ends in
+    any case.
     """
 
     reason: str = ""
@@ -113,7 +113,7 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class WaitElapsed:
-    """A wait is over. It took `seconds`, more than asked for if the machine was asleep."""
+    """A wait is over. It took `seconds`, more than requested if the machine was asleep."""
 
     seconds: float = 0.0
 
@@ -137,9 +137,9 @@ class ModelSwitched:
 
 @dataclass(frozen=True, slots=True)
 class NoModelLeft:
-    """There is no other fallback model. `skipped_models` has a line with the reason for each that failed to connect.
+    """No fallback model is left. `skipped_models` has a line with the reason for each model that failed to connect.
 
-    `limit` is the limit that ends first of the models that failed, None if it is that of the last one or unknown.
+    `limit` is the earliest end of a limit among the failed models, None if that is the last model's or unknown.
     """
 
     skipped_models: tuple[str, ...] = ()
@@ -204,8 +204,8 @@ class AskApproval:
     """Judge a call by the rules, ask the user if they require it, and feed `ApprovalAnswered` back.
 
     `repeats` is how often in a row the same call gave the same result, or 0 below the limit. If it is not 0, the user
-    is asked, even if a rule allows the call. `obstacle` is why the call cannot run, empty if it can. If it is set, the
-    user is asked whether the model may try again.
+    is asked, even if a rule allows the call. `obstacle` is the reason why the call cannot run, empty if it can. If it
+    is set, the user is asked whether the model may try again.
     """
 
     call: ToolCall
@@ -218,8 +218,9 @@ class AskApproval:
 class Confirm:
     """Ask the hooks about a step of the turn, and feed `Confirmed` back.
 
-    `stop`: the turn would end with the answer `text`; `is_again`: a hook has already continued it. `compact`: the
-    conversation would be compacted, by the user's wish if `is_asked`; `text` says what the summary must keep.
+    `stop`: the turn is about to end with the answer `text`; `is_again`: a hook has already continued this turn.
+    `compact`: the conversation is about to be compacted, at the user's request if `is_asked`; `text` says what the
+    summary must keep.
     """
 
     step: Literal["stop", "compact"]
@@ -254,7 +255,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class RecordRequests:
-    """Store the requests of a reply that is not committed, so that they are counted."""
+    """Store the requests of a reply that is not committed, so that the session counts their usage."""
 
     attempts: tuple[AttemptRecord, ...]
 
@@ -292,10 +293,10 @@ MAX_ANSWER_TRIES = 3
 
 
 class Review:
-    """The checks of one turn's answers. `complaint` is about the last answer, None if it was valid."""
+    """The checks of one turn's answers. `problem` is the fault of the last answer, None if it was valid."""
 
     def __init__(self, check: AnswerCheck | None) -> None:
-        self.complaint: InvalidAnswer | None = None
+        self.problem: InvalidAnswer | None = None
         self.tries = 0
         self._check = check
 
@@ -304,20 +305,20 @@ class Review:
         if self._check is None:
             return False
         self.tries += 1
-        self.complaint = self._check(answer)
-        return self.complaint is not None and self.tries < MAX_ANSWER_TRIES
+        self.problem = self._check(answer)
+        return self.problem is not None and self.tries < MAX_ANSWER_TRIES
 
     @property
     def notice(self) -> str:
-        reason = self.complaint.reason if self.complaint else ""
+        reason = self.problem.reason if self.problem else ""
         return f"The answer did not match ({reason}). Retrying ({self.tries + 1} of {MAX_ANSWER_TRIES})."
 
     @property
     def error(self) -> ErrorInfo | None:
         """The error with which the turn ends, None if its last answer is valid."""
-        if self.complaint is None:
+        if self.problem is None:
             return None
-        text = f"No valid answer after {MAX_ANSWER_TRIES} attempts. Last error: {self.complaint.reason}"
+        text = f"No valid answer after {MAX_ANSWER_TRIES} attempts. Last error: {self.problem.reason}"
         return ErrorInfo(ErrorKind.STRUCTURED_OUTPUT, text)
 
 
@@ -325,8 +326,8 @@ class Review:
 class TurnSettings:
     """The settings of a turn.
 
-    A limit is None if the user set none, `compaction` is None if it is off, `check` is None if any answer is valid.
-    `fallback` is None if there is no other model to try.
+    A limit is None if it is not set. `compaction` is None if automatic compaction is off, `check` if every answer is
+    valid, `fallback` if there is no other model to try.
     """
 
     system: str
@@ -336,7 +337,7 @@ class TurnSettings:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_turns: int | None = None
     tells_turns: bool = False
-    """The user set `max_turns`, so the note to the model names the rest of it."""
+    """The user set `max_turns`, so a note tells the model how many turns are left."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
     has_strict_tools: bool = False
@@ -352,9 +353,9 @@ class TurnSettings:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """There are other models to try if this one is overloaded, unreachable or at a limit.
+    """Fallback models exist for the case that this model is overloaded, unreachable or at a limit.
 
-    `on_quota`: also if the account is empty.
+    `on_quota`: they are also used if the account has no credit left.
     """
 
     on_quota: bool = False

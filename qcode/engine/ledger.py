@@ -1,7 +1,7 @@
-"""Accounting of a turn: requests by cause, their tokens and cost, discarded ones included; limits, denials, signals.
+"""Accounting of a turn: requests by cause with their tokens and cost, and the limits, denials and signals.
 
-`Ledger` counts the requests, `Tally` adds what ends a turn. Both exist once for each turn, and for a sub-agent inside
-those of its caller.
+`Ledger` counts the requests, discarded ones included. `Tally` adds limits, denials and signals. Each turn has one of
+each; those of a sub-agent's turn also report to the ones of the calling turn.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """The totals of one turn. Usage of a sub-agent's turn is also added to the ledger it is `within`.
+    """The totals of one turn. For a sub-agent's turn, usage is also added to `parent`, the ledger of the calling turn.
 
     `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a budget: it uses estimates
     for counts that the provider did not report. `price` is the price of the current model.
     """
 
-    def __init__(self, price: Price | None, *, within: Ledger | None = None) -> None:
+    def __init__(self, price: Price | None, *, parent: Ledger | None = None) -> None:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0) if price is not None else None
         self.spent = Decimal(0)
         self.discarded_output_tokens = 0
         self.price = price
-        self._within = within
+        self._parent = parent
         self._counts: dict[RequestCause, int] = {}
         self._by_model: dict[str, ModelUsage] = {}
 
@@ -50,12 +50,12 @@ class Ledger:
     @property
     def outermost(self) -> Ledger:
         """The ledger of the outermost turn, which covers the whole prompt."""
-        return self if self._within is None else self._within.outermost
+        return self if self._parent is None else self._parent.outermost
 
     def count(self, cause: RequestCause, requests: int = 1) -> None:
         self._counts[cause] = self._counts.get(cause, 0) + requests
-        if self._within is not None:
-            self._within.count(cause, requests)
+        if self._parent is not None:
+            self._parent.count(cause, requests)
 
     def uncount(self, cause: RequestCause) -> None:
         """Undo a `count`: the request was not sent."""
@@ -77,11 +77,11 @@ class Ledger:
         self._add_usage(ModelUsage(model, usage, cost), spent or Decimal(0))
 
     def charge(self, spent: Decimal) -> None:
-        """Count money that was spent beside the turn against its budget; its usage is reported elsewhere."""
+        """Charge the cost of a request outside the turn to its budget; its usage is reported elsewhere."""
         self.spent += spent
 
     def discard(self, usage: Usage) -> None:
-        """Count the output of an attempt, added before, as discarded."""
+        """Count the output of an attempt as discarded; its usage was added before."""
         self._discard(usage.output or 0)
 
     def undo_discard(self, usage: Usage) -> None:
@@ -102,18 +102,18 @@ class Ledger:
         before = self._by_model.get(used.model, ModelUsage(used.model, Usage(), Decimal(0)))
         total = ModelUsage(used.model, before.usage + used.usage, _sum(before.cost, used.cost))
         self._by_model[used.model] = total
-        if self._within is not None:
-            self._within._add_usage(used, spent)
+        if self._parent is not None:
+            self._parent._add_usage(used, spent)
 
     def _spend(self, spent: Decimal) -> None:
         self.spent += spent
-        if self._within is not None:
-            self._within._spend(spent)
+        if self._parent is not None:
+            self._parent._spend(spent)
 
     def _discard(self, tokens: int) -> None:
         self.discarded_output_tokens += tokens
-        if self._within is not None:
-            self._within._discard(tokens)
+        if self._parent is not None:
+            self._parent._discard(tokens)
 
     @property
     def api_calls(self) -> ApiCalls:
@@ -125,57 +125,57 @@ def _sum(first: Decimal | None, second: Decimal | None) -> Decimal | None:
 
 
 class Tally:
-    """Usage, denials, signals and limits of one turn.
+    """The usage, denials, signals and limits of one turn.
 
-    For a sub-agent, `within` is the tally of the calling turn, and `call_id` is the call that started it. `reached` is
-    the limit because of which the turn is cancelled.
+    For a sub-agent, `parent` is the tally of the calling turn, and `call_id` is the call that started the sub-agent.
+    `cancelled_by` is the limit that cancelled the turn, None if there is none.
     """
 
     def __init__(
-        self, settings: TurnSettings, price: Price | None, *, within: Tally | None = None, call_id: str = ""
+        self, settings: TurnSettings, price: Price | None, *, parent: Tally | None = None, call_id: str = ""
     ) -> None:
-        outer = None if within is None else within.limits
-        self.ledger: Ledger = Ledger(price, within=None if within is None else within.ledger)
+        outer_limits = None if parent is None else parent.limits
+        self.ledger: Ledger = Ledger(price, parent=None if parent is None else parent.ledger)
         self.limits: CallLimits = CallLimits(
-            settings.max_tool_calls, settings.output.max_tool_repair_attempts, parent=outer
+            settings.max_tool_calls, settings.output.max_tool_repair_attempts, parent=outer_limits
         )
         self._settings = settings
-        self._within = within
+        self._parent = parent
         self._call_id = call_id
         self._denials: list[Denial] = []
         self._signals: list[Signal] = []
-        self.reached: Limit | None = None
+        self.cancelled_by: Limit | None = None
 
     def for_subagent(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
         """Return the tally for a sub-agent started by the call `call_id` of this turn."""
-        return Tally(settings, price, within=self, call_id=call_id)
+        return Tally(settings, price, parent=self, call_id=call_id)
 
     @property
-    def is_inside(self) -> bool:
+    def is_subagent(self) -> bool:
         """Whether this is the tally of a sub-agent."""
-        return self._within is not None
+        return self._parent is not None
 
     @property
     def signals(self) -> tuple[Signal, ...]:
         return tuple(self._signals)
 
-    def exceeded(self, steps: int = 0) -> Limit | None:
-        """Return the limit that forbids another step after `steps` steps, None if there is room."""
+    def reached_limit(self, steps: int = 0) -> Limit | None:
+        """Return the limit that forbids another step after `steps` steps, None if another step may run."""
         settings = self._settings
         replies = max(steps, self.ledger.api_calls.initial)
         if settings.max_turns is not None and replies >= settings.max_turns:
             return Limit.TURNS
-        if self._within is not None:
-            return self._within.exceeded()
+        if self._parent is not None:
+            return self._parent.reached_limit()
         if settings.max_budget_usd is not None and self.ledger.spent >= settings.max_budget_usd:
             return Limit.COST
         return None
 
     @property
     def limits_note(self) -> str:
-        """The rest of the limits that the user set, as a note for the model; empty without any."""
-        if self._within is not None:
-            return self._within.limits_note
+        """A note for the model about what is left of the limits that the user set; empty if none is set."""
+        if self._parent is not None:
+            return self._parent.limits_note
         settings, ledger = self._settings, self.ledger
         calls, turns, money = settings.max_tool_calls, settings.max_turns, settings.max_budget_usd
         return synthetic.limits_note(
@@ -191,15 +191,15 @@ class Tally:
 
     def _deny(self, denials: list[Denial]) -> None:
         self._denials += denials
-        if self._within is not None:
-            named = (replace(denial.call, call_id=inner_id(self._call_id, denial.call.call_id)) for denial in denials)
-            self._within._deny([Denial(call, denial.reason) for call, denial in zip(named, denials, strict=True)])
+        if self._parent is not None:
+            calls = (replace(denial.call, call_id=inner_id(self._call_id, denial.call.call_id)) for denial in denials)
+            self._parent._deny([Denial(call, denial.reason) for call, denial in zip(calls, denials, strict=True)])
 
     def usage(self, counter: PromptCounter, model: KnownModel) -> UsageUpdated:
         ledger, window = self.ledger, model.window or DEFAULT_CONTEXT_WINDOW
         return UsageUpdated(ledger.usage, ledger.cost, counter.context_tokens, window, ledger.by_model)
 
-    def ended(
+    def end_event(
         self,
         outcome: Outcome,
         result: ReplyResult | None,
@@ -211,8 +211,8 @@ class Tally:
     ) -> TurnEnded:
         """Return the last event of the turn. `result` is its last reply, `text` its answer."""
         ledger = self.ledger
-        if outcome is Outcome.CANCELLED and self.reached is not None:
-            outcome, limit = Outcome.MAX_TURN_REQUESTS, self.reached
+        if outcome is Outcome.CANCELLED and self.cancelled_by is not None:
+            outcome, limit = Outcome.MAX_TURN_REQUESTS, self.cancelled_by
         return TurnEnded(
             outcome=outcome,
             stop=result.stop if result else None,

@@ -1,8 +1,7 @@
-"""Facts about a model on its host: those of the catalog, and limits learned from the host's errors.
+"""Facts about a model on its host: facts from the catalog, and limits learned from the host's errors.
 
-`learn_limit` reads a limit from the message of a refused request. A number counts only if the message, or the
-parameter that it names, is about the output cap or the context window, and only if it is at least 256. So an error
-about something else teaches nothing.
+`learn_limit` reads a limit from the message of a refused request. A number counts only if it is at least 256, and the
+message or its parameter is about the output cap or the context window. So an unrelated error teaches nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ class HostKnowledge:
     """Facts learned from a host. `output` and `window` are limits in tokens that override the catalog.
 
     `refuses_signatures`: the host rejects the signatures in this history. This is a fact about the history, not the
-    model. `text_calls` is the form in which the host passes calls on as text, with the date when that was seen first;
-    `native_calls` counts native ones, up to 2. `first_cap` is the output cap of a first attempt, learned from the
-    lengths of earlier replies.
+    model. `text_calls` is the format in which the host sends tool calls as text, and `text_calls_since` is the date of
+    the first such call; `native_calls` counts native calls, up to 2. `first_cap` is the output cap of a first attempt,
+    learned from the lengths of earlier replies.
     """
 
     output: int | None = None
@@ -83,7 +82,7 @@ class KnownModel:
         """Whether images may be sent. If it is unknown, they are sent, and the host's answer decides."""
         return self.facts.images is not False and not self.host.refuses_images
 
-    def with_learner(self, learn: Learn) -> KnownModel:
+    def with_fact(self, learn: Learn) -> KnownModel:
         return replace(self, host=self.host.with_fact(learn))
 
 
@@ -92,7 +91,7 @@ MIN_LIMIT = 256
 _MAX_MESSAGE = 4_000
 _MAX_PARAM = 200
 _NUMBER = r"`?(?<!\d)(\d{1,3}(?:[,_]\d{3})++|\d++)`?"
-# All of these are texts: the search that first needs one compiles it, and few runs meet a refusal.
+# All patterns are strings: `re` compiles one at its first search, and most runs never see a refused request.
 _OUTPUT_WORDS = (
     r"(?i)"
     r"max(?:imum)?[_ ]?(?:completion|output|new)?[_ ]?tokens|maxOutputTokens|completion tokens|output tokens"
@@ -121,11 +120,11 @@ class LearnedLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _LimitPattern:
     """A pattern for one wording of a limit.
 
     `group` is the regex group of the limit, `prompt` the group of the prompt's size. `is_exclusive`: the number itself
-    is already too large ("less than 8192").
+    already exceeds the limit ("less than 8192").
     """
 
     kind: Literal["output", "window", "either"]
@@ -135,47 +134,47 @@ class _Form:
     is_exclusive: bool
 
 
-def _form(
+def _wording(
     kind: Literal["output", "window", "either"],
     pattern: str,
     group: int = 1,
     *,
     prompt: int | None = None,
     is_exclusive: bool = False,
-) -> _Form:
-    return _Form(kind, f"(?i){pattern.replace('#', _NUMBER)}", group, prompt, is_exclusive)
+) -> _LimitPattern:
+    return _LimitPattern(kind, f"(?i){pattern.replace('#', _NUMBER)}", group, prompt, is_exclusive)
 
 
-_FORMS = (
-    # "`max_tokens` must be <= ... : 64000 > 64001 - 24235": what is left of the window; the window is the minuend.
-    _form("window", r"# ?> ?# ?- ?#", 2, prompt=3),
-    _form("window", r"input length and `?max_tokens`? exceed context limit: # ?\+ ?# ?> ?#", 3, prompt=1),
-    _form("window", r"(?:prompt|input) is too long: # tokens > # maximum", 2, prompt=1),
-    _form("window", r"input token count \(#\) exceeds the maximum number of tokens allowed \(#\)", 2, prompt=1),
-    _form("window", r"contains # tokens\b.{0,60}? too large for model with # maximum context length", 2, prompt=1),
-    _form("window", r"`?inputs`? tokens \+ `?max_new_tokens`? must be (?:<=|less than or equal to) #"),
-    _form("window", r"model token limit: #"),
-    _form("window", r"range of input length should be [\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
-    _form("window", r"maximum prompt length is #"),
-    _form(
+_WORDINGS = (
+    # "`max_tokens` must be <= ... : 64000 > 64001 - 24235": the difference is the free part; the window is 64001.
+    _wording("window", r"# ?> ?# ?- ?#", 2, prompt=3),
+    _wording("window", r"input length and `?max_tokens`? exceed context limit: # ?\+ ?# ?> ?#", 3, prompt=1),
+    _wording("window", r"(?:prompt|input) is too long: # tokens > # maximum", 2, prompt=1),
+    _wording("window", r"input token count \(#\) exceeds the maximum number of tokens allowed \(#\)", 2, prompt=1),
+    _wording("window", r"contains # tokens\b.{0,60}? too large for model with # maximum context length", 2, prompt=1),
+    _wording("window", r"`?inputs`? tokens \+ `?max_new_tokens`? must be (?:<=|less than or equal to) #"),
+    _wording("window", r"model token limit: #"),
+    _wording("window", r"range of input length should be [\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
+    _wording("window", r"maximum prompt length is #"),
+    _wording(
         "window", r"total (?:number of )?tokens\b.{0,60}?\b(?:exceeds?|must not exceed)(?: the)?(?: limit)?(?: of)? #"
     ),
-    _form("window", r"context (?:length|window|size) (?:of )?# (?:is |was )?exceeded"),
-    _form("window", r"max_total_tokens \(#\) must be (?:<=|less than or equal to) max_seq_len \(#\)", 2),
-    _form("window", r"(?:maximum )?context (?:length|window|size)(?: \w+){0,3}? (?:is|of|to|:) (?:only )?#"),
-    _form("window", r"max_(?:seq|model)_len(?:gth)?\s*(?:\(|=|of|is|:)\s*\(?#"),
-    _form("window", r"n_ctx\s*(?:\(|=|of|is|:)\s*\(?#"),
-    _form("window", r"context (?:size|window|length) \(#"),
-    _form("output", r"range (?:is|of|should be)?[^\[\(\d]{0,40}[\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
-    _form("output", r"# ?> ?#,? which is the maximum", 2),
-    _form("output", r"from \d+ \(inclusive\) to # \(exclusive\)", is_exclusive=True),
-    _form("output", r"between \d+ and #"),
-    _form("output", r"exceeds? (?:the )?(?:model|maximum|allowed|output)?(?: token)? ?(?:limit|maximum)(?: of)? #"),
-    _form("either", r"at most #"),
-    _form("either", r"(?:less than or equal to|no (?:more|greater|larger) than|cannot exceed|must not exceed|<=) #"),
-    _form("either", r"(?:maximum|max|limit)(?: \w+){0,5}? (?:is|of|to|:) #"),
-    _form("either", r"supports? (?:up to |a maximum of |only )#"),
-    _form("either", r"less than #", is_exclusive=True),
+    _wording("window", r"context (?:length|window|size) (?:of )?# (?:is |was )?exceeded"),
+    _wording("window", r"max_total_tokens \(#\) must be (?:<=|less than or equal to) max_seq_len \(#\)", 2),
+    _wording("window", r"(?:maximum )?context (?:length|window|size)(?: \w+){0,3}? (?:is|of|to|:) (?:only )?#"),
+    _wording("window", r"max_(?:seq|model)_len(?:gth)?\s*(?:\(|=|of|is|:)\s*\(?#"),
+    _wording("window", r"n_ctx\s*(?:\(|=|of|is|:)\s*\(?#"),
+    _wording("window", r"context (?:size|window|length) \(#"),
+    _wording("output", r"range (?:is|of|should be)?[^\[\(\d]{0,40}[\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
+    _wording("output", r"# ?> ?#,? which is the maximum", 2),
+    _wording("output", r"from \d+ \(inclusive\) to # \(exclusive\)", is_exclusive=True),
+    _wording("output", r"between \d+ and #"),
+    _wording("output", r"exceeds? (?:the )?(?:model|maximum|allowed|output)?(?: token)? ?(?:limit|maximum)(?: of)? #"),
+    _wording("either", r"at most #"),
+    _wording("either", r"(?:less than or equal to|no (?:more|greater|larger) than|cannot exceed|must not exceed|<=) #"),
+    _wording("either", r"(?:maximum|max|limit)(?: \w+){0,5}? (?:is|of|to|:) #"),
+    _wording("either", r"supports? (?:up to |a maximum of |only )#"),
+    _wording("either", r"less than #", is_exclusive=True),
 )
 _DIGITS = r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)"
 _PROMPT = (
@@ -194,33 +193,33 @@ def learn_limit(message: str, param: str | None = None, *, cap: int | None = Non
     A message that contains the requested output cap, `cap`, is about that cap, whatever its wording.
     """
     message, param = message[:_MAX_MESSAGE], (param or "")[:_MAX_PARAM]
-    speaks_of_output = any(re.search(_OUTPUT_WORDS, text) for text in (message, param))
-    speaks_of_output = speaks_of_output or cap in {_number(digits) for digits in re.findall(_DIGITS, message)}
-    speaks_of_window = any(re.search(_WINDOW_WORDS, text) for text in (message, param))
-    if not (speaks_of_output or speaks_of_window):
+    is_about_output = any(re.search(_OUTPUT_WORDS, text) for text in (message, param))
+    is_about_output = is_about_output or cap in {_number(digits) for digits in re.findall(_DIGITS, message)}
+    is_about_window = any(re.search(_WINDOW_WORDS, text) for text in (message, param))
+    if not (is_about_output or is_about_window):
         return None
-    for form in _FORMS:
-        found = re.search(form.pattern, message)
-        if found is None:
+    for wording in _WORDINGS:
+        match = re.search(wording.pattern, message)
+        if match is None:
             continue
-        if form.kind == "output" and not speaks_of_output:
+        if wording.kind == "output" and not is_about_output:
             continue
-        tokens = _number(found.group(form.group)) - form.is_exclusive
+        tokens = _number(match.group(wording.group)) - wording.is_exclusive
         if tokens < MIN_LIMIT:
             continue
-        kind = form.kind
+        kind = wording.kind
         if kind == "either":
-            kind = "output" if speaks_of_output else "window"
+            kind = "output" if is_about_output else "window"
         if kind == "output":
             return LearnedLimit(kind, tokens)
-        prompt = _first_number(_PROMPT, message) if form.prompt is None else _number(found.group(form.prompt))
+        prompt = _first_number(_PROMPT, message) if wording.prompt is None else _number(match.group(wording.prompt))
         return LearnedLimit(kind, tokens, prompt, _first_number(_TOTAL, message))
     return None
 
 
 def _first_number(pattern: str, message: str) -> int | None:
-    found = re.search(pattern, message)
-    return None if found is None else _number(next(digits for digits in found.groups() if digits))
+    match = re.search(pattern, message)
+    return None if match is None else _number(next(digits for digits in match.groups() if digits))
 
 
 def _number(digits: str) -> int:

@@ -1,7 +1,7 @@
-"""The texts that qcode itself sends to a model: resume a text, answer now, finish a call, rejections of calls.
+"""The texts that qcode sends to a model: "continue", "answer now", "finish the call", and rejections of calls.
 
-A text that asks for something exists only in the request that needs it and is never stored. Rejections are stored as
-tool results, because each call needs exactly one result.
+A text that asks the model for something exists only in one request and is never stored. Rejections are stored as tool
+results, because each call needs exactly one result.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ONE_WELL_FORMED_CALL = (
 
 
 def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None) -> str:
-    """Return the note about the rest of the limits that the user set (None: not set); empty if there are none."""
+    """Return the note about what is left of the limits (None: the limit is not set); empty if no limit is set."""
     left = [
         *([] if calls is None else [count_text(calls, "tool call")]),
         *([] if replies is None else [f"{count_text(replies, 'reply', 'replies')} (this one included)"]),
@@ -68,7 +68,7 @@ def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None
 
 
 def text_call_notice(model: str) -> str:
-    """Tell the user that a host passes calls on as text."""
+    """Return the notice that a host sends tool calls as text."""
     return (
         f"The server of {model} sent a tool call as text. qcode treats such text as a call; tools.text_calls = false "
         "turns this off."
@@ -76,7 +76,7 @@ def text_call_notice(model: str) -> str:
 
 
 def unreadable_call_notice(detail: str) -> str:
-    """Tell the user that a reply ends in text that looks like a call."""
+    """Return the notice that a reply ends in text that looks like a call."""
     return (
         f"The reply ended in text that looks like a tool call ({detail}). It did not run; the model may try once more."
     )
@@ -98,16 +98,16 @@ def marker_arguments(raw: str) -> str:
     return json.dumps({MARKER_KEY: True, "received_characters": len(raw)})
 
 
-def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str = "edit") -> str:
-    """Return the result of a truncated write or edit: it was rejected, and how to split it.
+def split_guidance(name: str, raw: str, cap: int, rejections: int, append_tool: str = "edit") -> str:
+    """Return the result of a truncated write or edit: the rejection, and instructions to split the call.
 
-    `rejections` counts the same rejection in a row, this one included; `adds_by` is the tool that can append.
+    `rejections` counts the same rejection in a row, this one included; `append_tool` can append to a file.
     """
     text = (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
         f"not run and nothing was written. {_progress(raw)} You MUST split it: write a skeleton of the file first, "
-        f"then add the rest part by part with `{adds_by}` calls, each well below the limit. Do not send the same call "
-        "again."
+        f"then add the rest part by part with `{append_tool}` calls, each well below the limit. Do not send the same "
+        "call again."
     )
     if rejections >= 3:
         text += (
@@ -134,7 +134,7 @@ def cut_call_text(name: str, cap: int) -> str:
 
 
 def rejection_notice(state: str, cap: int) -> str:
-    """Tell the user why a call in this `CallState` was rejected; `cap` is the output limit of its reply."""
+    """Return why a call in this `CallState` was rejected, for the user; `cap` is the output limit of its reply."""
     match state:
         case "incomplete":
             return f"truncated by the output limit of {cap:,} tokens"
@@ -195,12 +195,12 @@ def _unescaped(piece: str) -> str:
 
 
 def _neutralised(text: str, tag: str) -> str:
-    """Escape every tag of that name inside `text`, so that the text cannot close the tag around it."""
+    """Escape every `tag` inside `text`, so that the text cannot close the tag around it."""
     return re.sub(rf"<(\s*+/?+\s*+{tag})", r"<\\\1", text, flags=re.IGNORECASE)
 
 
 def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, editor: str = "user") -> ToolOutcome:
-    """Return the outcome of a call that was edited before it ran, with a note to the model on what ran."""
+    """Return the outcome of a call that was edited before it ran, with a note that tells the model what ran."""
     display = outcome.content if outcome.shown is None else outcome.shown
     before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
     text = "\n".join(

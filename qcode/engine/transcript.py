@@ -1,9 +1,9 @@
-"""The rules for a valid history, and the removal of parts that one host refuses.
+"""The rules for a history that every provider accepts, and the removal of parts that one host refuses.
 
-Every provider accepts this: roles alternate, starting with the user; each call of an assistant message has exactly one
-result at the start of the next user message; no block is empty. Only the copy that is sent is changed, never the
-stored history. A host that rejects images, or signatures that it made itself, would refuse every later request of the
-session: `without_part` removes such parts from the copy.
+In a valid history, roles alternate, starting with the user; each call of an assistant message has exactly one result at
+the start of the next user message; no block is empty. Only the copy that is sent is changed, never the stored history.
+A host that rejects an image or a signature would reject every later request of the session, so `without_part` removes
+such parts from the copy.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from qcode.text.pattern import lazy_pattern
 INTERRUPTED_RESULT = "Interrupted before it finished: the outcome is unknown. Check the state before you repeat it."
 
 
-def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return `messages` as a valid history; a valid one comes back equal."""
-    history = _joined(_sendable(messages))
+def make_valid(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return `messages` as a valid history; a valid history is returned unchanged."""
+    history = _merge_neighbors(_sendable(messages))
     while True:
         # A message with only results of missing calls is dropped; its neighbors then have the same role.
-        repaired = _joined(_with_results(_from_the_first_prompt(history)))
+        repaired = _merge_neighbors(_with_results(_from_the_first_prompt(history)))
         if repaired == history:
             return tuple(repaired)
         history = repaired
 
 
 def without_signals(messages: Sequence[Message], one_way: frozenset[str] | None) -> Sequence[Message]:
-    """Return `messages` without the recorded calls of one-way tools, their results, and the reasoning just before.
+    """Return `messages` without the recorded calls of one-way tools, their results, and the reasoning before them.
 
-    A result is matched with a call of the message before it, because ids may recur in a conversation. `one_way` None:
-    without the calls whose results are marked as signals, whatever tools there are.
+    `one_way` are the names of the one-way tools; if it is None, results marked as signals identify the calls. A result
+    is matched with a call of the message before it, because ids may recur in a conversation.
     """
     if not (any(map(_has_signal, messages)) if one_way is None else one_way):
         return messages
@@ -48,14 +48,17 @@ def without_signals(messages: Sequence[Message], one_way: frozenset[str] | None)
         if message.role == "assistant":
             answers = messages[index + 1].blocks if index + 1 < len(messages) else ()
             results = (block for block in answers if isinstance(block, ToolResult) and not block.is_error)
-            signals = (one for one in results if (one.is_signal if one_way is None else one.name in one_way))
-            recorded = {(result.call_id, result.name) for result in signals}
+            recorded = {
+                (result.call_id, result.name)
+                for result in results
+                if (result.is_signal if one_way is None else result.name in one_way)
+            }
         remaining.append(_without_signals(message, recorded) if recorded else message)
     return remaining
 
 
 def _has_signal(message: Message) -> bool:
-    return message.role == "user" and any(isinstance(one, ToolResult) and one.is_signal for one in message.blocks)
+    return message.role == "user" and any(isinstance(block, ToolResult) and block.is_signal for block in message.blocks)
 
 
 def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Message:
@@ -64,17 +67,17 @@ def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Messag
         if not isinstance(block, (ToolCall, ToolResult)) or (block.call_id, block.name) not in recorded:
             result.append(block)
             continue
-        # Some hosts reject reasoning that nothing follows.
+        # Some hosts reject reasoning at the end of a message.
         while isinstance(block, ToolCall) and result and isinstance(result[-1], Reasoning):
             result.pop()
     return message if len(result) == len(message.blocks) else replace(message, blocks=tuple(result))
 
 
 class PreparedHistory:
-    """The valid history of one conversation, which grows: `of` prepares only the messages that were added.
+    """A cache of the valid history of one growing conversation: `of` processes only the messages that were added.
 
-    An earlier part is prepared on its own if a prompt follows it and its last message is an answer without calls,
-    because no rule spans such a position.
+    The history is split before a prompt that follows an answer without calls. No rule spans such a position, so the
+    messages before it are processed once.
     """
 
     def __init__(self) -> None:
@@ -84,9 +87,8 @@ class PreparedHistory:
         self._settled_prepared = 0
 
     def of(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the same as `prepared`. The messages so far are compared by identity first, which costs little."""
-        known = len(self._messages)
-        if len(messages) == known and _are_same(self._messages, messages):
+        """Return the same as `make_valid`. Earlier messages are compared by identity, which is cheap."""
+        if _are_same(self._messages, messages):
             return self._prepared
         settled = self.settled
         if not (settled <= len(messages) and _are_same(self._messages[:settled], messages[:settled])):
@@ -94,20 +96,18 @@ class PreparedHistory:
         self._messages = list(messages)
         before = self._prepared[: self._settled_prepared]
         at = self._next_settled(settled)
-        head = prepared(messages[settled:at]) if at > settled else ()
+        head = make_valid(messages[settled:at]) if at > settled else ()
         if head and head[-1] == messages[at - 1]:
             before = (*before, *head)
             self.settled, self._settled_prepared = at, len(before)
-        self._prepared = (*before, *prepared(messages[self.settled :]))
+        self._prepared = (*before, *make_valid(messages[self.settled :]))
         return self._prepared
 
     def _next_settled(self, start: int) -> int:
-        """Return the last index after `start` from which the rest is independent of the messages before; `start` if
-        there is none.
-        """
+        """Return the last index after `start` at which the history can be split, `start` if there is none."""
         messages = self._messages
-        places = range(len(messages) - 1, start, -1)
-        return next((at for at in places if _is_a_prompt(messages[at]) and _is_plain_answer(messages[at - 1])), start)
+        indexes = range(len(messages) - 1, start, -1)
+        return next((at for at in indexes if _is_a_prompt(messages[at]) and _is_plain_answer(messages[at - 1])), start)
 
 
 def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:
@@ -115,7 +115,7 @@ def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:
 
 
 def _is_a_prompt(message: Message) -> bool:
-    """Return whether this is a user message with text to send, whatever calls precede it."""
+    """Return whether this is a user message with text; it may also have results of calls."""
     return message.role == "user" and any(isinstance(block, Text) and block.text for block in message.blocks)
 
 
@@ -159,7 +159,7 @@ def _is_user_block(block: Block) -> bool:
     return isinstance(block, (Image, ToolResult)) or (isinstance(block, Text) and bool(block.text))
 
 
-def _joined(messages: Sequence[Message]) -> list[Message]:
+def _merge_neighbors(messages: Sequence[Message]) -> list[Message]:
     """Merge neighbors with the same role; missing results of calls are added between two assistant messages."""
     result: list[Message] = []
     for message in messages:
@@ -240,7 +240,7 @@ def refused_part(error: ProviderError, request: ModelRequest) -> RefusedPart | N
 
 
 def is_lasting(error: ProviderError) -> bool:
-    """Return whether the refusal means that the model accepts no images at all, not that this one is invalid."""
+    """Return whether the host refuses all images, not only this image."""
     return _UNSUPPORTED.search(error.message) is not None
 
 
@@ -285,7 +285,7 @@ def _without_signature(block: Block) -> Block:
     return replace(block, opaque=None) if isinstance(block, Text | Reasoning | ToolCall) else block
 
 
-def readable(messages: tuple[Message, ...], model: KnownModel) -> tuple[Message, ...]:
+def without_refused_parts(messages: tuple[Message, ...], model: KnownModel) -> tuple[Message, ...]:
     """Return the history without the parts that `model` refuses."""
     if not model.sees_images and has_images(messages):
         messages = without_part(messages, "images")

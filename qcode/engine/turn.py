@@ -1,9 +1,8 @@
-"""A turn: from one user message until the model is done. `handle(Input) -> list[Effect]`, pure.
+"""The state machine of a turn, from one user message until the model is done. `handle(Input) -> list[Effect]`, pure.
 
 A turn is a sequence of steps; a step is one reply and its tool calls. `reply` handles the reply and `calls` the calls;
-this module decides what comes next, when the turn ends, and what it reports. Time is passed in as `now`, in seconds.
-`Tally` holds the turn's usage and limits. A sub-agent's turn runs `within` its caller's: its usage counts for both,
-and the limits of the prompt apply to all turns together.
+this module starts the next step or ends the turn. Time is passed in as `now`, in seconds. `Tally` holds the usage and
+limits of the turn; the limits of the prompt also cover the turns of its sub-agents.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from qcode.engine.model_facts import KnownModel
 from qcode.engine.reply.phase import NeedsModel, NeedsRoom, ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.engine.transcript import has_images, readable, without_signals
+from qcode.engine.transcript import has_images, without_refused_parts, without_signals
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
@@ -111,7 +110,7 @@ class Compacting:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """The hooks are asked whether the turn may end with `result`, or before the compaction that `then` follows."""
+    """The hooks are asked whether the turn may end with `result`, or whether the compaction before `then` may run."""
 
     result: ReplyResult | None = None
     cause: Cause = "asked"
@@ -150,10 +149,9 @@ AfterCompaction: TypeAlias = BeginStep | ResumeReply | EndCompaction
 
 
 class Turn:
-    """One turn, over once it returned `EndTurn`. `phase` says what it waits for.
+    """One turn, which is over once it has returned `EndTurn`. `phase` says what it waits for.
 
-    `messages` is the transcript so far. `number` counts the turns of the session from 1. `tally` is given for the turn
-    of a sub-agent; other turns make their own.
+    `messages` is the transcript so far. `number` counts turns from 1. `tally` is passed for the turn of a sub-agent.
     """
 
     def __init__(
@@ -166,7 +164,7 @@ class Turn:
         number: int = 1,
         tally: Tally | None = None,
     ) -> None:
-        # The driver may replace both before the first input, for example when a local server named its window.
+        # The driver may replace both before the first input, for example after a local server reported its window.
         self.model = model
         self.settings = settings
         self.phase: TurnPhase = Idle()
@@ -202,7 +200,7 @@ class Turn:
         return [] if isinstance(phase, Ended) else self._dispatch(incoming)
 
     def withdraw_steering(self, text: str) -> SteerQueued | None:
-        """Take back the last queued steering with this text; None if it was sent already, or never queued."""
+        """Remove the last queued message with this text and return it; None if it is not in the queue."""
         return self._steering.remove(text)
 
     def _dispatch(self, incoming: Input) -> list[Effect]:
@@ -217,7 +215,7 @@ class Turn:
             case ToolEnded() | ApprovalAnswered():
                 return self._to_round(phase, incoming) if isinstance(phase, Calling) else []
             case ModelSwitched() | NoModelLeft():
-                return self._model_chosen(phase.reply, incoming) if isinstance(phase, Replying) else []
+                return self._continue_after_fallback(phase.reply, incoming) if isinstance(phase, Replying) else []
             case SteerQueued():
                 self._steering.add(incoming)
                 return []
@@ -227,7 +225,7 @@ class Turn:
                 self.tally.limits.end, self.tally.limits.note = "stopped", reason
                 return []
             case CancelRequested():
-                self.tally.reached = incoming.limit
+                self.tally.cancelled_by = incoming.limit
                 return self._cancel(is_unsent=incoming.is_unsent)
             case TextCallRead(is_first=is_first):
                 return [Emit(Notice("info", synthetic.text_call_notice(self.model.name)))] if is_first else []
@@ -240,7 +238,7 @@ class Turn:
         if not self.model.sees_images and has_images([message]):
             text = f"{self.model.name} cannot see images. The model gets a note instead of the image."
             effects.append(Emit(Notice("warning", text)))
-        limit = self.tally.exceeded() if self.tally.is_inside else None
+        limit = self.tally.reached_limit() if self.tally.is_subagent else None
         if limit is not None:
             return effects + self._end(Outcome.MAX_TURN_REQUESTS, None, limit=limit)
         return effects + self._next_step()
@@ -281,7 +279,7 @@ class Turn:
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
         one_way = frozenset(tool.name for tool in self.settings.tools if tool.is_one_way)
-        return readable(self._counter.history.of(without_signals(self._messages, one_way)), self.model)
+        return without_refused_parts(self._counter.history.of(without_signals(self._messages, one_way)), self.model)
 
     # Replies
 
@@ -309,10 +307,10 @@ class Turn:
             return effects
         if result.message is not None:
             self._messages.append(result.message)
-        return effects + self._reply_decided(result)
+        return effects + self._apply_result(result)
 
-    def _model_chosen(self, reply: Reply, incoming: ModelSwitched | NoModelLeft) -> list[Effect]:
-        """Continue the reply with the next fallback model, or as without one."""
+    def _continue_after_fallback(self, reply: Reply, incoming: ModelSwitched | NoModelLeft) -> list[Effect]:
+        """Continue the reply with the next fallback model, or wait or end if none is left."""
         phase = reply.phase
         if not isinstance(phase, NeedsModel):
             return []
@@ -326,7 +324,7 @@ class Turn:
         effects = reply.resume_with_model(self._plan(), self.model, self._counter)
         return self._from_reply(reply, [*skipped, changed, *effects])
 
-    def _reply_decided(self, result: ReplyResult) -> list[Effect]:
+    def _apply_result(self, result: ReplyResult) -> list[Effect]:
         self._escalates_next = result.escalates_next
         text = self._paused_text + (result.message.text if result.message else "")
         if self._paused_text and self._reply_texts:
@@ -369,9 +367,9 @@ class Turn:
 
     def _ask_again(self, result: ReplyResult) -> list[Effect]:
         """Reject an invalid final answer: run one more step of the same turn, under the same limits."""
-        complaint = self._review.complaint
-        assert complaint is not None
-        self._steering.add(SteerQueued(complaint.request))
+        problem = self._review.problem
+        assert problem is not None
+        self._steering.add(SteerQueued(problem.request))
         notice = Emit(Notice("info", self._review.notice))
         effects = self._continue(result)
         return effects if self.is_over else [notice, *effects]
@@ -386,7 +384,7 @@ class Turn:
     # Hooks
 
     def _after_confirmation(self, phase: Confirming, incoming: Confirmed) -> list[Effect]:
-        """Take the step that the hooks were asked about, or do without it."""
+        """Compact, or end the turn, unless the hooks prevent it."""
         result, then = phase.result, phase.then
         if then is not None:
             if not incoming.reason:
@@ -432,9 +430,9 @@ class Turn:
         if not compactor.is_other:
             self.model = compactor.writer
         if result.parts is not None:
-            from qcode.engine.compactor import resolved
+            from qcode.engine.compactor import resolve_parts
 
-            self._messages = resolved(result.parts, self._messages)
+            self._messages = resolve_parts(result.parts, self._messages)
             self._counter.context_tokens = result.after
         effects = [*effects, *compaction_effects(result), Emit(self.usage)]
         return effects + self._after_compaction(phase.then, is_shorter=result.parts is not None)
@@ -509,7 +507,7 @@ class Turn:
 
     def _continue(self, result: ReplyResult) -> list[Effect]:
         """Start the next step unless a limit ends the turn."""
-        limit = self.tally.exceeded(self._step)
+        limit = self.tally.reached_limit(self._step)
         if limit is not None:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=limit)
         effects: list[Effect] = []
@@ -549,7 +547,9 @@ class Turn:
         limit: Limit | None = None,
         error: ErrorInfo | None = None,
     ) -> list[Effect]:
-        ended = self.tally.ended(outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error)
+        ended = self.tally.end_event(
+            outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error
+        )
         self.phase = Ended(ended.outcome)
         return [Emit(replace(ended, whole_text="\n\n".join(self._reply_texts))), EndTurn()]
 
@@ -574,7 +574,7 @@ class Turn:
 
 
 class Steering:
-    """The queue of messages that the user sent while the turn runs. False if it is empty."""
+    """The queue of messages that the user sent while the turn runs. Falsy if it is empty."""
 
     def __init__(self) -> None:
         self._queued: list[SteerQueued] = []

@@ -85,7 +85,9 @@ class Exchange:
         code: int | None = None
         with self._interrupts.end_at_signals():
             await self._unless_stopped(self._begin())
-            self._reader = StdinReader(descriptor, line=self._take, end=self._input_ended, first_bytes=first_bytes)
+            self._reader = StdinReader(
+                descriptor, on_line=self._take, on_end=self._input_ended, first_bytes=first_bytes
+            )
             while (incoming := await self._next()) is not None:
                 await self._unless_stopped(self._write_init())
                 code = await self._turn(incoming)

@@ -1,8 +1,8 @@
-"""Approvals: what is asked of the user, how it is decided, modes, options of one turn, and rules as written.
+"""Approvals: the questions to the user, the decisions on them, the modes, the options of one turn, and written rules.
 
-`Approval` is a sum of small values: a front end tells them apart in one `match` and gives back a `Decision`. Each has
-an `id`, a `question` of one line, and all of what is asked about as `detail`. Both are to be painted as they are:
-nothing in them is invisible, as `text.clean` defines it.
+`Approval` is a union of small values: a front end tells them apart with one `match` and answers with a `Decision`. Each
+has an `id`, a `question` of one line, and the full text of its subject as `detail`. A front end can show both
+unchanged: they contain no invisible characters, as `text.clean` defines them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
 MODE_ALIASES: Mapping[str, ApprovalMode] = {"ask": "default"}
-"""Other names of modes that the user may type: the front ends show `default` as `ask`."""
+"""Other names of modes that the user may type. Front ends show `default` as `ask`."""
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
-"""Parts of a text, as start and end."""
+"""Parts of a text, each as its start and end."""
 
 Scope: TypeAlias = Literal["once", "session", "folder", "edits", "trust", "prefix", "sandbox"]
-"""How far a yes reaches.
+"""The scope of a yes.
 
-`session` adds the rule of the approval for the rest of the session, `folder` also keeps it for this folder. `edits`
-switches to accept-edits mode. `trust` is `once`; the front end then trusts the folder. `prefix` adds `prefix_rule` for
-the session, after a warning. `sandbox` runs this call, and what `sandboxed_rule` covers, in the workspace sandbox
-without asking, for the session.
+`once` allows this call only. `session` adds the rule of the approval for the rest of the session, `folder` also stores
+it for this folder. `edits` switches to accept-edits mode. `trust` is `once`; the front end then trusts the folder.
+`prefix` adds `prefix_rule` for the session, after a warning. `sandbox` runs this call, and for the rest of the session
+the calls that `sandboxed_rule` covers, in the workspace sandbox without asking.
 """
 
 
@@ -51,12 +51,12 @@ class Draft:
 class ToolApproval:
     """May this call run? Decided by `Allow`, `Deny` or `Revise`.
 
-    `detail` is the exact command or unified diff, which `kind` tells apart. `rule` is the narrow rule that the scopes
+    `detail` is the exact command or the unified diff, depending on `kind`. `rule` is the narrow rule that the scopes
     `session` and `folder` add, empty if neither is offered; `is_keepable`: `folder` is offered. `agent` is the task of
-    the sub-agent whose call it is, in the words of the model; empty for a call of the conversation itself. `why` says
-    in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes; `prefix_rule` and
-    `sandboxed_rule` are the rules of two of them. `Revise` replaces the `draft`, None if nothing can be edited.
-    `is_revised`: the user or a hook has edited the call, and `call` has the arguments with which it would run.
+    the sub-agent that made the call, as the model described it; empty for a call of the conversation itself. `why` says
+    in one line why the user is asked and how the call would run, if that is not obvious. `offers` are further scopes;
+    `prefix_rule` and `sandboxed_rule` are the rules of two of them. `Revise` replaces the `draft`, which is None if
+    nothing can be edited. `is_revised`: the user or a hook has edited the call, and `call` has the edited arguments.
     See `ToolOutcome` for `changes`.
     """
 
@@ -96,10 +96,10 @@ class ToolApproval:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedCall:
-    """May this call run although it has just brought the same result several times?
+    """May this call run, although it just gave the same result several times?
 
-    Decided by `Allow`, `Deny` or an `Answer`, which the model gets instead of another result. Fields as in
-    `ToolApproval`.
+    Decided by `Allow`, `Deny` or an `Answer`, which is sent to the model instead of another result. See `ToolApproval`
+    for the fields.
     """
 
     call: ToolCall
@@ -143,16 +143,16 @@ class Choice:
 
 
 OWN_QUESTION = "qcode itself"
-"""In place of the server of a question: qcode asks about the settings. No server can have a name with a blank."""
+"""The `server` of a question that qcode asks about its settings. The name of a real server cannot contain a blank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The model asks something. Decided by an `Answer`, one of `choices` or any text, or by `Deny`.
+    """A question of the model or of a tool server. Decided by an `Answer` (a choice or any text) or by `Deny`.
 
-    `detail` is what its first line leaves out. `server` is not empty if a tool server asks during a call, whose words
-    the question and the choices then are; `Deny` dismisses it, and the call continues. A call can ask several times:
-    `number` tells these questions apart.
+    `question` is the first line, `detail` the rest. `server` is the tool server that asks during a call and wrote the
+    question and the choices; empty if the model asks. If a server asks, `Deny` dismisses the question and the call
+    continues. A call can ask several times: `number` tells these questions apart.
     """
 
     call: ToolCall
@@ -164,7 +164,7 @@ class Question:
 
     @property
     def asker(self) -> str:
-        """The one who asks, at the start of a sentence, not cleaned."""
+        """The asker as the subject of a sentence, not cleaned for display."""
         if self.server == OWN_QUESTION:
             return "qcode"
         return f"The tool server {self.server}" if self.server else "The model"
@@ -212,8 +212,8 @@ class LimitApproval:
 class ServerApproval:
     """May a tool server run, may its changed tools be offered, or may the browser open to sign in at it (`is_login`)?
 
-    Decided by `Allow` or `Deny`. It belongs to no turn. `id` changes with what is asked, so that a decision can never
-    be taken for an answer to another question.
+    Decided by `Allow` or `Deny`. It belongs to no turn. Each question has another `id`, so a late decision never
+    answers a different question.
     """
 
     id: str
@@ -234,38 +234,38 @@ Approval: TypeAlias = TurnApproval | ServerApproval
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Yes. A `scope` that the approval does not offer is `once`."""
+    """Yes. A `scope` that the approval does not offer counts as `once`."""
 
     scope: Scope = "once"
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """No. `message` goes to the model. The app and the linear mode end the turn at a denial without one."""
+    """No. `message` is sent to the model. Without a message, the app and its linear mode end the turn."""
 
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`text` is the result of the call, which does not run."""
+    """The answer to a question. `text` becomes the result of the call, which does not run."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptPlan:
-    """End plan mode and carry the plan out in `mode`; one that no plan may choose is `default`."""
+    """End plan mode and carry out the plan in `mode`. A mode that a plan may not choose counts as `default`."""
 
     mode: ApprovalMode = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """Edit the call: `text` replaces its draft, or `arguments` all of its arguments, if they are given.
+    """Edit the call: `text` replaces its draft; `arguments`, if not None, replace all of its arguments.
 
-    It is judged again, and asked for again with the same id. If the edited call is invalid or a rule denies it, a
-    notice says so, and the call is asked for as it was.
+    The edited call is judged again, and a new approval with the same id asks for it. If it is invalid or a rule denies
+    it, a notice says so, and the approval asks for the original call again.
     """
 
     text: str = ""
@@ -273,11 +273,11 @@ class Revise:
 
 
 Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan | Revise
-"""One that the approval does not take denies it, and a notice says so."""
+"""A decision that does not fit the approval denies it, and a notice says so."""
 
 
-def misfit(approval: Approval, decision: Decision) -> str:
-    """Return the notice about a decision that the approval does not take."""
+def misfit_notice(approval: Approval, decision: Decision) -> str:
+    """Return the notice about a decision that does not fit the approval."""
     return f"{type(decision).__name__} does not decide a {type(approval).__name__}; it was denied."
 
 
@@ -285,13 +285,12 @@ def misfit(approval: Approval, decision: Decision) -> str:
 class TurnOptions:
     """Options of one turn. `model` is `provider/model`, empty for the current one.
 
-    `output` maps keys of the config table `[output]` to validated values. `foreign` are the parts of the prompt, as
-    start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
-    the model may read without asking. `shown_prompt` is the prompt as the front end shows it, if it differs.
-    `is_append_only`: the front end cannot take back text that it showed, so a reply with text never starts over.
-    `finds_files`: `@path` in the prompt attaches a file. `typed_text` is the end of the prompt that the user typed, if
-    that is not all of it: only there `/server:prompt` and `@server:uri` name something of a tool server. `check` checks
-    the answer, and the limits apply, in place of those of the run.
+    `output` maps keys of the config table `[output]` to validated values. `foreign` are the parts of the prompt that
+    came from a file of the project and not from the user: `@path` in them attaches only files that the model may read
+    without asking. `shown_prompt` is the prompt as the front end shows it, if that differs. `is_append_only`: the front
+    end cannot remove text that it showed, so a reply with text never starts over. `finds_files`: `@path` in the prompt
+    attaches a file. `typed_text` is the last part of the prompt if the user typed only that part: `/server:prompt` and
+    `@server:uri` are recognized only there. `check` and the limits replace those of the run.
     """
 
     model: str = ""
@@ -313,7 +312,7 @@ NO_OPTIONS = TurnOptions()
 
 @dataclass(frozen=True, slots=True)
 class WrittenRule:
-    """`examples` are calls that the rule covers and `counterexamples` ones that it does not, as its author intends."""
+    """A rule as written in a config file, with `examples` of calls that it covers and `counterexamples`."""
 
     text: str
     examples: tuple[str, ...] = ()

@@ -19,9 +19,9 @@ class ErrorKind(StrEnum):
     """The kind of a failure. If it `is_transient`, the same request may succeed later.
 
     `TLS`: the certificate of the host is not trusted, or the file of CA certificates cannot be read.
-    `REPETITION`: the model repeated itself endlessly. `UNREADABLE_CALL`: it kept writing calls that cannot be parsed.
-    `TOOL_FAILURE`: it kept making calls that can never run. `BUDGET`: a limit of the prompt was reached.
-    `PROMPT_BLOCKED`: a hook kept the prompt from being sent.
+    `REPETITION`: the model repeated itself endlessly. `UNREADABLE_CALL`: the model kept writing calls that cannot be
+    parsed. `TOOL_FAILURE`: the model kept making calls that can never run. `BUDGET`: a limit of the prompt was reached.
+    `PROMPT_BLOCKED`: a hook blocked the prompt.
     """
 
     NO_CREDENTIAL = "no_credential"
@@ -67,7 +67,7 @@ _ErrorT = TypeVar("_ErrorT", bound=BaseException)
 
 
 def _restore_error(kind: type[_ErrorT], args: tuple[object, ...], fields: dict[str, object]) -> _ErrorT:
-    """Return an unpickled error, whatever its constructor takes: programs pass errors between processes."""
+    """Return an unpickled error without calling its constructor. Programs pass errors between processes."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     return error
@@ -76,10 +76,10 @@ def _restore_error(kind: type[_ErrorT], args: tuple[object, ...], fields: dict[s
 class ProviderError(Exception):
     """A request failed, or a stream broke. Raised by providers only; the driver turns it into `ReplyFailed`.
 
-    `message` is one line for the user: no key, no HTML page, no traceback. `retry_after` is the wait in seconds that
-    the server asks for. `request_id`, `code` and `param` come from the server: its id of the request, its error code,
-    and the parameter it rejects. `resets_at` is the end of the limit in seconds since 1970, if the server names it, and
-    `period` its kind. `may_retry` is False if the server forbids another attempt.
+    `message` is one line for the user, without keys, HTML or tracebacks. `retry_after` is the wait in seconds that the
+    server asks for. `request_id`, `code` and `param` come from the server: its id of the request, its error code, and
+    the rejected parameter. `resets_at` is the end of the rate limit in seconds since 1970, if the server names it, and
+    `period` the limit's period. `may_retry` is False if the server forbids another attempt.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class ProviderError(Exception):
 class ErrorInfo:
     """A failure as front ends and session files see it.
 
-    `retry_after` is in seconds, if the server named it; `resets_at` and `period` as in `ProviderError`.
-    `wait_refusal` says why the end of the limit was not waited for although the settings ask for it. `limited_model`
-    is the model whose limit ends at `resets_at`, if that is not the model that failed.
+    See `ProviderError` for the fields that both have. `wait_refusal` says why qcode did not wait for the end of the
+    limit, although the settings ask for it. `limited_model` is the model whose limit ends at `resets_at`, empty if it
+    is the model that failed.
     """
 
     kind: str
@@ -187,9 +187,9 @@ class QcodeError(Exception):
 
 
 class ConfigError(QcodeError):
-    """A setting cannot be used. The text is one line for the user and never holds a configured value.
+    """A setting is invalid. The text is one line for the user and never contains a configured value.
 
-    It begins with the path `file` and `line` (from 1), as far as they are known.
+    It begins with the path `file` and the `line` (counted from 1), if they are known.
     """
 
     exit_code: ExitCode = ExitCode.BAD_CONFIG

@@ -1,9 +1,9 @@
-"""The events of a turn: one stream of `TurnEvent` values is all that a front end gets.
+"""The events of a turn. A front end sees nothing but one stream of `TurnEvent` values.
 
 Order within a turn: `TurnStarted`, then for each step `StepStarted`, deltas, `ReplyFinished`, and for each call
 `ToolStarted` … `ToolFinished`; last `TurnEnded`. Text deltas contain no repetition at a seam. Block numbers are those
 of the assembled reply: a continuation keeps the number of the block that it continues. A `Retry` that is not a
-continuation takes back the deltas of the step so far; `PartialRestored` replaces them with its text.
+continuation discards the deltas of the step so far; `PartialRestored` replaces them with its text.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class PartialRestored:
 class AttemptRecord:
     """One request of a reply, stored with the message. A `summary` is a request of a compaction.
 
-    `is_retry`: it repeated or continued a request that had failed. `is_unanswered`: the host sent no reply, so it cost
-    nothing. `model` is `provider/model`, empty for the model of the session. `damaged_events` were skipped in its
-    stream, so its text may have gaps.
+    `is_retry`: the request repeated or continued a failed one. `is_unanswered`: the host sent no reply, so the request
+    cost nothing. `model` is `provider/model`, empty for the model of the session. `damaged_events` is the number of
+    events skipped in the stream; if it is not 0, the text may have gaps.
     """
 
     kind: AttemptKind
@@ -112,7 +112,7 @@ class ReplyFinished:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """The turn waits for the user, until `Conversation.answer` is called with the id of the approval."""
+    """The turn waits for the user until `Conversation.answer` is called with the id of the approval."""
 
     approval: CallApproval
 
@@ -135,8 +135,8 @@ class ToolOutput:
 class ToolFinished:
     """A call has its result. `state`: `done`, `failed`, `denied` (by the user or a rule), `rejected` (never run).
 
-    `seconds` is how long it ran, None if it did not or that is not known. `is_revised`: the user edited the call before
-    it ran, and `call` has the arguments with which it ran.
+    `seconds` is the run time, None if the call did not run or the time is unknown. `is_revised`: the user or a hook
+    edited the call before it ran, and `call` has the edited arguments.
     """
 
     call: ToolCall
@@ -211,8 +211,8 @@ class LimitReached:
 class ModelFellBack:
     """The rest of the turn uses another model, because the first one failed with `error`. Names are `provider/model`.
 
-    `error` is None if the first model was skipped from the start, because its limit has not ended yet, and if it
-    `has_returned`: the limit of `to_model` was waited for and has ended.
+    `error` is None if the first model was skipped because its limit has not ended yet. It is also None if
+    `has_returned`: the turn waited for the limit of `to_model`, which has ended.
     """
 
     from_model: str
@@ -245,7 +245,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message for the user. One that `is_once` is shown at its first occurrence in a conversation only."""
+    """A message for the user. `is_once`: it is shown only once in a conversation."""
 
     level: Level
     text: str
@@ -254,7 +254,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class HookStarted:
-    """A hook has been running for some seconds. `hook` is its event, `command` its command line for display."""
+    """A hook has been running for some seconds. `hook` is the event that it handles, `command` its command line."""
 
     hook: str
     command: str
@@ -262,10 +262,10 @@ class HookStarted:
 
 @dataclass(frozen=True, slots=True)
 class HookEnded:
-    """A hook ran. `exit_code` is None for a function, and for a command that did not start or end in time.
+    """A hook ran. `exit_code` is None for a function, and for a command that did not start or timed out.
 
-    `tool_use_id` is the call it was about, empty if none. `decision` is its answer as far as it counts; `stop` ends the
-    turn. `failure` is why it failed, in one line, empty if it did not.
+    `tool_use_id` is the id of the call that the hook was about, empty if there is none. `decision` is the effective
+    answer of the hook; `stop` ends the turn. `failure` is the reason why the hook failed, empty if it succeeded.
     """
 
     hook: str
@@ -297,7 +297,7 @@ class OutputEscalated:
 class ContinuationAttempt:
     """A continuation starts. `output_tokens` and `output_chars` are totals of the reply so far.
 
-    `tokens_left` is the rest of its budget.
+    `tokens_left` is the unused part of the reply's budget.
     """
 
     index: int
@@ -350,7 +350,7 @@ class Denial:
 class Signal:
     """A call of a one-way tool. `emitted_at` is in seconds since the start of the turn.
 
-    `arguments` is the text as it was received if it is not a JSON object.
+    `arguments` is the raw text if it is not a JSON object.
     """
 
     name: str
@@ -362,8 +362,8 @@ class Signal:
 class AgentEvent:
     """An event from the turn of a sub-agent; `call_id` is the call that started it.
 
-    Deltas are omitted. `ApprovalRequested` is never wrapped: it is an event of the conversation. Call ids inside are
-    made by `inner_id`, so they are unique in the conversation.
+    Deltas are omitted. `ApprovalRequested` is never wrapped, because it is an event of the conversation. The call ids
+    in `event` are made by `inner_id`, so they are unique in the conversation.
     """
 
     call_id: str
@@ -375,9 +375,9 @@ class TurnEnded:
     """The turn is over. `text` is its answer, complete or not; `replies` is the number of model replies.
 
     `whole_text` is the text of all replies, joined with blank lines, so it also has the text before tool calls.
-    `by_model` divides the usage between the models that the turn used, sub-agents and summaries included.
-    `is_answered`: the last reply had text. `limit` is the limit that ended the turn, or None. `seconds` is how long the
-    turn took, None if that is not known.
+    `by_model` is the usage of each model that the turn used, sub-agents and summaries included. `is_answered`: the last
+    reply had text. `limit` is the limit that ended the turn, or None. `seconds` is the duration of the turn, None if it
+    is unknown.
     """
 
     outcome: Outcome
@@ -435,5 +435,5 @@ TurnEvent: TypeAlias = (
 
 
 def inner_id(call_id: str, inner: str) -> str:
-    """Return the id of a sub-agent's call as seen from outside: `call_id` started the sub-agent."""
+    """Return the id in the conversation of a sub-agent's call `inner`; `call_id` is the call of the sub-agent."""
     return f"{call_id}/{inner}"

@@ -42,7 +42,7 @@ class Reasoning:
 class ToolCall:
     """A tool call. `arguments` is the JSON text of one object, always valid in a stored message.
 
-    `is_from_text`: it arrived as text, in which it was recognized.
+    `is_from_text`: the host sent the call as text, and qcode recognized it.
     """
 
     call_id: str
@@ -54,7 +54,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call. `is_signal`: the call was recorded as a signal, and no request has it again."""
+    """The result of a call. `is_signal`: the call was recorded as a signal, and later requests leave it out."""
 
     call_id: str
     name: str

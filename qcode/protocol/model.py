@@ -1,4 +1,4 @@
-"""The facts about a model, a request to it, and how often a failed request is retried."""
+"""The facts about a model, a request to it, and the settings for retries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qcode.values import dataclass
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "max"]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 CONFIGURED_MODELS = ("", "default", "inherit")
-"""Names of the model that the configuration selects, in flags and in Claude Code's files."""
+"""Names that stand for the model selected by the configuration, in flags and in Claude Code's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ LimitWait: TypeAlias = Literal["ask", "always", "never"]
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """Retry at most `max_retries` failures in a row, and none if the server asks to wait over `retry_after_max_s`.
+    """Retry at most `max_retries` failures in a row, if the server asks to wait at most `retry_after_max_s`.
 
-    `wait_for_limit` says what follows a rate limit with a later end: wait for it, ask the user, or fail. An end over
-    `limit_wait_max_s` ahead is never waited for.
+    After a rate limit with a longer wait, `wait_for_limit` decides: ask the user, always wait, or never wait. qcode
+    never waits longer than `limit_wait_max_s`.
     """
 
     max_retries: int = 5

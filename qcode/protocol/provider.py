@@ -26,11 +26,11 @@ class Provider(Protocol):
         ...
 
     async def model_names(self) -> tuple[str, ...]:
-        """Return the names of the models the host serves, or raise `ProviderError`."""
+        """Return the names of the models that the host serves, or raise `ProviderError`."""
         ...
 
     def warm_up(self) -> None:
-        """Load in advance what the first request needs. Blocks: call it in a thread. May do nothing."""
+        """Load the modules of the first request in advance. Blocks: call it in a thread. May do nothing."""
         ...
 
     async def close(self) -> None:

@@ -64,7 +64,7 @@ class BlockEnded:
 
 @dataclass(frozen=True, slots=True)
 class EventDamaged:
-    """An event of the stream could not be read: the text, or the piece of a call, that it held is missing."""
+    """An event of the stream could not be read, so text or a piece of a call is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class WebSearched:
 
 @dataclass(frozen=True, slots=True)
 class TextCallRead:
-    """The host sent the calls after this event as text, in this form. `is_first`: the form is new for this model."""
+    """The host sent the next calls as text, in the format `form`. `is_first`: the format is new for this model."""
 
     form: str
     is_first: bool
@@ -139,7 +139,7 @@ class StopReason(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a turn ended, in the terms of the Agent Client Protocol, plus `error`."""
+    """The outcome of a turn, in the terms of the Agent Client Protocol, plus `error`."""
 
     END_TURN = "end_turn"
     MAX_TOKENS = "max_tokens"
@@ -160,7 +160,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InvalidAnswer:
-    """Why an answer is invalid: `reason` is one line for the user, `request` is the message to the model."""
+    """The fault of an invalid answer: `reason` is one line for the user, `request` is the message to the model."""
 
     reason: str
     request: str

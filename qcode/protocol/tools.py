@@ -11,19 +11,19 @@ from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 SKILL_TOOL = "skill"
-"""The name of the tool that loads a skill. Its results hold instructions, which a compaction keeps."""
+"""The name of the tool that loads a skill. Its results contain instructions, which a compaction keeps."""
 EXPLORE, GENERAL = "explore", "general"
 """The kinds of sub-agents that are built in."""
 SAME, SMALL = "same", "small"
-"""The models of a sub-agent: that of the conversation, or the small one."""
+"""The models of a sub-agent: the model of the conversation, or the small model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """Calls that only read or write files.
 
-    `paths_of` returns the paths that a call names, at least one and without duplicates, or one line that says why the
-    call is invalid.
+    `paths_of` returns the paths in the arguments of a call, at least one and without duplicates, or a line that says
+    why the call is invalid.
     """
 
     access: Literal["read", "write"]
@@ -50,8 +50,8 @@ class Fetches:
 
 
 Safety: TypeAlias = Files | Runs | Fetches | Literal["harmless"]
-"""The effects that the calls of a tool may have. `harmless`: a call only touches the session itself, or starts calls
-that are judged one by one."""
+"""The effects that the calls of a tool may have. `harmless`: a call only changes the session, or starts other calls,
+each of which is judged separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class ToolSpec:
 
     `is_read_only`: a call changes nothing. `is_one_way`: a call is recorded as a signal and never run. `asks_user`:
     the result is the user's answer. `is_backgroundable`: the user may move a running call to the background.
-    `reads_when` is an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's
-    host runs the tool, and the result is part of the reply. `edits_by` is how a call changes a part of a file: a model
-    is offered one of the two ways. `is_for_sub_agents`: a sub-agent may be offered the tool, not only the conversation.
-    `draft` is the argument that the user may edit as plain text before a call runs; without it, they edit all as JSON.
-    `safety` is the basis of the policy's verdict; a tool without it, such as one from a tool server, is never trusted.
+    `reads_when` is the name of an argument and the values of it with which a call changes nothing. `is_hosted`: the
+    model's host runs the tool, and the result is part of the reply. `edits_by` is the way in which a call edits a file;
+    each model is offered tools of one way only. `is_for_sub_agents`: sub-agents may use the tool too. `draft` is the
+    argument that the user may edit as plain text before a call runs; if it is empty, they edit all arguments as JSON.
+    `safety` is the basis of the policy's verdict; None, as for tools of a tool server: the tool is never trusted.
     """
 
     name: str
@@ -110,7 +110,7 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True)
 class EditedFile:
-    """A file that a call changed: its real path and its bytes before and after, None without a file."""
+    """A file that a call changed: its real path and its bytes before and after; None: the file did not exist."""
 
     path: str
     before: bytes | None = field(repr=False)
@@ -121,11 +121,11 @@ class EditedFile:
 class ToolOutcome:
     """The outcome of a call: `content` for the model, `summary` as one line for the user, `diff` as unified diff.
 
-    `shown` is the output as the user sees it, without notes to the model; None: it is `content`. `exit_code` is that
-    of a command, negative for a signal. `changes` are there only if the front end asked for them
-    (`Agent.report_file_texts`), without files that are not text or whose contents must not be shown. `edits` are for
-    what follows an edit and go no further. `problems` is what that found, for the user below the diff. `is_signal`: the
-    call was recorded and did not run.
+    `shown` is the output as the user sees it, without notes to the model; None: it is `content`. `exit_code` is the
+    exit code of a command, negative if a signal killed it. `changes` is empty if the front end did not ask for them
+    (`Agent.report_file_texts`); files that are not text or must not be shown are left out. `edits` is the input of the
+    formatters and checkers that run after an edit, and is not passed on. `problems` is their output, which the user
+    sees below the diff. `is_signal`: the call was recorded and did not run.
     """
 
     content: str
@@ -147,21 +147,21 @@ class Refused(Exception):  # noqa: N818  # an answer, not a failure
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A program to start and what happens before and after it. One value starts one program."""
+    """A program to start, with the functions to call before and after it. One value starts one program."""
 
     argv: tuple[str, ...]
     """The first item is an absolute path."""
     restrict: Callable[[], None] | None = None
-    """Called in the thread that starts the program, just before. The thread is never used again.
+    """Called just before the program starts, in the same thread. The thread is never used again.
 
     If this raises `OSError`, the program must not be started.
     """
     data: bytes = b""
-    """Input that the program reads from an inherited file descriptor, at most 4 kB. Empty: no descriptor."""
+    """Data that the program reads from an inherited file descriptor, at most 4 kB. Empty: no descriptor."""
     data_at: int = 0
-    """The item of `argv` that is replaced by the number of that descriptor."""
+    """The index of the item in `argv` that is replaced by the number of that descriptor."""
     finish: Callable[[], tuple[str, ...]] | None = None
-    """Called once when nothing of the program runs any more, also if it could not be started.
+    """Called once after all processes of the program have ended, even if it could not be started.
 
-    Returns lines about what it did, for the model and the user. Blocks on the disk.
+    Returns lines for the model and the user about its own changes. It may block on the disk.
     """

@@ -55,7 +55,7 @@ def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
 def cache_hit_rate(usage: Usage) -> float | None:
     """Return the share of the input that was read from a cache, from 0 to 1.
 
-    Return None if the host reports no cache usage or no input: the rate is then unknown, not 0.
+    Return None if the host reports no cache usage or no input: the rate is unknown, not 0.
     """
     if usage.cache_read is None or not usage.input:
         return None

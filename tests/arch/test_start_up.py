@@ -167,35 +167,35 @@ def test_app_start_loads_no_sdk_before_first_paint() -> None:
 PROXY = "http://127.0.0.1:9"
 
 
-@pytest.mark.parametrize(
-    ("model", "proxy", "sdk"),
-    [
-        ("openai/x", "", ""),
-        ("anthropic/x", "", ""),
-        ("gemini/x", "", ""),
-        ("openai/x", PROXY, "openai"),
-        ("anthropic/x", PROXY, "anthropic"),
-        ("demo/demo", "", ""),
-    ],
-)
-def test_warm_up_loads_only_the_sdk_that_is_needed(model: str, proxy: str, sdk: str, tmp_path: Path) -> None:
+def warmed_up(models: tuple[str, ...], proxy: str, home: Path) -> set[str]:
+    """Return the SDKs that the warm-up of these models loaded, one after the other in one fresh process."""
     program = (
-        "import os\n"
+        "import os, pathlib, sys\n"
         "for name in [name for name in os.environ if name.lower().endswith('_proxy')]: del os.environ[name]\n"
-        f"os.environ.update(HOME={str(tmp_path)!r}, HTTPS_PROXY={proxy!r})\n"
+        f"os.environ.update(HOME={str(home)!r}, HTTPS_PROXY={proxy!r})\n"
         "os.environ.update(OPENAI_API_KEY='k' * 20, ANTHROPIC_API_KEY='k' * 20, GEMINI_API_KEY='k' * 20)\n"
-        f"os.chdir({str(tmp_path)!r})\n"
+        f"os.chdir({str(home)!r})\n"
         "from qcode.agent.models.selection import begin_with\n"
         "from qcode.cli import app, arguments, context\n"
         "from qcode.tui.opening import open_agent\n"
-        f"run = context.run_context(arguments.parse(['-m', {model!r}, '--trust']), "
-        f"__import__('pathlib').Path({str(tmp_path)!r}), is_attended=True)\n"
-        "agent = open_agent(run, begin_with(run))\n"
-        f"assert not {{{', '.join(map(repr, SDKS))}}} & set(__import__('sys').modules)\n"
-        "agent.warm_up()\n"
-        "agent.release()"
+        f"for model in {models!r}:\n"
+        "    given = arguments.parse(['-m', model, '--trust'])\n"
+        f"    run = context.run_context(given, pathlib.Path({str(home)!r}), is_attended=True)\n"
+        "    agent = open_agent(run, begin_with(run))\n"
+        f"    assert not {{{', '.join(map(repr, SDKS))}}} & set(sys.modules)\n"
+        "    agent.warm_up()\n"
+        "    agent.release()"
     )
-    assert among(loaded_after(program), *SDKS) == ({sdk} if sdk else set())
+    return among(loaded_after(program), *SDKS)
+
+
+def test_warm_up_loads_no_sdk_without_a_proxy(tmp_path: Path) -> None:
+    assert warmed_up(("openai/x", "anthropic/x", "gemini/x", "demo/demo"), "", tmp_path) == set()
+
+
+@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+def test_warm_up_loads_only_the_sdk_that_is_needed(sdk: str, tmp_path: Path) -> None:
+    assert warmed_up((f"{sdk}/x",), PROXY, tmp_path) == {sdk}
 
 
 @pytest.mark.parametrize(

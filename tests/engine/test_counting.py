@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, fit, room_for_prompt
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, fit, max_prompt_tokens
 from qcode.engine.counting import TOKENS_PER_IMAGE, PromptCounter, bound_text, estimate_text, size_messages
 from qcode.protocol.messages import (
     Block,
@@ -160,7 +160,7 @@ def test_estimate_never_exceeds_the_bound(texts: list[str], system: str) -> None
 
 @given(st.integers(1, 100_000), st.none() | st.integers(1, 400_000), st.booleans())
 def test_prompt_that_fits_leaves_the_full_cap(cap: int, window: int | None, is_counted: bool) -> None:
-    room = room_for_prompt(cap, window)
+    room = max_prompt_tokens(cap, window)
     if room < 0:
         return
     fitted = fit(cap, prompt_tokens=room, window=window, is_counted=is_counted)

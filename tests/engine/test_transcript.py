@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.engine.transcript import INTERRUPTED_RESULT, PreparedHistory, prepared
+from qcode.engine.transcript import INTERRUPTED_RESULT, PreparedHistory, make_valid
 from qcode.protocol.messages import (
     Block,
     Image,
@@ -50,7 +50,7 @@ def check(messages: tuple[Message, ...]) -> None:
 
 @given(MESSAGES)
 def test_any_sequence_of_messages_becomes_a_valid_history(messages: list[Message]) -> None:
-    check(prepared(messages))
+    check(make_valid(messages))
 
 
 @given(MESSAGES, st.lists(st.integers(0, 3), max_size=4))
@@ -61,9 +61,9 @@ def test_history_prepared_incrementally_equals_the_history_prepared_at_once(
     rest = list(messages)
     for size in (*sizes, len(rest)):
         given_so_far, rest = given_so_far + rest[:size], rest[size:]
-        assert history.of(given_so_far) == prepared(given_so_far)
-        assert history.of(given_so_far) == prepared(given_so_far)
-    assert history.of(messages[:1]) == prepared(messages[:1]), "another history"
+        assert history.of(given_so_far) == make_valid(given_so_far)
+        assert history.of(given_so_far) == make_valid(given_so_far)
+    assert history.of(messages[:1]) == make_valid(messages[:1]), "another history"
 
 
 def test_prepared_history_is_not_prepared_again() -> None:
@@ -77,8 +77,8 @@ def test_prepared_history_is_not_prepared_again() -> None:
 
 @given(MESSAGES)
 def test_preparing_twice_changes_nothing(messages: list[Message]) -> None:
-    once = prepared(messages)
-    assert prepared(once) == once
+    once = make_valid(messages)
+    assert make_valid(once) == once
 
 
 @given(MESSAGES)
@@ -86,7 +86,7 @@ def test_no_user_text_is_lost(messages: list[Message]) -> None:
     typed = [
         block for m in messages if m.role == "user" for block in m.blocks if isinstance(block, Text) and block.text
     ]
-    sent = [block for m in prepared(messages) if m.role == "user" for block in m.blocks if isinstance(block, Text)]
+    sent = [block for m in make_valid(messages) if m.role == "user" for block in m.blocks if isinstance(block, Text)]
     assert sent == typed
 
 
@@ -100,44 +100,45 @@ def test_valid_history_stays_the_same_messages() -> None:
         Message("user", (ToolResult("c1", "read", "r"),)),
         assistant(Text("c")),
     )
-    assert all(left is right for left, right in zip(prepared(valid), valid, strict=True))
+    assert all(left is right for left, right in zip(make_valid(valid), valid, strict=True))
 
 
 def test_unanswered_call_gets_a_result_that_says_so() -> None:
     result = ToolResult("c1", "read", INTERRUPTED_RESULT, is_error=True)
-    assert prepared([user("a"), assistant(CALL)])[-1] == Message("user", (result,))
-    assert prepared([user("a"), assistant(CALL), user("b")])[-1] == Message("user", (result, Text("b")))
-    assert prepared([user("a"), assistant(CALL), assistant(Text("x"))])[2] == Message("user", (result,))
+    assert make_valid([user("a"), assistant(CALL)])[-1] == Message("user", (result,))
+    assert make_valid([user("a"), assistant(CALL), user("b")])[-1] == Message("user", (result, Text("b")))
+    assert make_valid([user("a"), assistant(CALL), assistant(Text("x"))])[2] == Message("user", (result,))
 
 
 def test_results_come_first_in_the_order_of_the_calls() -> None:
     other = ToolCall("c2", "read", "{}")
     first, second = ToolResult("c1", "read", "1"), ToolResult("c2", "read", "2")
-    sent = prepared([user("a"), assistant(CALL, other), Message("user", (Text("go on"), second, first))])
+    sent = make_valid([user("a"), assistant(CALL, other), Message("user", (Text("go on"), second, first))])
     assert sent[-1] == Message("user", (first, second, Text("go on")))
 
 
 def test_messages_before_the_first_prompt_are_dropped_with_their_results() -> None:
     result = Message("user", (ToolResult("c1", "read", "1"),))
-    assert prepared([assistant(CALL), result, assistant(Text("x")), user("hi")]) == (user("hi"),)
+    assert make_valid([assistant(CALL), result, assistant(Text("x")), user("hi")]) == (user("hi"),)
 
 
 def test_result_without_a_call_is_dropped() -> None:
-    assert prepared([user("a"), assistant(Text("b")), Message("user", (ToolResult("c9", "read", "1"), Text("c")))]) == (
+    orphan_result = Message("user", (ToolResult("c9", "read", "1"), Text("c")))
+    assert make_valid([user("a"), assistant(Text("b")), orphan_result]) == (
         user("a"), assistant(Text("b")), user("c"),
     )  # fmt: skip
 
 
 def test_neighbors_of_a_dropped_message_are_merged() -> None:
     orphan = Message("user", (ToolResult("c9", "read", "1"),))
-    sent = prepared([user("a"), assistant(Text("b")), orphan, assistant(Text("c")), user("d")])
+    sent = make_valid([user("a"), assistant(Text("b")), orphan, assistant(Text("c")), user("d")])
     assert sent == (user("a"), assistant(Text("b"), Text("c")), user("d"))
 
 
 def test_thinking_only_message_is_not_sent() -> None:
-    assert prepared([user("a"), assistant(Reasoning("hm")), user("b")]) == (Message("user", (Text("a"), Text("b"))),)
+    assert make_valid([user("a"), assistant(Reasoning("hm")), user("b")]) == (Message("user", (Text("a"), Text("b"))),)
 
 
 def test_signed_empty_text_keeps_its_position() -> None:
     signed = Text("", Opaque("gemini", "{}"))
-    assert prepared([user("a"), assistant(Text("b"), signed)])[-1].blocks == (Text("b"), signed)
+    assert make_valid([user("a"), assistant(Text("b"), signed)])[-1].blocks == (Text("b"), signed)

@@ -241,7 +241,7 @@ class World:
             case Compact():
                 check_compaction(self, effect)
             case Learn():
-                self.model = self.model.with_learner(effect)
+                self.model = self.model.with_fact(effect)
             case EndTurn():
                 assert self.ended is not None
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from qcode.engine.transcript import prepared
+from qcode.engine.transcript import make_valid
 from qcode.protocol.messages import (
     Block,
     Image,
@@ -83,13 +83,13 @@ _REQUESTS = st.builds(
     ModelRequest,
     model=st.just(""),
     system=st.sampled_from(["", " ", "Be brief."]),
-    messages=st.lists(_MESSAGES, max_size=7).map(lambda messages: prepared([*messages, user("Go on.")])),
+    messages=st.lists(_MESSAGES, max_size=7).map(lambda messages: make_valid([*messages, user("Go on.")])),
     tools=st.sampled_from([(), (READ_FILE,), (READ_FILE, LIST_FILES)]),
     max_tokens=st.sampled_from([1, 500, 8000, 64_000]),
     effort=st.sampled_from([None, *EFFORTS]),
     allows_calls=st.booleans(),
 )
-_ONE_ID_IN_TWO_REPLIES = prepared(
+_ONE_ID_IN_TWO_REPLIES = make_valid(
     [
         user("Go."),
         assistant(ToolCall("call_1", "read_file", "{}")),
@@ -98,7 +98,7 @@ _ONE_ID_IN_TWO_REPLIES = prepared(
         Message("user", (ToolResult("call_1", "read_file", "second"),)),
     ]
 )
-_ENDS_IN_THINKING = prepared(
+_ENDS_IN_THINKING = make_valid(
     [user("Go."), assistant(Text("So."), Reasoning("Hm.", _signature("anthropic"))), user("Go on.")]
 )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from qcode.engine.transcript import prepared
+from qcode.engine.transcript import make_valid
 from qcode.protocol.messages import (
     Block,
     Image,
@@ -83,7 +83,7 @@ def requests_for(model: str, messages: list[Message]) -> Iterator[ModelRequest]:
     """Yield requests as a conversation sends them: step by step, continued, with a note, and shorter after an undo."""
     plain = ModelRequest(model, "Be brief.", (), (READ_FILE,), 8_000, effort="low")
     for end in range(1, len(messages) + 1):
-        history = prepared(messages[:end])
+        history = make_valid(messages[:end])
         if not history:
             continue
         if history[-1].role == "user":
@@ -93,9 +93,9 @@ def requests_for(model: str, messages: list[Message]) -> Iterator[ModelRequest]:
             yield replace(plain, messages=(*partial, user("continue")), effort=None)
             yield replace(plain, messages=partial, is_prefill=True)
         else:
-            yield replace(plain, messages=prepared([*messages[:end], user("go on")]), allows_calls=False)
-    yield replace(plain, messages=prepared([*messages[: len(messages) // 2], user("another way")]))
-    yield replace(plain, messages=prepared([*messages, user("back")]))
+            yield replace(plain, messages=make_valid([*messages[:end], user("go on")]), allows_calls=False)
+    yield replace(plain, messages=make_valid([*messages[: len(messages) // 2], user("another way")]))
+    yield replace(plain, messages=make_valid([*messages, user("back")]))
 
 
 def written(codec: str, request: ModelRequest, encoded: EncodedMessages) -> bytes:
@@ -146,7 +146,7 @@ def test_work_for_a_request_does_not_grow_with_the_conversation(codec: str) -> N
         ):
             messages.append(message)
             if message.role == "user":
-                added = prepared(messages)[len(history) :]
+                added = make_valid(messages)[len(history) :]
                 history = (*history, *added)
                 counting.chars = 0
                 written(codec, ModelRequest(MODELS[case], "Be brief.", history, (READ_FILE,), 8_000), encoded)

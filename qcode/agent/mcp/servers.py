@@ -23,7 +23,7 @@ from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerS
 from qcode.agent.mcp.tools import MAX_TOOLS, CheckedTool, offered, outcome_of, shown_name, split_name
 from qcode.agent.trust import TrustedFile
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
+from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit_notice
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.clean import single_spaced, visible, visible_json
@@ -167,7 +167,7 @@ class Servers:
         if server is None:
             return
         if not isinstance(decision, (Allow, Deny)):
-            self._notice("warning", misfit(self._approval(server), decision))
+            self._notice("warning", misfit_notice(self._approval(server), decision))
         if not isinstance(decision, Allow):
             server.is_refused = True
             if server.state == "waiting":

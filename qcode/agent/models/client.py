@@ -19,7 +19,7 @@ from qcode.agent.models.selection import Selection, address_of, named
 from qcode.agent.options import RunContext
 from qcode.agent.toolbox import Toolbox, hosted_tools
 from qcode.config.settings import ModelSettings, Network, Output
-from qcode.engine.caps import OutputSettings, room_for_prompt
+from qcode.engine.caps import OutputSettings, max_prompt_tokens
 from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.approvals import ApprovalMode
@@ -409,7 +409,7 @@ class ContextSizing:
         tokens: Callable[[], TokenCounter] | None,
     ) -> None:
         """Count the tokens of the prompt in a thread, unless its size in bytes shows whether it fits."""
-        if tokens is None or counter.is_obvious(request, room_for_prompt(request.max_tokens, window)):
+        if tokens is None or counter.is_obvious(request, max_prompt_tokens(request.max_tokens, window)):
             return
 
         async def counted() -> None:

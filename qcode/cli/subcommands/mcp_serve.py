@@ -93,7 +93,7 @@ class _Lines:
         self.refuse: Callable[[JSONRPCError], Any] = _ignore
         self._lines: asyncio.Queue[tuple[bytes | None] | None] = asyncio.Queue()
         self._reader = StdinReader(
-            descriptor, line=self._put, end=lambda _: self._lines.put_nowait(None), longest=MAX_LINE_BYTES
+            descriptor, on_line=self._put, on_end=lambda _: self._lines.put_nowait(None), max_line_bytes=MAX_LINE_BYTES
         )
 
     def _put(self, line: bytes | None) -> None:

@@ -1,7 +1,7 @@
 """Assembles one attempt: collects reply events as raw text, and classifies the reply at its end (`ReplyShape`).
 
-Text is kept as a list of pieces and joined on demand, so the cost is linear in the length of the reply. A call is
-judged by strict parsing of its raw arguments; nothing is repaired here.
+Text is kept as a list of pieces and joined on demand, so the cost is linear in the length of the reply. The state of a
+call follows from strict parsing of its raw arguments; nothing is repaired here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CUT_NUMBER = lazy_pattern(r"-|\.|(?:\.\d+)?[eE][+-]?")
 class BlockDraft:
     """A block that is being received. The `text` of a call is its raw argument JSON.
 
-    `has_gap`: the stream lost a piece, which may have been one of this call.
+    `has_gap`: the stream lost an event, which may have been a piece of this call.
     """
 
     kind: DraftKind
@@ -69,11 +69,11 @@ class BlockDraft:
 
 @dataclass(frozen=True, slots=True)
 class ReplyShape:
-    """The outcome of one attempt: all that `recovery.decide` needs.
+    """The kind of reply that one attempt gave; with the budget, the input of `recovery.decide`.
 
-    `has_text`, `has_reasoning` and `last` ignore white space. Reasoning after text does not count as `last`, because a
-    continuation drops it. `calls` holds the state of each call in order. `has_progress`: the attempt added something
-    to the reply.
+    `has_text` and `last` ignore blank blocks. Reasoning after text does not count as `last`, because a continuation
+    drops it. `calls` holds the state of each call in order. `has_progress`: the attempt added text or a call to the
+    reply.
     """
 
     stop: StopReason
@@ -141,15 +141,15 @@ class Assembler:
         return "".join(draft.text for draft in self.drafts if draft.kind == "text")
 
     def shape(self, cap: int, *, base_has_text: bool = False) -> ReplyShape:
-        """Classify the attempt after its last event. `base_has_text`: earlier attempts gave text that is kept."""
+        """Classify the attempt after its last event. `base_has_text`: the reply has text of earlier attempts."""
         ended = self.ended or ReplyEnded(StopReason.UNKNOWN, "")
         calls = [draft for draft in self.drafts if draft.kind == "call"]
         is_cut = ended.stop is StopReason.MAX_TOKENS or is_at_cap(self.usage.output, cap)
         for draft in calls:
             draft.state = self._judge(draft, ended, is_cut=is_cut, is_last=draft is calls[-1])
-        solid = [draft for draft in self.drafts if draft.kind == "call" or draft.text.strip()]
-        has_text = any(draft.kind == "text" for draft in solid)
-        last = next((draft.kind for draft in reversed(solid) if draft.kind != "reasoning"), None)
+        nonblank = [draft for draft in self.drafts if draft.kind == "call" or draft.text.strip()]
+        has_text = any(draft.kind == "text" for draft in nonblank)
+        last = next((draft.kind for draft in reversed(nonblank) if draft.kind != "reasoning"), None)
         has_reasoning = any(draft.kind == "reasoning" for draft in self.drafts)
         return ReplyShape(
             stop=ended.stop,
@@ -164,7 +164,7 @@ class Assembler:
         )
 
     def _note_gap(self) -> None:
-        """Mark the calls that the lost event may have been a piece of: those whose arguments are not closed."""
+        """Mark each call whose arguments are still open: the lost event may have been a piece of them."""
         self.damaged_events += 1
         for draft in self.drafts:
             draft.has_gap = draft.has_gap or (draft.kind == "call" and parse_object(draft.text) is None)
@@ -182,10 +182,10 @@ class Assembler:
         return draft
 
     def _judge(self, draft: BlockDraft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> CallState:
-        """Judge one call by its raw argument text. Only the last can be truncated, because decoding is sequential.
+        """Return the state of a call. Only the last call can be truncated, because decoding is sequential.
 
-        Arguments with a gap may still be valid JSON, and mean something else. A call that came as text began with its
-        reply, so any lost event may be a piece of it.
+        Arguments with a gap may still be valid JSON with a different meaning. A call that arrived as text may span the
+        whole reply, so any lost event may be a piece of it.
         """
         if draft.has_gap or (draft.is_from_text and self.damaged_events):
             return "damaged"
@@ -222,17 +222,17 @@ def ends_early(raw: str) -> bool:
     except json.JSONDecodeError as error:
         if error.msg.startswith("Unterminated string"):
             return True
-        rest = raw[error.pos :].rstrip()
+        unparsed = raw[error.pos :].rstrip()
         if "escape" in error.msg:
-            return _CUT_ESCAPE.fullmatch(rest) is not None
-        return not rest or _CUT_NUMBER.fullmatch(rest) is not None or _is_cut_word(rest)
+            return _CUT_ESCAPE.fullmatch(unparsed) is not None
+        return not unparsed or _CUT_NUMBER.fullmatch(unparsed) is not None or _is_cut_word(unparsed)
     except RecursionError:
         return False
     return False
 
 
-def _is_cut_word(rest: str) -> bool:
-    return any(word.startswith(rest) for word in ("true", "false", "null"))
+def _is_cut_word(text: str) -> bool:
+    return any(word.startswith(text) for word in ("true", "false", "null"))
 
 
 def _merge_usage(old: Usage, new: Usage) -> Usage:

@@ -1,9 +1,9 @@
 """One request in progress: the text received, the part that may be shown, and its block numbers in the reply.
 
-Text passes first through the filter for inline thinking, then through the seam if it is a continuation. Everything
-else sees only the filtered text, so the text that is shown, stored and judged is the same. `InlineThinking` treats
-`<think>…</think>` at the start of a text as reasoning, for models marked so in the catalog. A tag may be split across
-deltas: text that may become a tag is held back. Each attempt starts with a new filter.
+Text passes first through the filter for inline thinking, then, in a continuation, through the seam. The rest of qcode
+sees only the filtered text, so the text that is shown, stored and classified is the same. `InlineThinking` treats
+`<think>…</think>` at the start of a text as reasoning, for models with `inline_thinking` in the catalog. A tag may be
+split across deltas, so text that may become a tag is held back. Each attempt starts with a new filter.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ Emits: TypeAlias = list[Emit]
 class Attempt:
     """One attempt at a reply. `base` is the text of earlier attempts that this one continues.
 
-    `seam` removes repeated text at the start, None for none. `is_silent`: nothing is shown, because the attempt asks
-    for the rest of a call's arguments. `is_broken`: it continues a text whose stream broke. `is_retry`: a request
-    before it failed. `has_inline_thinking`: the model writes its reasoning as text. `model` is `provider/model`.
+    `seam` removes repeated text at the start; None: nothing is removed. `is_silent`: nothing is shown, because the
+    attempt asks for the rest of a call's arguments. `is_broken`: the attempt continues a text whose stream broke.
+    `is_retry`: an earlier request failed. `has_inline_thinking`: the model writes its reasoning as text. `model` is
+    `provider/model`.
     """
 
     def __init__(
@@ -84,13 +85,13 @@ class Attempt:
         return f"Attempt({self.kind!r}, max_tokens={self.request.max_tokens}, shown_text={self.shown_text})"
 
     def feed(self, event: ReplyEvent) -> Emits:
-        """Process one event of the stream; return what a front end shows of it."""
+        """Process one event of the stream; return the events for the front end."""
         self.has_begun = True
         if type(event) is TextDelta:
             self._last_text = event.block
             if self._thinking is None:
-                return self._take_text(event)
-            return self._take_pieces(event.block, self._thinking.feed(event.text))
+                return self._filter_text(event)
+            return self._process_pieces(event.block, self._thinking.feed(event.text))
         if isinstance(event, WebSearched):
             self.searches.append(event)
             return []
@@ -114,10 +115,10 @@ class Attempt:
         """Release the text that the filters still hold, at the end of the text."""
         emits: Emits = []
         if self._thinking is not None:
-            emits += self._take_pieces(self._last_text, self._thinking.flush())
+            emits += self._process_pieces(self._last_text, self._thinking.flush())
             self._thinking = None
         if self.seam is not None:
-            emits += self._give_text(TextDelta(self._last_text, self.seam.flush()))
+            emits += self._show_text(TextDelta(self._last_text, self.seam.flush()))
         return emits
 
     def record(self, stop: str, *, is_discarded: bool = False) -> AttemptRecord:
@@ -142,16 +143,16 @@ class Attempt:
         return any(draft.kind == "call" for draft in self.drafts)
 
     @property
-    def has_solid_text(self) -> bool:
+    def has_nonblank_text(self) -> bool:
         """Whether more than white space was shown."""
         return self.shown_text > 0 and any(draft.kind == "text" and draft.text.strip() for draft in self.drafts)
 
-    def _take_pieces(self, block: int, pieces: list[Piece]) -> Emits:
-        """Process pieces of text and inline reasoning; reasoning gets a separate block before the text."""
+    def _process_pieces(self, block: int, pieces: list[Piece]) -> Emits:
+        """Process text and inline reasoning in order; reasoning becomes a separate block before the text."""
         emits: Emits = []
         for kind, text in pieces:
             if kind == "text":
-                emits += self._take_text(TextDelta(block, text))
+                emits += self._filter_text(TextDelta(block, text))
                 continue
             thought = ReasoningDelta(-1 - block, text)
             self.assembler.feed(thought)
@@ -160,12 +161,12 @@ class Attempt:
             self._thinking = None
         return emits
 
-    def _take_text(self, event: TextDelta) -> Emits:
+    def _filter_text(self, event: TextDelta) -> Emits:
         if self.seam is None:
-            return self._give_text(event)
-        return self._give_text(TextDelta(event.block, self.seam.feed(event.text)))
+            return self._show_text(event)
+        return self._show_text(TextDelta(event.block, self.seam.feed(event.text)))
 
-    def _give_text(self, event: TextDelta) -> Emits:
+    def _show_text(self, event: TextDelta) -> Emits:
         if not event.text:
             if self.seam is None:
                 self.assembler.feed(event)
@@ -199,7 +200,7 @@ class Attempt:
             self.is_repeating = True
 
     def _watch_end(self) -> None:
-        """Notice a repetition that ends with the reply."""
+        """Check for a repetition at the end of the reply."""
         detectors = (self._text_repetition, self._reasoning_repetition, *self._args_repetition.values())
         self.is_repeating = self.is_repeating or any(detector.is_repeating_at_end() for detector in detectors)
 
@@ -231,7 +232,7 @@ class InlineThinking:
     """Separates inline reasoning from text in one attempt. Call `flush` once at the end."""
 
     def __init__(self) -> None:
-        self._state: Literal["start", "thinking", "behind", "text"] = "start"
+        self._state: Literal["start", "thinking", "after", "text"] = "start"
         self._held_text = ""
         self._blanks: list[str] = []
 
@@ -241,12 +242,12 @@ class InlineThinking:
         return self._state == "text"
 
     def feed(self, text: str) -> list[Piece]:
-        """Return the pieces that are certain so far, in order; none is empty."""
+        """Return the pieces whose kind is certain so far, in order; no piece is empty."""
         if self._state == "start" and not self._held_text and (not text or text.isspace()):
             self._blanks.append(text)  # joined only once, so that many blank deltas stay cheap
             return []
         pieces: list[Piece] = []
-        pending, self._held_text = self._taken_blanks() + self._held_text + text, ""
+        pending, self._held_text = self._drain_blanks() + self._held_text + text, ""
         if self._state == "start":
             rest = pending.lstrip()
             if not rest.startswith(_OPEN):
@@ -259,23 +260,23 @@ class InlineThinking:
         if self._state == "thinking":
             thought, tag, rest = pending.partition(_CLOSE)
             if not tag:
-                undecided = _tag_begun(pending)
+                undecided = _partial_tag_length(pending)
                 self._held_text = pending[len(pending) - undecided :]
                 return _piece("reasoning", pending[: len(pending) - undecided])
             pieces += _piece("reasoning", thought)
-            self._state, pending = "behind", rest
-        if self._state == "behind":
+            self._state, pending = "after", rest
+        if self._state == "after":
             pending = pending.lstrip()
             if pending:
                 self._state = "text"
         return pieces + _piece("text", pending)
 
     def flush(self) -> list[Piece]:
-        """Return the held text: an unfinished closing tag is part of the reasoning."""
-        pending, self._held_text = self._taken_blanks() + self._held_text, ""
+        """Return the text held back: an unfinished closing tag is part of the reasoning."""
+        pending, self._held_text = self._drain_blanks() + self._held_text, ""
         return _piece("reasoning" if pending.strip() else "text", pending)
 
-    def _taken_blanks(self) -> str:
+    def _drain_blanks(self) -> str:
         blanks = "".join(self._blanks)
         self._blanks.clear()
         return blanks
@@ -285,7 +286,7 @@ def _piece(kind: Kind, text: str) -> list[Piece]:
     return [(kind, text)] if text else []
 
 
-def _tag_begun(text: str) -> int:
+def _partial_tag_length(text: str) -> int:
     """Return how many characters at the end of `text` may be the start of the closing tag: 3 for `so </t`."""
     for size in range(min(len(text), len(_CLOSE) - 1), 0, -1):
         if _CLOSE.startswith(text[-size:]):

@@ -1,7 +1,8 @@
 """The handling of a broken stream, a full context window, and a truncated call.
 
-Broken stream: the request is changed if the error names a reason, sent again with backoff, or its shown text is
-continued, at most three times. None of this uses up a continuation of `recovery`; at the end the reply keeps its text.
+Broken stream: the request is sent again with backoff, changed first if the error says why it was refused; or the shown
+text is continued, at most three times. None of this uses up a continuation of `recovery`. If all retries fail, the
+reply keeps its text.
 Full window: the reply resumes after a compaction, or ends.
 Truncated write or edit: its arguments are completed instead of rejected if the user turned that on. The rest of the
 JSON is requested without tools, joined at the seam and parsed strictly; a complete call then needs approval as usual.
@@ -55,10 +56,10 @@ _UNUSABLE = (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL, ErrorKind.UNKNOWN_MODEL)
 _REFUSALS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW)
 
 
-def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
+def handle_attempt_failure(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
     """Return the effects of a failure of the current attempt.
 
-    Text that the seam still held was never shown: it is lost with the attempt, and the next attempt sends it again.
+    Text that the seam held back was never shown: it is lost with the attempt, and the model writes it again.
     """
     phase, error = state.phase, failure.error
     if not isinstance(phase, Streaming):
@@ -76,9 +77,9 @@ def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
 
 
 def break_off(state: ReplyState) -> list[Effect] | None:
-    """Treat a damaged event as a broken stream, so that its text is requested again; None: read on without it.
+    """Treat a damaged event as a broken stream, so that its text is requested again; None: skip the event.
 
-    Once per reply: a host that damages an event each time would never get to the end of a reply.
+    At most once per reply, because a host that damages an event each time would never complete a reply.
     """
     settings = state.plan.retries
     is_over = state.failures >= settings.max_retries or state.breaks >= MAX_TRANSPORT_CONTINUATIONS
@@ -86,7 +87,7 @@ def break_off(state: ReplyState) -> list[Effect] | None:
         return None
     state.has_broken_off = True
     error = ProviderError(ErrorKind.CONNECTION, "part of the reply was damaged in transit")
-    return [StopRequest(), *attempt_failed(state, ReplyFailed(error, jitter=0.0))]
+    return [StopRequest(), *handle_attempt_failure(state, ReplyFailed(error, jitter=0.0))]
 
 
 def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -> list[Effect]:
@@ -97,10 +98,10 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     # A call in a broken stream does not count, so its attempt is sent again, unless it continues a text.
     # Text that cannot be taken back is continued without its call.
     is_kept = not attempt.has_call or state.plan.output.is_append_only
-    goes_on = attempt.shown_text > 0 if state.base else attempt.has_solid_text and is_kept
-    goes_on = goes_on and not is_shorter
-    # New text is progress, so earlier failures are no longer in a row with this one.
-    state.failures = 1 if goes_on else state.failures + 1
+    is_continued = attempt.shown_text > 0 if state.base else attempt.has_nonblank_text and is_kept
+    is_continued = is_continued and not is_shorter
+    # New text is progress, so this failure does not follow directly on the earlier ones.
+    state.failures = 1 if is_continued else state.failures + 1
     delay = delay_before_retry(error, state.failures, failure.jitter, state.plan.retries)
     if delay is None and state.plan.fallback is not None and may_fall_back(error, state.plan.fallback):
         state.phase = NeedsModel(failure, attempt)
@@ -110,17 +111,17 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
         return [SwitchModel(error.info)]
     limit_wait = None if delay is not None else wait_for_limit(error, state.limit_waits, state.plan.retries)
     is_over = delay is None and limit_wait is None
-    if is_over or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
+    if is_over or not state.is_affordable or (is_continued and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
         refusal = _wait_refusal(error.retry_after, state) if error.may_retry else _NO_RETRY
         return _abort(state, attempt, _as_replaced(state, replace(error.info, wait_refusal=refusal)))
-    if goes_on:
+    if is_continued:
         state.superseded = None
         state.absorb_text(attempt)
     else:
-        if attempt.kind != "resume" and attempt.has_solid_text and not state.base:
+        if attempt.kind != "resume" and attempt.has_nonblank_text and not state.base:
             state.supersede(attempt)
         state.discard(attempt)
-    backoff = Backoff("continue" if goes_on else "replay", attempt)
+    backoff = Backoff("continue" if is_continued else "replay", attempt)
     if delay is not None:
         state.phase = backoff
         return [Emit(Waiting(delay, error.message, state.failures, error.status)), Wait(delay)]
@@ -132,20 +133,20 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
 def _stop_at_limit(
     state: ReplyState, backoff: Backoff | NeedsModel, limit: ErrorInfo, wait: float, jitter: float
 ) -> list[Effect]:
-    """Wait for the end of a limit, or ask whether to."""
+    """Wait for the end of a limit, or ask the user whether to wait."""
     state.limit_waits += 1
     # A little later than the end of the limit, so that many clients do not return in the same second.
-    left = wait + jitter * min(MAX_LIMIT_JITTER_S, wait / 10)
+    seconds = wait + jitter * min(MAX_LIMIT_JITTER_S, wait / 10)
     if state.plan.retries.wait_for_limit == "ask":
-        state.phase = AtLimit(backoff, limit, left, is_question=True)
-        return [Emit(LimitReached(limit, left, is_question=True))]
-    return _wait_for_limit(state, AtLimit(backoff, limit, left, is_question=False))
+        state.phase = AtLimit(backoff, limit, seconds, is_question=True)
+        return [Emit(LimitReached(limit, seconds, is_question=True))]
+    return _wait_for_limit(state, AtLimit(backoff, limit, seconds, is_question=False))
 
 
 def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
     """Continue the text so far with another model, or start again with it if there is no text.
 
-    Reasoning stays with the model that wrote it: its marks are valid on its own host only.
+    Reasoning is dropped, because its signatures are valid only on the host that made them.
     """
     phase = state.phase
     assert isinstance(phase, NeedsModel)
@@ -163,7 +164,7 @@ def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, cou
 
 
 def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Effect]:
-    """Wait or end as without fallback models: none of them could be used. See `NoModelLeft` for `limit`."""
+    """Wait or end, because no fallback model could be used. See `NoModelLeft` for `limit`."""
     phase = state.phase
     assert isinstance(phase, NeedsModel)
     state.plan = replace(state.plan, fallback=None)
@@ -194,26 +195,26 @@ def _as_replaced(state: ReplyState, error: ErrorInfo) -> ErrorInfo:
     return replace(state.replaced, message=why)
 
 
-def limit_answered(state: ReplyState, phase: AtLimit, *, waits: bool) -> list[Effect]:
+def handle_limit_answer(state: ReplyState, phase: AtLimit, *, waits: bool) -> list[Effect]:
     """Wait for the end of the limit, or end the reply with the provider's error."""
     if not waits:
-        # Unless another model would take over, the attempt was absorbed or discarded before the question.
+        # Only before a switch of models is the attempt still open; otherwise it was absorbed or discarded already.
         attempt = phase.backoff.attempt if isinstance(phase.backoff, NeedsModel) else None
         return _abort(state, attempt, phase.error)
     return _wait_for_limit(state, replace(phase, is_question=False))
 
 
-def limit_wait_elapsed(state: ReplyState, phase: AtLimit, seconds: float) -> list[Effect]:
-    """Wait on, or send the request if the limit has ended.
+def handle_limit_wait(state: ReplyState, phase: AtLimit, seconds: float) -> list[Effect]:
+    """Keep waiting, or send the request if the limit has ended.
 
     After a long sleep of the machine the user is asked first: the work may no longer be wanted.
     """
-    left = phase.seconds_left - seconds
-    if left < -MAX_OVERSLEPT_S and state.plan.retries.wait_for_limit == "ask":
+    seconds_left = phase.seconds_left - seconds
+    if seconds_left < -MAX_OVERSLEPT_S and state.plan.retries.wait_for_limit == "ask":
         state.phase = replace(phase, seconds_left=0.0, is_question=True)
         return [Emit(LimitReached(phase.error, 0.0, is_question=True))]
-    if left > 0:
-        return _wait_for_limit(state, replace(phase, seconds_left=left))
+    if seconds_left > 0:
+        return _wait_for_limit(state, replace(phase, seconds_left=seconds_left))
     return retry(state, phase.backoff)
 
 
@@ -248,7 +249,7 @@ def retry(state: ReplyState, backoff: Backoff | NeedsModel) -> list[Effect]:
 
 
 def ask_for_room(state: ReplyState, fallback: RoomFallback, attempt: Attempt | None = None) -> list[Effect]:
-    """Request a compaction, once per reply; otherwise end as `fallback` says."""
+    """Request a compaction, at most once per reply; otherwise end the reply with `fallback`."""
     if not state.plan.can_make_room or state.has_made_room:
         return end_uncompacted(state, fallback, attempt)
     state.has_made_room = True
@@ -268,7 +269,7 @@ def end_uncompacted(state: ReplyState, fallback: RoomFallback, attempt: Attempt 
 
 
 def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list[Effect]:
-    """End the reply with its text so far: as truncated if a truncation was being recovered, otherwise as an error."""
+    """End the reply and keep its text: with an error, or as truncated if it was being continued after a truncation."""
     effects = state.salvage(attempt)
     if state.was_cut and state.text.strip():
         note = describe_cut(state.records, "error", error.message)
@@ -294,17 +295,17 @@ def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt
 def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
     """Continue a text whose stream broke, with the same cap."""
     request = continuing_request(state.plan, state.model, state.base, cap, is_broken=True)
-    fitted = state.fitted(request, cap)
-    if fitted is None:
+    fitting_cap = state.fit_cap(request, cap)
+    if fitting_cap is None:
         return end_without_room(state, request)
     state.breaks += 1
     state.parts += 1
-    return [_retry_notice(state, fitted), *state.send_continuation(fitted, "retries", is_broken=True)]
+    return [_retry_notice(state, fitting_cap), *state.send_continuation(fitting_cap, "retries", is_broken=True)]
 
 
 def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
-    """Send the same request again. The text that the attempt showed is taken back and kept as superseded."""
-    cap = state.fitted(attempt.request, attempt.request.max_tokens)
+    """Send the same request again. Front ends remove the text that the attempt showed; it is kept as superseded."""
+    cap = state.fit_cap(attempt.request, attempt.request.max_tokens)
     if cap is None:
         return end_without_room(state, attempt.request)
     effects: list[Effect] = []
@@ -328,7 +329,7 @@ def _resend_changed(state: ReplyState, attempt: Attempt, error: ProviderError, l
     if is_refusal and (handled := _resend_within_limits(state, attempt, error, learned)):
         return handled
     if (part := refused_part(error, attempt.request)) is not None:
-        return _resend_without(state, attempt, error, part)
+        return _resend_without_part(state, attempt, error, part)
     return _resend_without_prefill(state, attempt, error) if is_refusal else []
 
 
@@ -344,7 +345,7 @@ def _resend_within_limits(
     request = attempt.request
     if limit.kind == "window":
         state.counter.record(request, _prompt_size(state, request, limit))
-    cap = state.fitted(request, min(request.max_tokens, state.model.output_limit or request.max_tokens))
+    cap = state.fit_cap(request, min(request.max_tokens, state.model.output_limit or request.max_tokens))
     superseded = state.superseded
     if attempt.kind == "escalated" and superseded is not None and superseded.attempt.kind == "first":
         gain = state.plan.output.min_escalation_gain * superseded.attempt.request.max_tokens
@@ -364,8 +365,8 @@ def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) 
     return max(state.counter.size_of(request, threshold=0).tokens, limit.tokens - request.max_tokens + 1)
 
 
-def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, part: RefusedPart) -> list[Effect]:
-    """Send the request once more without the refused part, and leave that part out from now on."""
+def _resend_without_part(state: ReplyState, attempt: Attempt, error: ProviderError, part: RefusedPart) -> list[Effect]:
+    """Send the request once more without the refused part, which later requests also leave out."""
     effects: list[Effect] = []
     if part == "signatures":
         effects.append(state.learn(Learn("refuses_signatures")))
@@ -376,7 +377,7 @@ def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, p
         effects.append(Emit(Notice("warning", text)))
     state.plan = replace(state.plan, messages=without_part(state.plan.messages, part))
     request = replace(attempt.request, messages=without_part(attempt.request.messages, part))
-    cap = state.fitted(request, request.max_tokens)
+    cap = state.fit_cap(request, request.max_tokens)
     if cap is None:
         return [*effects, *end_without_room(state, request, attempt)]
     return [*effects, *state.send_again(attempt, cap, request)]
@@ -389,14 +390,14 @@ def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: Provider
     learned = state.learn(Learn("refuses_prefill"))
     max_tokens, is_broken = attempt.request.max_tokens, attempt.is_broken
     request = continuing_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
-    cap = state.fitted(request, max_tokens)
+    cap = state.fit_cap(request, max_tokens)
     if cap is None:
         return [learned, *end_without_room(state, request, attempt)]
     return [learned, *state.send_continuation(cap, "retries", is_broken=is_broken)]
 
 
 def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[Effect]:
-    """Continue the text so far over `messages`, the compacted history, or start again if there is no text."""
+    """Continue the text so far after `messages`, the compacted history, or start again if there is no text."""
     phase = state.phase
     assert isinstance(phase, NeedsRoom)
     state.plan = replace(state.plan, messages=messages)
@@ -407,10 +408,10 @@ def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[E
 
 
 def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
-    """Continue the text so far over another history, or with another model."""
-    wished = state.caps.continuation
-    request = requests.continuing_request(state.plan, state.model, state.base, wished, is_broken=False)
-    cap = state.fitted(request, wished)
+    """Continue the text so far after a compacted history, or with another model."""
+    max_tokens = state.caps.continuation
+    request = requests.continuing_request(state.plan, state.model, state.base, max_tokens, is_broken=False)
+    cap = state.fit_cap(request, max_tokens)
     if cap is None:
         return end_without_room(state, request)
     state.parts += 1
@@ -419,7 +420,7 @@ def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
 
 
 def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-    """End after a refusal, with its reason; after a full context, compact once if possible. The text is kept."""
+    """End after a refusal, with its reason; if the window is full, compact once if possible. The text is kept."""
     ended = attempt.assembler.ended
     detail = f": {ended.detail}" if ended and ended.detail else ""
     if shape.stop is StopReason.REFUSAL:
@@ -439,7 +440,7 @@ def _keep_truncated(state: ReplyState, decision: KeepTruncated) -> list[Effect]:
 def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> list[Effect]:
     state.base = []
     request = requests.first_request(state.plan, state.model, state.caps.first)
-    cap = state.fitted(request, request.max_tokens)
+    cap = state.fit_cap(request, request.max_tokens)
     if cap is None:
         return end_without_room(state, request)
     is_first = not state.records
@@ -455,7 +456,7 @@ _ISSUE = "cut_arguments"
 
 
 def argument_requests_left(state: ReplyState, attempt: Attempt) -> int:
-    """Return how many requests may still complete the last call: 0 unless it is a write and the setting is on."""
+    """Return how many more requests may complete the last call: 0 if it is not a write, or the setting is off."""
     if state.plan.output.tool_call_repair != "resume":
         return 0
     last = next((draft for draft in reversed(attempt.drafts) if draft.kind == "call"), None)
@@ -468,17 +469,17 @@ def ask_for_arguments(state: ReplyState) -> list[Effect]:
     call = _cut_call(state)
     cap = state.caps.continuation
     request = requests.resumed_call_request(state.plan, state.model, state.base, call, call.text, cap)
-    fitted = state.fitted(request, cap)
-    if fitted is None:
+    fitting_cap = state.fit_cap(request, cap)
+    if fitting_cap is None:
         return reject_truncated_call(state, cap, "")
     state.resumed_calls += 1
-    retry = Retry(is_continuation=True, reason="call", attempt=state.resumed_calls, max_tokens=fitted)
-    sent = state.send("resume", replace(request, max_tokens=fitted), "repairs", seam=Seam(call.text, is_json=True))
-    return [Emit(retry), *sent]
+    retry = Retry(is_continuation=True, reason="call", attempt=state.resumed_calls, max_tokens=fitting_cap)
+    request = replace(request, max_tokens=fitting_cap)
+    return [Emit(retry), *state.send("resume", request, "repairs", seam=Seam(call.text, is_json=True))]
 
 
-def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-    """Append the received rest. Run the call if its JSON is complete, ask again if it was truncated, or reject it."""
+def handle_arguments(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+    """Append the received arguments. Run the call if its JSON is complete, ask again if truncated, or reject it."""
     call = _cut_call(state)
     rest = without_opening(text_of(attempt.drafts), "json")
     state.kept_tokens += state.tokens_of(attempt)
@@ -506,7 +507,7 @@ def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> l
 
 
 def reject_truncated_call(state: ReplyState, cap: int, raw_stop: str) -> list[Effect]:
-    """Give up on completing the call; it is rejected like any truncated call."""
+    """Stop completing the call and reject it like any truncated call."""
     failed = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=False))
     return [failed, *state.finish("calls", StopReason.MAX_TOKENS, raw_stop, why="retry_limit", cap=cap)]
 
@@ -528,7 +529,7 @@ def _closed_object(text: str) -> str | None:
 def may_fall_back(error: ProviderError, fallback: Fallback) -> bool:
     """Return whether another model may help: the host is overloaded, broken, out of reach or at a limit.
 
-    Never after a bad key or request, a full window, or a failure of this machine's network.
+    It does not help after a bad key or request, a full window, or a failure of this machine's network.
     """
     if error.kind is ErrorKind.QUOTA:
         return fallback.on_quota
@@ -538,7 +539,7 @@ def may_fall_back(error: ProviderError, fallback: Fallback) -> bool:
 def wait_for_limit(error: ProviderError, waits: int, settings: RetrySettings) -> float | None:
     """Return the seconds until the end of a rate limit, or None if the reply must not wait for it.
 
-    `waits` counts the limits that this reply has already waited for. An empty account has no end to wait for.
+    `waits` counts the limits that this reply has already waited for. An account without credit names no end.
     """
     if error.kind is not ErrorKind.RATE_LIMIT or not error.may_retry or error.resets_at is None:
         return None

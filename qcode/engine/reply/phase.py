@@ -1,7 +1,7 @@
 """The phases of a reply, and its result, as values that can be printed and compared.
 
 Between two inputs a reply is `Unsent`, `Streaming`, `Backoff`, `AtLimit`, `NeedsModel`, `NeedsRoom` or `Finished`;
-`Closed` and `Reopened` exist only while an input is handled. `reply` and `failures` decide what follows from a phase.
+`Closed` and `Reopened` exist only while an input is handled. `reply` and `failures` decide which phase follows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed
 class JudgedCall:
     """A call of the committed reply. `raw` is its argument text as received, `cap` the output cap of its request.
 
-    `escalates_next`: the next request has a larger cap, so a truncated call may be sent again as it is.
+    `escalates_next`: the next request has a larger cap, so the model may send a truncated call again unchanged.
     """
 
     call: ToolCall
@@ -40,7 +40,7 @@ class JudgedCall:
 class ReplyResult:
     """The result of a reply. `message` is None if there is nothing to store.
 
-    `limit` is the limit of the prompt that ended it, or None. See `recovery.RunCalls` for `escalates_next`.
+    `limit` is the limit of the prompt that ended the reply, or None. See `recovery.RunCalls` for `escalates_next`.
     """
 
     ending: Ending
@@ -61,7 +61,7 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """One request is in flight; `cause` is how the ledger counted it."""
+    """One request is in flight. The ledger counted it under `cause`."""
 
     attempt: Attempt
     cause: RequestCause
@@ -94,7 +94,7 @@ class Backoff:
 class AtLimit:
     """The host has reached a rate limit. After `seconds_left` the request is sent again, as after a `Backoff`.
 
-    `backoff` is a `NeedsModel` if the limit is that of another model, which then takes over.
+    `backoff` is a `NeedsModel` if another model has the limit; that model then takes over.
     `is_question`: the user has not yet decided whether to wait.
     """
 
@@ -108,7 +108,7 @@ class AtLimit:
 class NeedsModel:
     """The host failed with `failure` after all retries, and another model may take over from the closed attempt.
 
-    `has_waited`: that model is one whose limit has just ended.
+    `has_waited`: the turn has waited for the limit of that model, which has ended.
     """
 
     failure: ReplyFailed
@@ -139,7 +139,7 @@ ReplyPhase: TypeAlias = Unsent | Streaming | Closed | Reopened | Backoff | AtLim
 
 @dataclass(frozen=True, slots=True)
 class AbortAfter:
-    """The host refused the prompt as too long: end with this error, or truncated if there is text to keep."""
+    """The host refused the prompt as too long: end with this error, or as truncated if the reply has text."""
 
     error: ErrorInfo
 
@@ -153,7 +153,7 @@ class EndWithoutRoom:
 
 @dataclass(frozen=True, slots=True)
 class KeepTruncated:
-    """The model stopped at the end of the window, or no continuation fits: end with the text as it is."""
+    """The model stopped at the end of the window, or no continuation fits: end and keep the text so far."""
 
     stop: StopReason
     raw_stop: str

@@ -1,7 +1,7 @@
 """The decision after an attempt: one total, pure function from a reply's shape and budget.
 
-The first truncation is escalated, never rejected; text is continued; an incomplete call is never run. `reply` carries
-out the decisions and keeps the budget; the reasons for the order are in docs/decisions.
+The first truncation is escalated, never rejected. Truncated text is continued. An incomplete call is never run. `reply`
+carries out the decisions and keeps the budget. The reasons for this order are in docs/decisions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Termination: TypeAlias = Literal[
 class Budget:
     """The remaining budget of a reply. `escalation_cap` is None if escalation was used, is off, or gains nothing.
 
-    `continuation_cap` is None if the window leaves no useful room. `resumed_calls_left` is 0 unless truncated calls
-    are repaired by resuming them. `prefers_continuing`: text is continued instead of escalated. `is_append_only`: no
-    reply with text is escalated, not even for a truncated call. `is_affordable`: the user's cost limit for this prompt
-    is not reached.
+    `continuation_cap` is None if the window has too little room. `resumed_calls_left` counts the requests that may
+    still complete a truncated call, 0 if that is turned off. `prefers_continuing`: text is continued instead of
+    escalated. `is_append_only`: a reply with text is never escalated, not even for a truncated call. `is_affordable`:
+    the user's cost limit for this prompt is not reached.
     """
 
     escalation_cap: int | None
@@ -42,7 +42,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Commit the reply. `is_cut`: it stays truncated, and a notice says why."""
+    """Commit the reply. `is_cut`: the reply stays truncated, and a notice gives the reason."""
 
     is_cut: bool = False
     why: Termination = "completed"
@@ -52,8 +52,8 @@ class Done:
 class RunCalls:
     """Commit the reply and run its complete calls; an incomplete last call is rejected.
 
-    `escalates_next`: the cap was not raised for this reply, because its text could not be taken back; the next request
-    has the larger cap.
+    `escalates_next`: the next request has the larger cap. It could not be used for this reply, because the front end
+    cannot remove the text that it showed.
     """
 
     escalates_next: bool = False
@@ -86,12 +86,12 @@ class ResumeCall:
 
 @dataclass(frozen=True, slots=True)
 class RepairCall:
-    """The provider could not read its own model's call: ask once for one well-formed call."""
+    """The provider could not parse the model's call: ask once for a well-formed call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Nothing usable came: end the turn with an error."""
+    """The reply has nothing usable: end the turn with an error."""
 
     why: Literal["thinking_only", "empty", "unknown", "malformed"]
 
@@ -100,7 +100,7 @@ Decision: TypeAlias = Done | RunCalls | Resend | Escalate | Continue | Nudge | R
 
 
 def decide(shape: ReplyShape, budget: Budget) -> Decision:
-    """Return what happens next. Every decision but the ones that end the reply consumes a part of the budget."""
+    """Return the next action. Each action that does not end the reply consumes a part of the budget."""
     if shape.stop is StopReason.REFUSAL:
         return Done(why="safety_blocked")
     if shape.stop is StopReason.CONTEXT_WINDOW_EXCEEDED:

@@ -1,8 +1,9 @@
-"""Detects a model that repeats itself endlessly, while the text streams, at a cost linear in its length.
+"""A detector of endless repetition in a text while it streams, at a cost linear in its length.
 
-Two patterns count: a line or a cycle of up to 8 lines many times in a row, and a long run of characters with a short
-period ("na na na …"). Code and arguments repeat more, so only a much longer run counts there. Text is examined in
-blocks of a fixed size, so the result does not depend on how it was split into deltas; the rest is examined at the end.
+It looks for two patterns: a line, or a cycle of up to 8 lines, many times in a row; and a long run of characters with a
+short period ("na na na …"). Code and arguments repeat more, so only a much longer run counts there. Text is examined in
+blocks of a fixed size, so the result does not depend on how it was split into deltas. An incomplete last block is
+examined at the end.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ MIN_CYCLES = 40
 MIN_CYCLE_CHARS = 2_000
 MAX_PERIOD = 200
 MIN_PERIODIC_CHARS = 4_000
-MIN_CHARS_INSIDE = 20_000
+MIN_CHARS_IN_CODE = 20_000
 
 _BLOCK = 100
 
 
 class RepetitionDetector:
-    """Watches one text or, with `is_arguments`, the raw arguments of one call.
+    """Checks one text or, with `is_arguments`, the raw arguments of one call.
 
-    `fence` is the marker of the code fence that is open at the start of the text, None if none is.
+    `fence` is the marker of the code fence that is open at the start of the text, None if no fence is open.
     """
 
     def __init__(self, *, fence: str | None = None, is_arguments: bool = False) -> None:
         self._is_arguments = is_arguments
         self._fence = fence
-        self._inside_until = 0
+        self._code_until = 0
         self._pending_texts: list[str] = []
         self._pending_size = 0
         self._seen_chars = 0
-        self._blocks: deque[str] = deque(maxlen=MIN_CHARS_INSIDE // _BLOCK)
+        self._blocks: deque[str] = deque(maxlen=MIN_CHARS_IN_CODE // _BLOCK)
         self._lines = _LineCycles()
         self._line: list[str] = []
         self._backslash = ""
@@ -43,9 +44,9 @@ class RepetitionDetector:
         """The text after the last whole block, once the text has ended."""
 
     def feed(self, text: str) -> int | None:
-        """Return the length of the part of `text` after which the repetition is certain, None if there is none yet.
+        """Return how many characters of `text` precede the point at which a repetition is certain, or None.
 
-        Do not call it again after that.
+        Do not call it again after it has returned a number.
         """
         self._pending_texts.append(text)
         self._pending_size += len(text)
@@ -61,11 +62,12 @@ class RepetitionDetector:
         return None
 
     def is_repeating_at_end(self) -> bool:
-        """Return whether the text ends in a repetition that is certain now that no more text follows."""
-        rest = "".join(self._pending_texts)
-        self._seen_chars += len(rest)
-        self._end = rest
-        return self._has_line_cycle(f"{rest}\\n" if self._is_arguments else f"{rest}\n") or self._is_periodic()
+        """Return whether the complete text ends in a repetition."""
+        last_block = "".join(self._pending_texts)
+        self._seen_chars += len(last_block)
+        self._end = last_block
+        newline = "\\n" if self._is_arguments else "\n"
+        return self._has_line_cycle(f"{last_block}{newline}") or self._is_periodic()
 
     def _is_repeating_with(self, block: str) -> bool:
         self._seen_chars += _BLOCK
@@ -95,26 +97,26 @@ class RepetitionDetector:
     def _follow_fence(self, line: str) -> None:
         after = fence_after(self._fence, line)
         if after is not None or self._fence is not None:
-            self._inside_until = self._lines_end
+            self._code_until = self._lines_end
         self._fence = after
 
     def _is_periodic(self) -> bool:
         """Find the period of the latest characters, then check how far back it reaches."""
         newest = self._last(2 * MAX_PERIOD)
         probe = newest[-MAX_PERIOD:]
-        found = newest.rfind(probe, 0, len(newest) - 1)
-        if self._seen_chars < MIN_PERIODIC_CHARS or found == -1:
+        earlier = newest.rfind(probe, 0, len(newest) - 1)
+        if self._seen_chars < MIN_PERIODIC_CHARS or earlier == -1:
             return False
-        period = len(newest) - MAX_PERIOD - found
+        period = len(newest) - MAX_PERIOD - earlier
         needed = self._needed_length(self._seen_chars - MIN_PERIODIC_CHARS, MIN_PERIODIC_CHARS)
         if self._seen_chars < needed or not _has_period(self._last(MIN_PERIODIC_CHARS), period):
             return False
         return needed == MIN_PERIODIC_CHARS or _has_period(self._last(needed), period)
 
     def _needed_length(self, start: int, outside: int) -> int:
-        """Return how long a repetition that began at `start` must be to count."""
-        is_inside = self._is_arguments or self._fence is not None or start < self._inside_until
-        return MIN_CHARS_INSIDE if is_inside else outside
+        """Return the minimum length of a repetition that began at `start`: `outside`, or more in code or arguments."""
+        is_in_code = self._is_arguments or self._fence is not None or start < self._code_until
+        return MIN_CHARS_IN_CODE if is_in_code else outside
 
     def _last(self, size: int) -> str:
         count = min(-(-size // _BLOCK), len(self._blocks))
@@ -131,8 +133,8 @@ class _LineCycles:
         self._end = 0
 
     def add(self, line: str, end: int) -> int | None:
-        """Add a line that ends at offset `end`; return where the longest sufficient cycle began, or None."""
-        found: int | None = None
+        """Add a line that ends at offset `end`; return the start of the longest sufficient cycle, or None."""
+        cycle_start: int | None = None
         recent = self._recent
         for length in range(1, len(recent) + 1):
             before, start = recent[-length]
@@ -143,10 +145,11 @@ class _LineCycles:
                 self._starts[length] = start
             self._runs[length] += 1
             if self._runs[length] >= (MIN_CYCLES - 1) * length:
-                found = self._starts[length] if found is None else min(found, self._starts[length])
+                start = self._starts[length]
+                cycle_start = start if cycle_start is None else min(cycle_start, start)
         recent.append((line, self._end))
         self._end = end
-        return found
+        return cycle_start
 
 
 def _has_period(text: str, period: int) -> bool:

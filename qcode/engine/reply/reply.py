@@ -1,7 +1,7 @@
-"""One reply over all its attempts: carries out the decisions of `recovery`.
+"""The state machine of one reply over all its attempts; it carries out the decisions of `recovery`.
 
-The text that is shown, stored and judged is always the same. A reply ends with a `ReplyResult` and then ignores every
-input. `failures` handles a broken stream, a full window and a truncated call; `requests` builds the requests.
+The text that is shown, stored and classified is always the same. A reply ends with a `ReplyResult` and then ignores
+every input. `failures` handles a broken stream, a full window and a truncated call; `requests` builds the requests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from qcode.engine.reply.state import (
     describe_overspent,
     describe_repetition,
     describe_thinking_only,
-    joined,
+    join_drafts,
     without_calls,
     without_trailing_reasoning,
 )
@@ -86,7 +86,8 @@ class Reply:
     def phase(self) -> ReplyPhase:
         """The current phase.
 
-        After `NeedsRoom`, call `resume` or `abort_without_room`, after `NeedsModel` one of the two methods for it.
+        In `NeedsRoom`, call `resume` or `abort_without_room`; in `NeedsModel`, `resume_with_model` or
+        `resume_without_model`.
         """
         return self._state.phase
 
@@ -104,7 +105,7 @@ class Reply:
         """Send the first request, or end at once if the prompt leaves no room for a reply."""
         state = self._state
         request = requests.first_request(state.plan, state.model, state.caps.first)
-        cap = state.fitted(request, request.max_tokens)
+        cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
             return failures.end_without_room(state, request)
         return state.send("first", replace(request, max_tokens=cap), "initial")
@@ -116,8 +117,8 @@ class Reply:
         attempt = phase.attempt
         if isinstance(event, EventDamaged):
             attempt.has_begun = True
-            if (broken_off := failures.break_off(self._state)) is not None:
-                return broken_off
+            if (restarted := failures.break_off(self._state)) is not None:
+                return restarted
         effects: list[Effect] = [*attempt.feed(event)]
         if attempt.is_repeating:
             return effects + self._stop_repeating(attempt)
@@ -125,7 +126,7 @@ class Reply:
 
     def handle_failure(self, failure: ReplyFailed) -> list[Effect]:
         state = self._state
-        effects = failures.attempt_failed(state, failure)
+        effects = failures.handle_attempt_failure(state, failure)
         phase = state.phase
         if not isinstance(phase, Reopened):
             return effects
@@ -138,7 +139,7 @@ class Reply:
             case Backoff() as phase:
                 return failures.retry(self._state, phase)
             case AtLimit(is_question=False) as phase:
-                return failures.limit_wait_elapsed(self._state, phase, seconds)
+                return failures.handle_limit_wait(self._state, phase, seconds)
             case _:
                 return []
 
@@ -146,22 +147,22 @@ class Reply:
         phase = self._state.phase
         if not isinstance(phase, AtLimit) or not phase.is_question:
             return []
-        return failures.limit_answered(self._state, phase, waits=waits)
+        return failures.handle_limit_answer(self._state, phase, waits=waits)
 
     def resume_with_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
         """Continue with another model after `NeedsModel`."""
         return failures.resume_with_model(self._state, plan, model, counter)
 
     def resume_without_model(self, limit: ErrorInfo | None = None) -> list[Effect]:
-        """Wait or end after `NeedsModel`: no other model could be used. See `NoModelLeft` for `limit`."""
+        """Wait or end after `NeedsModel`, because no other model could be used. See `NoModelLeft` for `limit`."""
         return failures.resume_without_model(self._state, limit)
 
     def resume(self, messages: tuple[Message, ...]) -> list[Effect]:
-        """Continue the text over a shorter history, or start again if there is none."""
+        """Continue the text after the compacted history `messages`, or start again if there is no text."""
         return failures.resume_compacted(self._state, messages)
 
     def abort_without_room(self) -> list[Effect]:
-        """End as the fallback says: the conversation could not be compacted."""
+        """End with the fallback of `NeedsRoom`, because the conversation could not be compacted."""
         phase = self._state.phase
         return (
             failures.end_uncompacted(self._state, phase.fallback, phase.attempt) if isinstance(phase, NeedsRoom) else []
@@ -198,7 +199,7 @@ class Reply:
         ]
         shape = attempt.assembler.shape(attempt.request.max_tokens, base_has_text=bool(state.text.strip()))
         if attempt.kind == "resume" and not _is_stopped(shape):
-            return effects + failures.arguments_ended(state, attempt, shape)
+            return effects + failures.handle_arguments(state, attempt, shape)
         if attempt.kind == "resume":
             attempt.assembler.drafts = []
             state.base = without_calls(state.base)
@@ -227,24 +228,24 @@ class Reply:
         return stopped + state.finish("failed", None, "", why="error", note=note, error=error)
 
     def _note_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-        """Remember a host that truncates far below the cap: the escalated attempt got no longer than the first one."""
+        """Remember that the host truncates far below the cap, if the escalated attempt was hardly longer."""
         superseded, tokens = self._state.superseded, shape.output_tokens
         before = superseded.attempt.assembler.usage.output if superseded else None
         if attempt.kind != "escalated" or shape.stop is not StopReason.MAX_TOKENS or before is None or tokens is None:
             return []
-        gained = tokens > before * self._state.plan.output.min_escalation_gain
-        if gained or not caps.is_far_below(tokens, shape.cap):
+        is_longer = tokens > before * self._state.plan.output.min_escalation_gain
+        if is_longer or not caps.is_far_below(tokens, shape.cap):
             return []
         return [self._state.learn(Learn("silently_capped"))]
 
     def _compare_with_superseded(self, attempt: Attempt, shape: ReplyShape, effects: list[Effect]) -> ReplyShape:
-        """Drop the superseded partial, unless its replacement has no text, or was stopped with less text."""
+        """Drop the superseded text, or restore it if its replacement has no text or was stopped with less text."""
         state = self._state
         superseded = state.superseded
         assert superseded is not None
-        is_less = not shape.has_text or (_is_stopped(shape) and attempt.shown_text < len(superseded.text))
+        is_worse = not shape.has_text or (_is_stopped(shape) and attempt.shown_text < len(superseded.text))
         has_calls = bool(shape.calls) and not _is_stopped(shape)
-        if has_calls or not superseded.text.strip() or not is_less:
+        if has_calls or not superseded.text.strip() or not is_worse:
             state.superseded = None
             return shape
         state.discard(attempt)
@@ -279,23 +280,23 @@ class Reply:
         state = self._state
         if state.has_escalated or attempt.kind != "first" or state.base or state.caps.escalation is None:
             return None
-        cap = state.fitted(attempt.request, state.caps.escalation)
+        cap = state.fit_cap(attempt.request, state.caps.escalation)
         gain = state.plan.output.min_escalation_gain * attempt.request.max_tokens
         return cap if cap is not None and cap >= gain else None
 
     def _continuation_cap(self, attempt: Attempt) -> int | None:
         state = self._state
         requested = state.caps.continuation
-        cap = state.fitted(self._continuing(attempt), requested)
+        cap = state.fit_cap(self._continuing(attempt), requested)
         if cap is None or state.plan.output.max_total_completion_tokens is None:
             return cap
-        left = state.caps.total_tokens - state.kept_tokens - state.tokens_of(attempt)
-        return min(cap, left) if left > 0 else cap
+        tokens_left = state.caps.total_tokens - state.kept_tokens - state.tokens_of(attempt)
+        return min(cap, tokens_left) if tokens_left > 0 else cap
 
     def _continuing(self, attempt: Attempt) -> ModelRequest:
         """Return the request that would continue the text so far; the same request if there is no text."""
         state = self._state
-        base = without_trailing_reasoning(joined(state.base, attempt.drafts))
+        base = without_trailing_reasoning(join_drafts(state.base, attempt.drafts))
         if not any(draft.kind == "text" for draft in base):
             return attempt.request
         return requests.continuing_request(state.plan, state.model, base, state.caps.continuation, is_broken=False)
@@ -354,10 +355,10 @@ class Reply:
         state.absorb(attempt)
         state.continuations += 1
         state.parts += 1
-        index, tokens, left = state.continuations, state.kept_tokens, state.caps.total_tokens - state.kept_tokens
+        index, tokens, tokens_left = state.continuations, state.kept_tokens, state.caps.total_tokens - state.kept_tokens
         return [
             Emit(Retry(is_continuation=True, reason="max_tokens", attempt=index, max_tokens=cap)),
-            Emit(ContinuationAttempt(index, tokens, len(state.text), left)),
+            Emit(ContinuationAttempt(index, tokens, len(state.text), tokens_left)),
             *state.send_continuation(cap, "continuations", is_broken=False),
         ]
 
@@ -368,7 +369,7 @@ class Reply:
         state.nudges_left -= 1
         state.supersede(attempt)
         request = requests.nudging_request(state.plan, state.model, state.caps.continuation)
-        cap = state.fitted(request, request.max_tokens)
+        cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
             return failures.end_without_room(state, request)
         return [
@@ -377,22 +378,25 @@ class Reply:
         ]
 
     def _repair(self, attempt: Attempt) -> list[Effect]:
-        """Ask once for a well-formed call. The text of earlier attempts is kept; the text of this one is superseded."""
+        """Ask once for a well-formed call.
+
+        The reply keeps its earlier text. If it has none, and the front end can remove text, this attempt is superseded.
+        """
         state = self._state
         state.nudges_left -= 1
-        is_going_on = bool(state.base) or (state.plan.output.is_append_only and attempt.has_solid_text)
-        if is_going_on:
+        is_continued = bool(state.base) or (state.plan.output.is_append_only and attempt.has_nonblank_text)
+        if is_continued:
             state.absorb_text(attempt)
             state.base = without_trailing_reasoning(state.base)
         else:
             state.supersede(attempt)
         request = requests.repairing_request(state.plan, state.model, state.base, state.caps.continuation)
-        cap = state.fitted(request, request.max_tokens)
+        cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
             return failures.end_without_room(state, request)
         retry = (
             Emit(Retry(is_continuation=True, reason="call", attempt=1, max_tokens=cap))
-            if is_going_on
+            if is_continued
             else state.start_over("call", 1, cap)
         )
         ended, effects = attempt.assembler.ended, [retry]
@@ -409,7 +413,9 @@ class Reply:
         state.absorb(attempt)
         if decision.is_cut:
             state.was_cut = True
-            has_room = decision.why != "budget_exhausted" or state.fitted(continuing, continuing.max_tokens) is not None
+            has_room = (
+                decision.why != "budget_exhausted" or state.fit_cap(continuing, continuing.max_tokens) is not None
+            )
             note = describe_cut(state.records, decision.why)
             overspent = state.plan.max_budget_usd if not state.is_affordable else None
             if decision.why == "budget_exhausted" and overspent is not None:
@@ -455,5 +461,5 @@ class Reply:
 
 
 def _is_stopped(shape: ReplyShape) -> bool:
-    """Return whether the provider will not continue this reply, whatever the request."""
+    """Return whether the provider refused the reply or ran out of window, so a continuation cannot succeed."""
     return shape.stop in (StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED)

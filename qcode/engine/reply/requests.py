@@ -1,6 +1,6 @@
-"""Builds the requests of a reply: the first one, continuations, and the ones that repair a call.
+"""The requests of a reply: the first one, continuations, and the ones that repair a call.
 
-A synthetic message exists only in the request built here, never in the transcript.
+The messages that qcode adds to ask for something are part of these requests, never of the transcript.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from qcode.values import dataclass
 class ReplyPlan:
     """The inputs of a reply, shared by all its attempts. `messages` is a valid history for every provider.
 
-    `can_make_room`: the conversation may be compacted once if the window is full. See `TurnSettings` for `fallback`.
-    `note` goes with the first request and with the same request at a larger cap; the other ones end in a text that asks
-    for something else. `starts_escalated`: the first request has the larger cap already. `allows_calls` as in
-    `TurnSettings`.
+    `can_make_room`: the conversation may be compacted once if the window is full. `note` is sent with the first request
+    and with its escalation; other requests end with another text. `starts_escalated`: the first request already has the
+    larger cap. See `TurnSettings` for `fallback` and `allows_calls`.
     """
 
     system: str
@@ -66,7 +65,7 @@ def continuing_request(
     """Ask for the continuation of `base`, whose last draft is text. `is_broken`: the connection broke.
 
     If the host can continue an assistant message (prefill), the text is sent as one. Text that ends in white space is
-    not, because some hosts strip the white space and the model would write it again.
+    not sent so, because some hosts strip the white space and the model would write it again.
     """
     text = text_of(base)
     messages = _with_partial(plan.messages, base)
@@ -85,7 +84,7 @@ def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelReques
 
 
 def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], cap: int) -> ModelRequest:
-    """Ask for one well-formed call after one that the provider could not parse; `base` is the text before it."""
+    """Ask for a well-formed call after one that the provider could not parse; `base` is the text before that call."""
     messages = _with_added_text(_with_partial(plan.messages, base), synthetic.ONE_WELL_FORMED_CALL)
     return replace(_plain_request(plan, model, cap), messages=messages)
 
@@ -93,7 +92,7 @@ def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDr
 def resumed_call_request(
     plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], call: BlockDraft, raw: str, cap: int
 ) -> ModelRequest:
-    """Ask for the rest of a truncated call's arguments. The history contains the text before the call, not the call."""
+    """Ask for the rest of a truncated call's arguments. The request contains the text before the call, not the call."""
     ask = synthetic.resumed_call_text(call.name, raw)
     request = _plain_request(plan, model, cap)
     messages = _with_added_text(_with_partial(plan.messages, base), ask)
@@ -142,7 +141,7 @@ def _with_partial(messages: tuple[Message, ...], base: Sequence[BlockDraft]) -> 
 
 
 def _without_space_at_the_end(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Strip white space from the end of a paused reply that is sent back: some hosts reject it."""
+    """Strip white space from the end of a paused reply that is sent back, because some hosts reject it."""
     last = messages[-1] if messages else None
     if last is None or last.role == "user" or not isinstance(last.blocks[-1], Text):
         return messages

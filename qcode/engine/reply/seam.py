@@ -4,10 +4,10 @@ Example: after "def f(x):\\n    return x" a model may continue with "    return 
 and passes on " + 1".
 
 The start of a continuation is held back while it may still be a repetition. Released text is final: repeated text is
-never shown, and shown text is never taken back. The cost is linear. If a repetition may be intended, nothing is
-removed: a reader can see doubled text, but not lost text. A lead-in ("Continuing from where I left off:", in several
-languages) is removed if it refers to where the text stopped; a bare "Continued:" only if it is a whole line. Reopened
-code fences are detected by `text.fences`.
+never shown, and shown text is never removed. The cost is linear. If a repetition may be intended, nothing is removed,
+because a reader can see doubled text, but not missing text. A lead-in ("Continuing from where I left off:", in several
+languages) is removed if it refers to the end of the text; a bare "Continued:" only if it is a whole line. Reopened code
+fences are detected by `text.fences`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from qcode.text import fences
 from qcode.text.pattern import lazy_pattern
 
 RESTART_MARK = "\n\n[…]\n\n"
-"""Marks the place at which a continuation restarted the reply and then differed from it."""
+"""Inserted if a continuation restarts the reply, between the old text and the part that differs from it."""
 
 _BLANK_LINES = lazy_pattern(r"(?:[ \t]*\r?\n)*")
 _LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1
-"""Line breaks after an opening that belong to it; further ones are part of the text."""
+"""The number of line breaks after an opening that are removed with it; further ones are part of the text."""
 
 
 class Seam:
     """Filters one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at the end.
 
-    `is_json`: the text is a piece of JSON, so a line break is kept only if it is certainly part of it.
+    `is_json`: the text is a piece of JSON, so line breaks after a removed opening are dropped.
     """
 
     def __init__(self, before: str, *, is_json: bool = False) -> None:
@@ -46,9 +46,9 @@ class Seam:
         self._may_restart = bool(before)
         self._may_lead_in = bool(before)
         self._owned_breaks: int | None = None
-        """Line breaks that belong to the opening just removed, while only blanks followed it; otherwise None."""
+        """Line breaks to remove with the last opening, as long as only blanks have followed it; otherwise None."""
         self._is_indented = False
-        """The header just removed was indented, and with it the line after it."""
+        """The removed header was indented, so the indentation of the line after it is removed too."""
         self._blank = ""
         self._breaks = ""
         self._is_open = not before
@@ -66,24 +66,24 @@ class Seam:
         if self._extends_restart(text):
             return ""
         if self._owned_breaks is not None and self._is_held_blank:
-            return ""  # the held blanks are not joined for each piece: any number of them may follow an opening
+            return ""  # not joined for each delta: any number of blank deltas may follow an opening
         return self._settle("".join(self._held_texts), is_last=False)
 
     def flush(self) -> str:
-        """Return the held text without repetition, at the end of the continuation."""
+        """Return the text held back, without repetition, at the end of the continuation."""
         if self._is_open:
             return ""
         return self._settle("".join(self._held_texts), is_last=True)
 
     def _extends_restart(self, text: str) -> bool:
-        """Follow a replay of the whole reply from its start, comparing only the new piece."""
+        """Return whether the continuation so far repeats the reply from its start; only `text` is compared."""
         if not self._may_restart or not self._before.startswith(text, self._restarted_chars):
             return False
         self._restarted_chars += len(text)
         return self._restarted_chars < len(self._before)
 
     def _settle(self, pending: str, *, is_last: bool) -> str:
-        """Remove openings, then decide on the rest, or keep holding it."""
+        """Remove openings, then release the rest or keep holding it back."""
         if self._owned_breaks is not None:
             if not pending.strip() and not is_last:
                 return ""
@@ -107,7 +107,7 @@ class Seam:
         return self._blank + cleaned
 
     def _without_blank(self, pending: str, owned: int) -> str:
-        """Remove the blanks after an opening, and remember those that may belong to the text."""
+        """Remove the blanks after an opening, and remember the ones that may belong to the text."""
         found = _BLANK_LINES.match(pending)
         blank = found.group() if found else ""
         ends = [index + 1 for index, char in enumerate(blank) if char == "\n"]
@@ -141,22 +141,22 @@ class Seam:
         if any(_may_recur(self._tail, text, repeated_tail(self._tail, text)) for text in {pending, stripped}):
             return True
         if self._fence is not None:
-            return fences.may_become_fence(pending) or self._replays_after_bare_fence(pending, is_whole=True)
+            return fences.may_become_fence(pending) or self._replays_after_bare_fence(pending, is_partial=True)
         start = _without_indents(stripped)
         return any(header.startswith(start) or _may_be_continued(header, start) for header in self._headers)
 
-    def _replays_after_bare_fence(self, pending: str, *, is_whole: bool) -> bool:
-        """Return whether a bare fence is followed by a replay: then it reopens the code block and does not close it.
+    def _replays_after_bare_fence(self, pending: str, *, is_partial: bool) -> bool:
+        """Return whether a bare fence is followed by a replay, so that it reopens the code block instead of closing it.
 
-        `is_whole`: the replay may still be incomplete, because more text can follow.
+        `is_partial`: the replay may still be incomplete, because more text can follow.
         """
         length = fences.bare_fence(pending, self._fence) if self._fence is not None else 0
         if not length:
             return False
-        behind = pending[length:]
-        if is_whole:
-            return len(behind) < len(self._tail) and behind in self._tail
-        return repeated_tail(self._tail, behind) > 0
+        after = pending[length:]
+        if is_partial:
+            return len(after) < len(self._tail) and after in self._tail
+        return repeated_tail(self._tail, after) > 0
 
     def _without_opening(self, pending: str) -> str:
         """Return `pending` without its first opening: a lead-in, a reopened fence, or a replayed header."""
@@ -168,7 +168,7 @@ class Seam:
                 return pending[length:]
         if self._fence is not None:
             length = fences.reopened_fence(pending, self._fence, is_inside_line=self._is_inside_line)
-            if not length and self._replays_after_bare_fence(pending, is_whole=False):
+            if not length and self._replays_after_bare_fence(pending, is_partial=False):
                 length = fences.bare_fence(pending, self._fence)
             if length:
                 self._fence = None
@@ -185,7 +185,7 @@ class Seam:
         return pending
 
     def _restarts_beyond(self, header: str, text: str) -> bool:
-        """Return whether `text` replays the reply from its start, and beyond `header`."""
+        """Return whether `text` replays the reply from its start and continues beyond `header`."""
         length, common = _header_length(header, self._before), _common(self._before, text)
         return length > 0 and not is_short_coincidence(self._before[length:common].strip())
 
@@ -203,16 +203,16 @@ class Seam:
 
 
 def _recurs(before: str, text: str, replayed: int) -> bool:
-    """Return whether the first line of the overlap follows it once more: then the text may repeat that line.
+    """Return whether the overlap is followed by its own first line once more, so that the repetition may be intended.
 
-    Example: after "x += 1\n" the continuation "x += 1\nx += 1\n" may be two more lines, or a replay and one.
+    Example: after "x += 1\n" the continuation "x += 1\nx += 1\n" may be two new lines, or a replay and one new line.
     """
     line = _first_line(before, text[:replayed])
     return bool(line) and text.startswith(line, replayed)
 
 
 def _may_recur(before: str, text: str, replayed: int) -> bool:
-    """Return whether `text` ends too early for `_recurs`."""
+    """Return whether more of `text` is needed to decide `_recurs`."""
     line = _first_line(before, text[:replayed])
     return len(text) - replayed < len(line) and line.startswith(text[replayed:])
 
@@ -233,7 +233,7 @@ def _without_indents(text: str) -> str:
 
 
 def _header_length(header: str, text: str) -> int:
-    """Return the length of `header` at the start of `text`, whose lines may be indented there; 0 if it is not there."""
+    """Return the length of `header` at the start of `text`, where its lines may be indented; 0 if it is not there."""
     end = 0
     for row in header.splitlines():
         start, end = end, text.find("\n", end) + 1
@@ -273,7 +273,7 @@ CLEAR_CHARS = 20
 
 _STRUCTURAL = frozenset("#|`\n")
 _RULE_CHARS = frozenset("|-:=_+*. \t")
-"""Rules and the second row of a table consist only of these characters, and they repeat by nature."""
+"""Horizontal rules and the second row of a table consist only of these characters; a text may repeat them anywhere."""
 # Possessive quantifiers: otherwise three groups of blanks in a row are matched in n³ ways.
 _LIST_OPENER = lazy_pattern(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
 _HEADING = lazy_pattern(r"#{1,6} \S[^\n]*")
@@ -286,7 +286,7 @@ _MAY_OPEN_BLOCK = lazy_pattern(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
 
 
 def repeated_tail(before: str, text: str) -> int:
-    """Return how many characters at the start of `text` certainly replay the end of `before`, otherwise 0.
+    """Return how many characters at the start of `text` certainly replay the end of `before`, 0 if none do.
 
     `before` is only the searched tail. Only the longest overlap is examined: a shorter one is never clearer.
     """
@@ -329,7 +329,7 @@ def _borders(pattern: str) -> list[int]:
 
 
 def is_short_coincidence(overlap: str) -> bool:
-    """Return whether an overlap is so short or so common that it may be a coincidence."""
+    """Return whether an overlap is too short to rule out a coincidence."""
     size = len(overlap.encode("utf-8", "surrogatepass"))
     if _STRUCTURAL.intersection(overlap):
         return size < MIN_STRUCTURAL_BYTES or not overlap.strip()
@@ -344,7 +344,7 @@ def _is_replay(before: str, overlap: str) -> bool:
     if _RULE_CHARS.issuperset(overlap):
         return False
     unfinished = before[before.rfind("\n") + 1 :]
-    # A marker such as "| " opens every line. If more of the line before is the same, the text may repeat that line.
+    # A marker such as "| " opens every row. If more than that is equal, the text may be a new row that begins alike.
     begins_alike = overlap.endswith("\n" + unfinished) and before.endswith(unfinished, 0, start)
     if begins_alike and any(map(str.isalnum, unfinished)):
         return False
@@ -363,13 +363,13 @@ def _occurs_once(text: str, part: str) -> bool:
 
 
 def _is_periodic(part: str) -> bool:
-    """Return whether `part` repeats itself ("ab ab ab"): then it is unclear where the replay ends."""
+    """Return whether `part` repeats itself ("ab ab ab"), so that the end of the replay is ambiguous."""
     border = _borders(part)[-1]
     return border * 2 >= len(part)
 
 
 def is_restart(before: str, text: str, common: int) -> bool:
-    """Return whether the first `common` characters of both clearly show that the reply was restarted with `text`."""
+    """Return whether `text` clearly restarts the reply `before`; their first `common` characters are equal."""
     start = before[:common]
     if is_short_coincidence(start):
         return False
@@ -402,8 +402,8 @@ def replayed_header(before: str) -> tuple[str, ...]:
 def needs_new_line(before: str, text: str) -> bool | None:
     """Return whether `text` must start on a new line after `before`; None if more text is needed to decide.
 
-    It must if it starts a block, such as a list item, a heading or the next row of a table, or if `before` ends with a
-    sentence and `text` starts another.
+    A new line is needed if `text` starts a block, such as a list item, a heading or the next row of a table, or if
+    `before` ends with a sentence and `text` starts another.
     """
     if not before or before[-1].isspace():
         return False
@@ -425,7 +425,7 @@ def _has_all_cells(before: str, row: str) -> bool:
 
 MAX_LEAD_IN = 200
 _MAX_SEARCHED = 1_000
-"""Characters after leading blanks that are searched for a lead-in."""
+"""The number of characters after leading blanks that are searched for a lead-in."""
 
 _POLITE = (
     r"(?:(?:sure(?: thing)?|okay|ok|certainly|of course|absolutely|understood|got it|right|no problem|yes)"
@@ -464,7 +464,7 @@ _OTHER_LANGUAGES = (
 )
 _END = r"[)\]]?[ \t]*(?:\.\.\.|[:.…:。—])[)\]]?[*_]*"
 _WRAPPED = r"[*_(\[]*"
-# Texts: the first continuation compiles them, which would take 7 ms of every start.
+# Strings, compiled by the first continuation: compiling them at import would add 7 ms to every start.
 _OPENING = rf"(?i){_POLITE}"
 _PLAIN = rf"(?i){_WRAPPED}{_POLITE}(?:{_ENGLISH}|{'|'.join(_OTHER_LANGUAGES)}){_END}"
 _BARE = (
@@ -489,7 +489,7 @@ _STARTS = (
 
 
 def lead_in(text: str) -> int:
-    """Return the length of a lead-in at the start of `text`, with the white space before it but not after it."""
+    """Return the length of a lead-in at the start of `text`, including the white space before it."""
     start = len(text) - len(text.lstrip())
     searched = text[start : start + _MAX_SEARCHED]
     plain = re.match(_PLAIN, searched)

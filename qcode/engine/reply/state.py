@@ -1,7 +1,7 @@
 """The state of a reply between its attempts, and the operations that its modules share. Private to this package.
 
-`phase` says what the reply waits for, `base` is the text that was shown and is kept, and `superseded` is a partial that
-a new attempt may replace. The `describe_` functions tell the user about a reply that stays truncated.
+`phase` says what the reply waits for. `base` holds the blocks that were shown and are kept. `superseded` is an earlier
+attempt that a new one may replace. The `describe_` functions return messages about a reply that stays incomplete.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SupersededAttempt:
-    """A shown partial, kept while a new attempt at the same reply runs. `shape` is None if its stream broke."""
+    """An attempt whose text is kept in case its replacement fails. `shape` is None if its stream broke."""
 
     attempt: Attempt
     shape: ReplyShape | None
@@ -96,7 +96,7 @@ class ReplyState:
         self.has_broken_off = False
         """An attempt of this reply was given up because of a damaged event."""
         self.resends = 0
-        """How many `Retry` events were emitted for broken streams."""
+        """The number of `Retry` events emitted for broken streams."""
         self.relearned: set[str] = set()
         self.caps = self._plan_caps()
 
@@ -113,7 +113,7 @@ class ReplyState:
         return replace(planned, first=planned.escalation or planned.first) if is_raised else planned
 
     def switch_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> None:
-        """Continue the reply with another model; its requests are priced by its own price."""
+        """Continue the reply with another model, at the price of that model."""
         self.plan, self.model, self.counter = plan, model, counter
         self.tools = plan.tools_by_name
         self.caps = self._plan_caps()
@@ -130,14 +130,14 @@ class ReplyState:
 
     def learn(self, learn: Learn) -> Effect:
         """Apply a new fact to this reply, and return the effect that stores it."""
-        self.model = self.model.with_learner(learn)
+        self.model = self.model.with_fact(learn)
         self.caps = self._plan_caps()
         return learn
 
-    def fitted(self, request: ModelRequest, cap: int) -> int | None:
+    def fit_cap(self, request: ModelRequest, cap: int) -> int | None:
         """Return `cap` clamped to the room that the window leaves for `request`, None if that is too little."""
         window = self.model.window
-        size = self.counter.size_of(request, threshold=caps.room_for_prompt(cap, window))
+        size = self.counter.size_of(request, threshold=caps.max_prompt_tokens(cap, window))
         return caps.fit(cap, prompt_tokens=size.tokens, window=window, is_counted=size.is_counted)
 
     def send(
@@ -149,7 +149,7 @@ class ReplyState:
         seam: Seam | None = None,
         is_broken: bool = False,
     ) -> list[Effect]:
-        """Start an attempt that continues `base`, which is empty for a first attempt."""
+        """Start an attempt that continues `base`; for a first attempt `base` is empty."""
         self.ledger.count(cause)
         attempt = Attempt(
             kind,
@@ -187,7 +187,7 @@ class ReplyState:
         self.ledger.add(attempt.model, usage, estimate, is_unused=not attempt.has_begun)
         attempt.record_index = len(self.records)
         self.records.append(attempt.record(stop))
-        self.searches += [(attempt.record_index, found) for found in attempt.searches]
+        self.searches += [(attempt.record_index, search) for search in attempt.searches]
 
     def discard(self, attempt: Attempt) -> None:
         """Mark a closed attempt as discarded. Idempotent."""
@@ -202,12 +202,12 @@ class ReplyState:
         move(attempt.assembler.usage)
 
     def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
-        """Tell front ends to take back the text of this reply, because a new attempt replaces it."""
+        """Return the event that makes front ends remove the text of this reply, because a new attempt replaces it."""
         self.has_taken_back = True
         return Emit(Retry(is_continuation=False, reason=reason, attempt=attempt, max_tokens=cap))
 
     def supersede(self, attempt: Attempt, shape: ReplyShape | None = None) -> None:
-        """Keep the text of an attempt while another replaces it; of two partials the longer is kept."""
+        """Keep the text of an attempt while another one replaces it; of two such texts, the longer is kept."""
         self.discard(attempt)
         if self.superseded is None or attempt.shown_text > len(self.superseded.text):
             text = text_of(attempt.drafts)
@@ -216,15 +216,15 @@ class ReplyState:
     def absorb(self, attempt: Attempt) -> None:
         """Add the text and calls of an attempt to the reply."""
         self.kept_tokens += self.tokens_of(attempt)
-        self.base = joined(self.base, attempt.drafts)
+        self.base = join_drafts(self.base, attempt.drafts)
 
     def absorb_text(self, attempt: Attempt) -> None:
         """Add the text of an attempt that did not end; its calls may be incomplete and are dropped."""
         self.kept_tokens += self.tokens_of(attempt)
-        self.base = joined(self.base, without_calls(attempt.drafts))
+        self.base = join_drafts(self.base, without_calls(attempt.drafts))
 
     def restore_superseded(self) -> list[Effect]:
-        """Restore the superseded partial without its calls."""
+        """Restore the text of the superseded attempt, without its calls."""
         superseded = self.superseded
         if superseded is None:
             return []
@@ -233,7 +233,7 @@ class ReplyState:
         return self._reinstate(superseded)
 
     def reopen_superseded(self) -> list[Effect]:
-        """Restore the superseded partial with its calls, for another decision on it."""
+        """Reopen the superseded attempt with its calls, so that `recovery` decides on it again."""
         superseded = self.superseded
         if superseded is None or superseded.shape is None:
             return []
@@ -265,7 +265,7 @@ class ReplyState:
     def tokens_of(self, attempt: Attempt) -> int:
         """Return the output tokens of an attempt as reported, or as counted from its text.
 
-        For an attempt that did not end, the report may be from its start, so the larger of the two is returned.
+        The report of an interrupted attempt may be an early one, so the larger of the two is returned.
         """
         reported = attempt.assembler.usage.output
         if reported is not None and attempt.assembler.ended is not None:
@@ -290,16 +290,16 @@ class ReplyState:
         escalates_next: bool = False,
     ) -> list[Effect]:
         """Commit `base` as the reply, and end it."""
-        assert not isinstance(self.phase, Finished), "a reply ends once"
+        assert not isinstance(self.phase, Finished), "a reply ends only once"
         blocks = stored_blocks(self.base)
-        is_worth_storing = any(is_solid(block) for block in blocks)
+        is_worth_storing = any(is_call_or_text(block) for block in blocks)
         message = Message("assistant", blocks) if is_worth_storing else None
         drafts = [draft for draft in self.base if draft.kind == "call"]
         calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next) for draft in drafts)
         self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next))
         # The searches of a discarded attempt disappear with its text.
-        searches = [found for index, found in self.searches if not self.records[index].is_discarded]
-        effects: list[Effect] = [Emit(found) for found in searches]
+        searches = [search for index, search in self.searches if not self.records[index].is_discarded]
+        effects: list[Effect] = [Emit(search) for search in searches]
         if self.was_cut:
             effects.append(Emit(ContinuationTerminated(why)))
         records = tuple(self.records)
@@ -313,7 +313,8 @@ class ReplyState:
         return effects
 
 
-def is_solid(block: Block) -> bool:
+def is_call_or_text(block: Block) -> bool:
+    """Return whether `block` is a call, or text that is not blank."""
     return isinstance(block, ToolCall) or (isinstance(block, Text) and bool(block.text.strip()))
 
 
@@ -322,15 +323,15 @@ def without_calls(drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
 
 
 def without_trailing_reasoning(drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
-    """Return `drafts` up to their last text; white space after the dropped reasoning is appended to that text."""
+    """Return `drafts` without the reasoning at their end; white space after that reasoning joins the last text."""
     end = len(drafts)
     while end and (drafts[end - 1].kind == "reasoning" or not drafts[end - 1].text.strip()):
         end -= 1
     space = [draft for draft in drafts[end:] if draft.kind == "text" and draft.size]
-    return joined(list(drafts[:end]), space)
+    return join_drafts(list(drafts[:end]), space)
 
 
-def joined(base: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
+def join_drafts(base: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
     """Return `base` and `drafts` as one list, in which the first text of `drafts` joins the last text of `base`.
 
     Unsigned reasoning between the two is dropped, so that they form one block. Neither list is changed.
@@ -341,13 +342,13 @@ def joined(base: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> list[Blo
     result = list(base)
     for draft in blocks:
         if draft.kind == "text" and result[-1].kind == "text":
-            result[-1] = _one_text(result[-1], draft)
+            result[-1] = _concatenate(result[-1], draft)
         else:
             result.append(draft)
     return result
 
 
-def _one_text(first: BlockDraft, second: BlockDraft) -> BlockDraft:
+def _concatenate(first: BlockDraft, second: BlockDraft) -> BlockDraft:
     text = BlockDraft("text", [*first.pieces, *second.pieces], first.size + second.size)
     text.opaque = second.opaque or first.opaque
     return text

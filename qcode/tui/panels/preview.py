@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 
 from qcode.text.clean import LINE_BREAK, ensure_visible
-from qcode.text.risk import risky_words
+from qcode.tui.panels.choices import risky_words
 from qcode.tui.transcript.code import Highlighter, repainted
 from qcode.tui.transcript.diff import (
     MIN_SIDE_BY_SIDE,

@@ -14,7 +14,7 @@ import pytest
 from qcode.agent.imports.migration import Migration
 from qcode.agent.imports.sources import find, read_file, sessions_in
 from qcode.agent.sessions.store import SessionStore
-from qcode.engine.transcript import prepared
+from qcode.engine.transcript import make_valid
 from qcode.protocol.errors import InputError, SessionBusy, SessionError
 from qcode.protocol.messages import ToolResult, user
 from qcode.protocol.model import ModelRequest
@@ -99,7 +99,7 @@ def test_next_request_of_an_imported_session_is_accepted(program: str, protocol:
             done = migration(root).run(read_file(write(root.parent / f"s{number}.jsonl", records)))
             session, loaded = store_of(root).resume(done.session_id)
             session.close()
-            messages = prepared([*loaded.messages, user("go on")])
+            messages = make_valid([*loaded.messages, user("go on")])
             request = ModelRequest("claude-sonnet-4-5", "Be brief.", messages, (READ_FILE,), 8_000)
             assert RULES[protocol](encode(protocol, request)) == []
 
