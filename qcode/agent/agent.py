@@ -431,6 +431,13 @@ class Agent:
             await self._turns.close()
         await self.conversation.close()
 
+    @property
+    def end_limit_s(self) -> float:
+        """The longest time that `release` takes: that of the hooks of the end."""
+        from qcode.agent.hooks.events import MAX_END_TIMEOUT_S
+
+        return 0.0 if self.conversation.hooks is None else MAX_END_TIMEOUT_S
+
     def release(self, end_reason: str = "") -> None:
         """Release all files, for a process that exits now; safe to call twice.
 

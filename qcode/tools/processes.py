@@ -245,7 +245,8 @@ async def run_program(
         finally:
             await end_surely(process)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(is_drained.wait(), _LAST_OUTPUT_S)
+            async with asyncio.timeout(_LAST_OUTPUT_S):
+                await is_drained.wait()
         return ended
     finally:
         loop.remove_reader(reading)
@@ -276,7 +277,8 @@ async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -
         return ProcessExit(await process.wait(), is_timed_out=True)
     had_leftovers = False
     try:
-        await asyncio.wait_for(is_drained.wait(), _OUTPUT_GRACE_S)
+        async with asyncio.timeout(_OUTPUT_GRACE_S):
+            await is_drained.wait()
     except TimeoutError:
         had_leftovers = True
     return ProcessExit(exit_code, had_leftovers=had_leftovers or await _still_runs(process.pid))
@@ -298,7 +300,8 @@ async def end_surely(process: Process | asyncio.subprocess.Process, grace_s: flo
     try:
         await _end_group(process.pid, grace_s)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _LAST_OUTPUT_S)  # reap it here
+            async with asyncio.timeout(_LAST_OUTPUT_S):
+                await process.wait()  # reap it here
     except asyncio.CancelledError:
         _signal(process.pid, signal.SIGKILL)
         raise
@@ -321,6 +324,21 @@ def _signal(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def kill_descendants() -> None:
+    """Kill the child processes of this process with theirs, as far as `/proc` lists them, without waiting."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found = [os.getpid()]
+    for parent in found:
+        found += children.get(parent, ())
+    for process in found[1:]:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _has_members(group: int) -> bool:

@@ -373,8 +373,10 @@ def _named_job(jobs: Jobs, arguments: Arguments) -> Job:
 
 async def _read(job: Job, wait_s: float) -> ToolOutcome:
     if wait_s > 0 and not job.has_news.is_set():
+        # Not `asyncio.wait_for`, which loses a cancellation that comes together with the event on Python 3.11.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(job.has_news.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await job.has_news.wait()
     text = job.read()
     return ToolOutcome(f"{text or '[no new output]'}\n[{_line(job)}]", summary=f"job {job.number} {job.state}")
 

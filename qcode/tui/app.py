@@ -31,6 +31,7 @@ from qcode.tui.prompt.prompt import Prompt, Sources
 from qcode.tui.status import Status, cost_total_text
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalTitle, survive_hangup
+from qcode.tui.terminal.signals import EndingSignals
 from qcode.tui.terminal.textual_internals import (
     guard_widgets,
     is_closing,
@@ -117,6 +118,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.failure: QcodeError | None = None
         self.is_ready = False
         self._agent: Agent | None = None
+        self._signals: EndingSignals | None = None
         self._crash: str | None = None
         self._early: list[events.Event] = []
         self._app_start = self.options.clock()
@@ -150,7 +152,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         finder = AttachmentFinder(agent, say=lambda level, text: self.view.notify(level, text), changed=on_change)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
-        self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
+        show_line = parts.status.show_shell_line
+        self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell, show=show_line, clock=clock)
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
         self.view = AppView(
             self,
@@ -229,6 +232,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
                 loop=loop,
             )
         finally:
+            if self._signals is not None:
+                self._signals.close(self._agent.end_limit_s if self._agent is not None else 0.0)
             if self._agent is not None:
                 self._agent.release("prompt_input_exit" if code == 0 else "other")
         if self.failure is not None:
@@ -258,7 +263,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         if not self.is_headless:
-            driver.on_signals(self._leave_on_signal)
+            self._signals = EndingSignals(self._leave_on_signal, self._rescue)
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
@@ -307,10 +312,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @on(Prompt.KindChanged)
     def _show_prompt_kind(self, event: Prompt.KindChanged) -> None:
-        """Show the effect of Enter: `!` runs a line in the shell."""
-        mark = self.query_one("#prompt-mark", Static)
-        mark.update("!" if event.kind == "shell" else "›")
-        mark.set_class(event.kind == "shell", "-shell")
+        """Show by the mark's color that Enter runs a line in the shell. The text has the `!`."""
+        self.query_one("#prompt-mark", Static).set_class(event.kind == "shell", "-shell")
 
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
@@ -462,6 +465,12 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             from qcode.agent.outcomes import signal_code
 
             self.exit(signal_code(number))
+
+    def _rescue(self) -> None:
+        """Save what would be lost if the process ends now. Called from another thread while the app hangs."""
+        self.parts.prompt.keep_draft()
+        if self._agent is not None:
+            self._agent.release()
 
     def _apply(self, setting: Setting) -> bool:
         """Apply a changed setting; return False if only the next start reads it."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qcode.tui.prompt.queue import Queue
     from qcode.tui.status import Status
     from qcode.tui.transcript.content import Thoughts
-    from qcode.tui.widgets import HelpPanel
+    from qcode.tui.widgets import HelpPanel, NewsLine
 
 PANEL_STYLES = Path(__file__).with_name("panels.tcss")
 """The styles of panels and screens. Reading them with those of the first paint would delay it by 3 ms."""
@@ -45,6 +45,7 @@ class Widgets:
     aside: AsidePanel
     todos: TodoPanel
     queue: Queue
+    news: NewsLine
 
     def __init__(self, status: Status, sent: PromptHistory, thinking: Thoughts, clock: Callable[[], float]) -> None:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
@@ -60,7 +61,7 @@ class Widgets:
         from qcode.tui.panels.search import SearchBar
         from qcode.tui.panels.todos import TodoPanel
         from qcode.tui.prompt.queue import Queue
-        from qcode.tui.widgets import HelpPanel
+        from qcode.tui.widgets import HelpPanel, NewsLine
 
         self.prompt.app.stylesheet.read(PANEL_STYLES)
         self.search = SearchBar(self.transcript, id="search")
@@ -69,4 +70,6 @@ class Widgets:
         self.aside = AsidePanel(clock, id="aside")
         self.todos = TodoPanel(id="todos")
         self.queue = Queue(id="queued")
-        return self.search, self.approval, self.help, self.aside, self.todos, self.queue, self.menu, self.history
+        self.news = NewsLine(self.transcript, id="news")
+        lists = (self.todos, self.queue, self.menu, self.history)
+        return self.search, self.approval, self.help, self.aside, *lists, self.news

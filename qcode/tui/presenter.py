@@ -424,6 +424,7 @@ class Presenter:
         closing = ["interrupted" if is_cancelled else "", closing_text(event, self._changes)]
         if any(closing):
             self._transcript.add_mark(" · ".join(filter(None, closing)))
+        self._changes = DiffCount()  # a compaction is a turn without a start
         self._activity_text = ""
 
     def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:

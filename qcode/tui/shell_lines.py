@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import one_line
+from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
+from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
 _MAX_KEPT = 16_000
+_MAX_SHOWN_CELLS = 24
 _STOPPED = "stopped by the user"
 
 
@@ -31,7 +35,10 @@ def without_code(output: str) -> str:
 
 
 class ShellLines:
-    """Runs shell lines independently of turns; several may run at once. `spawn` starts a coroutine as a worker."""
+    """Runs shell lines independently of turns; several may run at once.
+
+    `spawn` starts a coroutine as a worker. `show` gets the activity of the line that Esc stops, None without one.
+    """
 
     def __init__(
         self,
@@ -39,11 +46,15 @@ class ShellLines:
         transcript: TranscriptView,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        show: Callable[[Activity | None], None] = lambda activity: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._agent = agent
         self._transcript = transcript
         self._spawn = spawn
-        self._tasks: list[asyncio.Task[ToolOutcome]] = []
+        self._show = show
+        self._clock = clock
+        self._tasks: dict[asyncio.Task[ToolOutcome], Activity] = {}
         self._count = 0
 
     def start(self, line: str) -> None:
@@ -59,13 +70,22 @@ class ShellLines:
             self._transcript.update_card(card, CardUpdate(append=text))
 
         task = asyncio.ensure_future(self._agent.toolbox.run_line(line, show))
-        self._tasks.append(task)
+        self._tasks[task] = Activity(f"running {shorten(one_line(line), _MAX_SHOWN_CELLS)}", self._clock())
+        self._show_latest()
         self._spawn(self._follow(card, line, task, output))
 
     def stop(self) -> bool:
         """Stop the latest running line; return whether there was one."""
-        task = next((task for task in reversed(self._tasks) if not task.cancelling()), None)
+        task = self._latest
         return task is not None and task.cancel()
+
+    @property
+    def _latest(self) -> asyncio.Task[ToolOutcome] | None:
+        """The latest line that runs and was not stopped."""
+        return next((task for task in reversed(self._tasks) if not task.cancelling()), None)
+
+    def _show_latest(self) -> None:
+        self._show(self._tasks[self._latest] if self._latest is not None else None)
 
     async def close(self) -> None:
         """Stop all lines and wait until none runs."""
@@ -79,8 +99,9 @@ class ShellLines:
         try:
             await asyncio.wait({task})
         finally:
-            self._tasks.remove(task)
+            del self._tasks[task]
             task.cancel()
+            self._show_latest()
         if task.cancelled():
             content = seen[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)

@@ -88,7 +88,8 @@ class Status:
     `cost` None: unknown. `has_unknown_cost`: `cost` is only a part of the total. `mode_key` is the key that switches
     the mode. `has_no_sandbox`: the sandbox is off, or none works here. `problem` is the reason why the model cannot be
     reached, `problem_until` the end of it (None: unknown). `is_restricted`: the folder is not trusted. `jobs` is the
-    number of running background jobs. `vim` is the mode of vim in the prompt, empty without it.
+    number of running background jobs. `shell_line` is the user's `!` line that runs, shown unless a turn runs. `vim` is
+    the mode of vim in the prompt, empty without it.
     """
 
     model: str = ""
@@ -101,6 +102,7 @@ class Status:
     has_unknown_cost: bool = False
     branch: str = ""
     activity: Activity | None = None
+    shell_line: Activity | None = None
     hint: str = ""
     effort: str = ""
     has_no_sandbox: bool = False
@@ -186,7 +188,7 @@ def limit_countdown(activity: Activity | None, now: float) -> str:
 
 
 def _activity(status: Status, now: float, is_hinting: bool, room: int) -> Content:
-    activity = status.activity
+    activity = status.activity or status.shell_line
     if status.hint:
         return Content.styled(status.hint, "$text-warning")
     if activity is None:
@@ -307,6 +309,9 @@ class StatusLine(Widget):
     def show_activity(self, activity: Activity | None) -> None:
         self.change(activity=activity)
 
+    def show_shell_line(self, activity: Activity | None) -> None:
+        self.change(shell_line=activity)
+
     def show_usage(self, event: UsageUpdated) -> None:
         """Show the usage of the running turn, added to the previous turns."""
         self._turn = event
@@ -364,7 +369,8 @@ class StatusLine(Widget):
 
 
 def _pace(status: Status) -> float:
-    if status.activity is not None and status.activity.is_moving and not status.hint:
+    activity = status.activity or status.shell_line
+    if activity is not None and activity.is_moving and not status.hint:
         return FRAMES_PER_SECOND
     return 1 if status.problem_until is not None else 0
 

@@ -120,7 +120,8 @@ class Turns:
         """Return when no turn runs, or after `seconds`."""
         if self._idle is not None:
             try:
-                await asyncio.wait_for(self._idle.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
             except TimeoutError:
                 return
 

@@ -120,6 +120,7 @@ class AppView:
         self._welcome = welcome
         self._first_model = agent.conversation.model
         self._clock = clock
+        self._undo_ended = -_UNDO_PAUSE_SECONDS  # when Ctrl+Z was last pressed with nothing left to undo
         self._agent = agent
         self._shell = shell
         self._leave = leave
@@ -275,7 +276,9 @@ class AppView:
 
     def put_in_prompt(self, text: str) -> None:
         if self._widgets.prompt.is_empty:
-            self._widgets.prompt.put_back(text)
+            self._widgets.prompt.refill(text)
+            if self._widgets.prompt.is_refilled:
+                self.hint("type to replace the text · End to edit it")
 
     def _show_model(self) -> None:
         self._widgets.status.change(
@@ -346,10 +349,15 @@ class AppView:
         self.open_screen(CopyPicker(items), on_pick)
 
     def suspend(self) -> None:
-        if driver.has_job_control():
-            self.app.action_suspend_process()
-        else:
+        """Return to the shell, but not in a run of Ctrl+Z that has just undone everything."""
+        prompt, now = self._widgets.prompt, self._clock()
+        if not driver.has_job_control():
             self.hint("no shell to return to")
+        elif prompt.is_emptied_by_undo or now - self._undo_ended < _UNDO_PAUSE_SECONDS:
+            prompt.is_emptied_by_undo, self._undo_ended = False, now
+            self.hint("nothing left to undo; Ctrl+Z after a pause suspends")
+        else:
+            self.app.action_suspend_process()
 
     def copy_text(self, text: str) -> str:
         return self._copy(text)
@@ -456,6 +464,7 @@ class AppView:
 
 _AGAIN_SECONDS = 2.0
 _HABIT_SECONDS = 0.5
+_UNDO_PAUSE_SECONDS = 1.0
 
 
 class CancelKeys:
@@ -497,7 +506,7 @@ class CancelKeys:
             or widgets.prompt.close_menu()
             or widgets.approval.leave_telling()
             or self._shell.stop()
-            or self._turns.stop()
+            or self._stop_turn()
             or self._servers.defer()
         ):
             return
@@ -509,6 +518,13 @@ class CancelKeys:
         if rewind is not None and self._is_pressed_again("Esc", "rewind"):
             rewind()
 
+    def _stop_turn(self) -> bool:
+        """Interrupt the turn; say so in the status line if the end of the transcript is out of view."""
+        is_stopped = self._turns.stop()
+        if is_stopped and not self._widgets.transcript.is_anchored:
+            self.hint("interrupted")
+        return is_stopped
+
     def _escape_vim(self) -> bool:
         """Let vim have Esc. Right after it, Esc has no effect: a second one out of habit must not interrupt."""
         if self._widgets.prompt.escape_vim():
@@ -519,12 +535,12 @@ class CancelKeys:
     def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
         prompt = self._widgets.prompt
-        selected = self._app.screen.get_selected_text() or prompt.selected_text
+        selected = self._app.screen.get_selected_text() or ("" if prompt.is_refilled else prompt.selected_text)
         if selected:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
             prompt.end_selection()
-        elif prompt.leave_search() or self._shell.stop() or self._turns.stop():
+        elif prompt.leave_search() or self._shell.stop() or self._stop_turn():
             return
         elif not prompt.is_empty:
             prompt.stash()

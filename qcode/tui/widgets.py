@@ -1,4 +1,4 @@
-"""Small widgets of screens and panels: two-column text, the help panel, an input field.
+"""Small widgets of screens and panels: two-column text, the help panel, the row about new text, an input field.
 
 `HangingText` wraps two columns at any width: wrapped text stays in its column, or moves below if there is no room.
 `HelpPanel` opens above the prompt for keys and help; it never takes the focus, and Esc closes it.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
@@ -21,7 +22,10 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from qcode.tui.transcript.line import break_text
+from qcode.tui.transcript.line import break_text, crop, ink
+
+if TYPE_CHECKING:
+    from qcode.tui.transcript.transcript import Transcript
 
 _COLUMNS = re.compile(r"(?P<left> *\S+(?: \S+)*) {2,}(?=\S)")
 _MIN_RIGHT_CELLS = 24
@@ -101,6 +105,34 @@ def set_screen_class(screen: Screen[Any], name: str, is_set: bool, styled: str) 
     screen.set_class(is_set, name, update=False)
     for widget in screen.query(styled):
         widget.update_node_styles()
+
+
+class NewsLine(Widget):
+    """A row above the prompt, shown while text is below the view of `transcript`. A click scrolls to it.
+
+    It takes the place of the blank row, so the transcript keeps its size, and no text is covered. `key` is the name of
+    the key that scrolls to the end.
+    """
+
+    def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.display = False
+        self._transcript = transcript
+        self.key = ""
+
+    def on_mount(self) -> None:
+        self.watch(self._transcript, "tells_news", self._show)
+
+    def _show(self, is_needed: bool) -> None:
+        self.display = is_needed
+        set_screen_class(self.screen, "-news", is_needed, "#prompt-row")
+
+    def on_click(self) -> None:
+        self._transcript.scroll_end(animate=False)
+
+    def render(self) -> Text:
+        label = " · ".join(filter(None, ("new text below", self.key)))
+        return Text(crop(f" ↓ {label} ", self.size.width), self._transcript.palette.style(ink("news")))
 
 
 class HelpPanel(Vertical):

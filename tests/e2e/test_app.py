@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
+from pathlib import Path
 
 import pexpect
 import pytest
@@ -145,6 +146,24 @@ def test_signal_ends_the_app_with_the_terminal_restored(number: int, cli: CliRun
         terminal.send_signal(number)
         terminal.wait_for_end()
         assert is_restored(terminal)
+
+
+@pytest.mark.broad
+def test_signal_ends_the_app_while_an_editor_ignores_it(cli: CliRunner) -> None:
+    editor = cli.home / "editor"
+    editor.write_text("#!/bin/sh\ntrap '' TERM HUP INT\necho editing $$\nwhile :; do sleep 60; done\n")
+    editor.chmod(0o755)
+    with Terminal(cli, "-m", "demo/demo", env={"EDITOR": str(editor)}) as terminal:
+        terminal.wait_for("demo/demo")
+        terminal.press("a draft")
+        terminal.wait_for("a draft")
+        terminal.press("\x07")
+        shown = terminal.wait_for(lambda text: bool(re.search(r"editing \d+", text)))
+        terminal.send_signal(signal.SIGTERM)
+        assert terminal.wait_for_end() == 143
+        assert is_restored(terminal)
+    assert not Path("/proc", *re.findall(r"editing (\d+)", shown), "exe").exists()
+    assert [draft for draft in cli.home.rglob("drafts/*") if "a draft" in draft.read_text("utf-8")]
 
 
 def test_failure_to_open_is_one_line_in_an_unchanged_terminal(cli: CliRunner) -> None:

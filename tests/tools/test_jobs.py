@@ -73,6 +73,23 @@ def test_job_continues_after_its_call_and_is_read_in_parts(runner: ToolRunner) -
     play(runner, scenes)
 
 
+@pytest.mark.parametrize("turns_between", range(4))
+def test_accepted_cancellation_of_a_read_is_kept_if_news_come(turns_between: int, runner: ToolRunner) -> None:
+    async def scenes(background: Background) -> None:
+        await background.shell("sleep 60")
+        reading = asyncio.ensure_future(background("read", job=1, wait_s=60))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        background.jobs.all[0].has_news.set()
+        for _ in range(turns_between):
+            await asyncio.sleep(0)
+        is_accepted = reading.cancel()
+        await asyncio.wait([reading])
+        assert reading.cancelled() is is_accepted
+
+    play(runner, scenes)
+
+
 def test_stopped_job_ends_all_its_processes(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("sleep 60 & echo pid=$!; wait")

@@ -222,6 +222,27 @@ def test_ctrl_z_suspends_on_an_empty_prompt_and_undoes_otherwise(
     drive(test)
 
 
+def test_ctrl_z_after_the_last_undo_suspends_only_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "has_job_control", lambda: True)
+
+    async def test(run: Running) -> None:
+        seen: list[None] = []
+        run.app.action_suspend_process = lambda: seen.append(None)  # type: ignore[method-assign]
+        await run.type("ab")
+        await run.pilot.press("ctrl+z", "ctrl+z")
+        run.clock.now += 0.9
+        await run.pilot.press("ctrl+z")
+        await run.until(lambda: "nothing left to undo" in run.status)
+        run.clock.now += 0.9
+        await run.pilot.press("ctrl+z")
+        assert not seen
+        run.clock.now += 1
+        await run.pilot.press("ctrl+z")
+        await run.until(lambda: len(seen) == 1)
+
+    drive(test)
+
+
 def test_copy_without_a_reply_says_so() -> None:
     async def test(run: Running) -> None:
         await run.send("/copy")

@@ -406,3 +406,44 @@ def test_ctrl_o_expands_and_collapses_output() -> None:
         assert heights[2] == heights[0]
 
     drive(test, conversation)
+
+
+def test_new_text_below_is_announced_above_the_prompt_with_the_key_that_shows_it() -> None:
+    gate = Gate()
+    lines = TextDelta(0, "\n\n".join(f"row {number}" for number in range(60)))
+    conversation = ScriptedConversation([lines, gate, TextDelta(0, "\n\nlast")])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.until(lambda: "row 59" in run.screen)
+        height = run.app.parts.transcript.size.height
+        await run.pilot.press("home")
+        assert "row 2" in run.screen
+        gate.open()
+        await run.until(lambda: "↓ new text below · Ctrl+End" in run.screen)
+        assert run.app.parts.transcript.size.height == height
+        await run.type("x")
+        await run.pilot.press("end")
+        assert not run.app.parts.transcript.is_anchored
+        await run.pilot.press("backspace", "end")
+        await run.until(lambda: run.app.parts.transcript.is_anchored)
+        await run.until(lambda: "new text below" not in run.screen)
+
+    drive(test, conversation)
+
+
+def test_interrupt_out_of_view_is_said_in_the_status_line() -> None:
+    gate = Gate()
+    lines = TextDelta(0, "\n\n".join(f"row {number}" for number in range(60)))
+    conversation = ScriptedConversation([lines, gate])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.until(lambda: "row 59" in run.screen)
+        await run.pilot.press("home", "escape")
+        await run.until_idle()
+        assert "interrupted" in run.status
+
+    drive(test, conversation)

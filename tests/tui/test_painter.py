@@ -15,12 +15,15 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import LayoutUpdate
+from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 from textual.strip import Strip
 
 from qcode.tui.terminal.painter import Painter, Part, erases_color
 from tests.fakes.examples import share
 from tests.tui.emulators import Pyte, Screen
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import ScriptedConversation, ended, says
 
 pytestmark = pytest.mark.frames
 
@@ -302,3 +305,27 @@ def test_frame_that_failed_leaves_the_screen_unknown() -> None:
     with pytest.raises(KeyError):
         painter.paint(40, 2, [(0, 0, Broken([Segment("x" * 40)], 40))], CONSOLES["256"])
     assert not painter.knows(40, 2)
+
+
+ACTIONS = ("f1", "pagedown", "pagedown", "pageup", "escape", "ctrl+home", "ctrl+end", "ctrl+f", "ctrl+p", "ctrl+l", "a")
+
+
+@pytest.mark.parametrize("reply", ["", "line\n\n" * 40], ids=["short", "long"])
+def test_app_shows_its_own_screen_after_panels_and_scrolls(reply: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frames of the app, in an emulator, are the screen that the app has laid out."""
+    screen = Screen(80, 24)
+
+    async def test(run: Running) -> None:
+        monkeypatch.setattr(HeadlessDriver, "is_headless", False)
+        monkeypatch.setattr(HeadlessDriver, "write", lambda _, output: screen.feed(output))
+        run.app.redraw()
+        if reply:
+            await run.send("one")
+            await run.until_idle()
+        keys = ["f1", "pagedown", "escape", *random.Random(reply).choices(ACTIONS, k=share(40))]
+        for at, key in enumerate(keys, 1):
+            await run.pilot.press(key)
+            shown = "\n".join("".join(text for text, _, _ in row).rstrip() for row in screen.rows)
+            assert shown == run.screen, keys[:at]
+
+    drive(test, ScriptedConversation([*says(reply), ended()]))

@@ -423,8 +423,11 @@ def test_turn_ends_with_its_time_files_and_cost() -> None:
     record = present(*done, failed, replace(ended(cost="0.031"), seconds=34.2))
     assert record.of("mark") == [("mark", "34 s · 2 files +3 -2 · $0.0310")]
     assert present(replace(ended(cost=None), seconds=0.2)).of("mark") == []
-    record = present(*done, ended(), TurnStarted("again"), replace(ended(cost=None), seconds=2.0))
+    compaction = replace(ended(cost=None), seconds=2.0)
+    record = present(*done, ended(), TurnStarted("again"), compaction)
     assert record.of("mark") == [("mark", "2 s")]
+    record = present(*done, replace(ended(), seconds=34.2), compaction)
+    assert record.of("mark")[1:] == [("mark", "2 s")]
 
 
 def test_open_question_of_a_server_is_closed_with_its_call() -> None:

@@ -289,3 +289,46 @@ def test_enter_right_after_typing_sends_the_complete_text() -> None:
         assert prompt.text == ""
 
     drive(test)
+
+
+def test_refilled_text_is_replaced_by_typing_and_kept_by_a_movement() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        for keys, text in [
+            (("slash", "r"), "/r"),
+            (("backspace",), ""),
+            (("end", "x"), "hello\nworldx"),
+            (("right", "x"), "hello\nworldx"),
+            (("ctrl+j", "x"), "hello\nworld\nx"),
+            (("x", "ctrl+z"), "hello\nworld"),
+            (("ctrl+c",), ""),
+        ]:
+            prompt.replace_text("")
+            run.app.view.put_in_prompt("hello\nworld")
+            assert "type to replace the text" in run.status
+            await run.pilot.press(*keys)
+            assert prompt.text == text, keys
+        prompt.replace_text("")
+        prompt.refill("hello")
+        await _paste(run, "pasted")
+        assert prompt.text == "pasted"
+
+    drive(test)
+
+
+def test_text_is_refilled_for_editing_in_vim_mode() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        prompt.use_vim(True)
+        prompt.refill("hello")
+        await run.pilot.press("slash", "r")
+        assert prompt.text == "/r"
+        await run.pilot.press("escape", "u")
+        assert prompt.text == "hello"
+        prompt.replace_text("")
+        prompt.refill("hello")
+        assert not prompt.is_refilled
+        await run.pilot.press("A", "x")
+        assert prompt.text == "hellox"
+
+    drive(test)

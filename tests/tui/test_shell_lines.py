@@ -38,8 +38,8 @@ class Shell:
         raise AssertionError("nothing sets that event")
 
 
-def mark(run: Running) -> str:
-    return str(run.app.query_one("#prompt-mark", Static).content)
+def has_shell_mark(run: Running) -> bool:
+    return run.app.query_one("#prompt-mark", Static).has_class("-shell")
 
 
 def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
@@ -48,7 +48,8 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("!")
         await run.pilot.pause()
-        assert mark(run) == "!"
+        assert has_shell_mark(run)
+        assert "› !" in run.screen
         await run.send("quick one")
         await run.until(lambda: bool(conversation.kept))
         assert shell.lines == ["quick one"]
@@ -56,7 +57,7 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
         assert "! quick one" in run.text
         assert "quick output" in run.text
         assert "exit 0" in run.text
-        assert mark(run) == "›"
+        assert not has_shell_mark(run)
         (block,) = conversation.kept
         assert isinstance(block, Text)
         assert split_attached(block.text) == Attachment("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
@@ -85,6 +86,21 @@ def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() ->
         assert "stopped by the user" in block.text
         gate.open()
         await run.until_idle()
+
+    drive(test, conversation, run_line=shell)
+
+
+def test_running_shell_command_is_in_the_status_line_until_it_ends() -> None:
+    shell, conversation = Shell(), ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("!make everything")
+        await shell.begun.wait()
+        run.clock.now += 65
+        assert "running make everything 1 min 05 s · Esc to interrupt" in run.status
+        await run.pilot.press("escape")
+        await run.until(lambda: bool(conversation.kept))
+        assert "running" not in run.status
 
     drive(test, conversation, run_line=shell)
 

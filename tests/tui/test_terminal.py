@@ -237,9 +237,14 @@ def test_suspended_app_returns_to_the_shell_and_repaints_when_continued(tmp_path
     session.child.send("\x1a")
     session.until("back in the shell")
     assert session.written.rstrip().rfind(b"\x1b[?1049l") > session.written.rfind(b"a reply")
+    assert b"qcode is suspended. Type fg to return.\r\n" in session.written.rpartition(b"\x1b[?1049l")[2]
+    left = session.written
     session.screen.reset()
     session.child.send("\r")
     session.until("a reply")
+    resumed = session.written.removeprefix(left)
+    for mode in (b"1049", b"1003", b"1006", b"1004", b"2004"):
+        assert b"\x1b[?%bh" % mode in resumed
     session.child.send("\x04")
     session.finish()
     assert session.child.exitstatus == 0

@@ -116,6 +116,7 @@ class _PendingStep:
     steps: tuple[FileStep, ...]
     prompt: UserPrompt | None
     finishes: Move | None
+    spans_compaction: bool
     state: tuple[object, ...]
 
 
@@ -287,7 +288,10 @@ class Rewinder:
         files = tuple(self._file_plan(step) for step in steps if not _is_done(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         plan = RewindPlan(self._plans, _summary(why, messages, files, finishes), files, messages)
-        self._pending_step = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, self._state())
+        head = self._history.head
+        spans_compaction = after.is_compacted(head) if why == "redo" else head.is_compacted(after)
+        pending = (plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state())
+        self._pending_step = _PendingStep(*pending)
         return plan
 
     def _file_plan(self, step: FileStep) -> FilePlan:
@@ -326,10 +330,14 @@ def _report(planned: _PendingStep, done: int) -> str:
     if planned.finishes is not None:
         return f"Finished: {count_text(done, 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.why]
-    messages = planned.plan.messages
+    is_redo, messages = planned.why == "redo", planned.plan.messages
     parts = [f"{count_text(abs(messages), 'message')} {'removed' if messages > 0 else 'back'}"] if messages else []
+    if planned.spans_compaction:
+        parts = [
+            "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
+        ]
     parts += [f"{count_text(done, 'file')} restored"] if done else []
-    way = "/undo reverts this." if planned.why == "redo" else "/redo reverts this."
+    way = "/undo reverts this." if is_redo else "/redo reverts this."
     return f"{verb}: {', '.join(parts) or 'no change was needed'}. {way}"
 
 

@@ -128,7 +128,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         if process.stdin is not None:
             process.stdin.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _GRACE_S)
+            async with asyncio.timeout(_GRACE_S):
+                await process.wait()
     finally:
         await end_surely(process)
 

@@ -254,6 +254,11 @@ class Head:
         for first, end in self.runs:
             yield from range(first, end)
 
+    def is_compacted(self, earlier: Head) -> bool:
+        """Return whether the conversation was compacted between the state `earlier` and this one."""
+        is_last = self.compacted_from is not None and self.compacted_from.key == earlier.key
+        return is_last or not set(earlier.numbers) <= set(self.numbers)
+
     @property
     def key(self) -> tuple[tuple[Run, ...], int | None]:
         return self.runs, self.prompt.number if self.prompt is not None else None

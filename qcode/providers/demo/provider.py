@@ -42,6 +42,7 @@ from qcode.providers.demo.scene import (
     rest_of_text,
     size_of,
     slices,
+    summary_of,
     tokens_of,
 )
 
@@ -165,10 +166,13 @@ class DemoProvider:
 
 def _compose(scene: Scene, request: ModelRequest) -> Script:
     """Return the whole reply to `scene`, without calls that this request does not allow."""
+    summary = summary_of(request)
+    if summary:
+        return (Text(summary),)
     scenario = find_scenario(scene.wish)
     script = (scenario.play if scenario else play_help)(scene)
     if scene.steering:
-        script = (Text(f"You added: {scene.steering}\nI follow a script, so I cannot act on it.\n\n"), *script)
+        script = (Text(f"You added: {scene.steering}\n\nI follow a script, so I cannot act on it.\n\n"), *script)
     if scene.tails:
         return script
     offered = {tool.name for tool in request.tools} if request.allows_calls else set()

@@ -15,7 +15,20 @@ from functools import lru_cache
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
-from qcode.providers.demo.scene import Scene, Script, call, failed, file_in, last_match, paragraphs, reply, shortened
+from qcode.providers.demo.scene import (
+    REAL_MODEL,
+    Scene,
+    Script,
+    call,
+    failed,
+    file_in,
+    introduction,
+    last_match,
+    paragraphs,
+    reply,
+    short_help,
+    shortened,
+)
 from qcode.text.json import Json, parse_object
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
@@ -289,13 +302,7 @@ def find_scenario(wish: str) -> Scenario | None:
 def play_help(scene: Scene) -> Script:
     """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario."""
     tries = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
-    return reply(
-        "I am the **built-in demo model** of qcode. I run a script on your machine, without a network or an API key, "
-        "to show how qcode works. I do not understand your message.\n\n"
-        f"Prompts to try:\n\n{tries}\n\n"
-        "For a real model, set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` and start qcode again. "
-        "A local server (Ollama, LM Studio, llama.cpp, vLLM) needs no key.\n"
-    )
+    return short_help(scene) or reply(f"{introduction(scene.wish)}\n\nPrompts to try:\n\n{tries}\n\n{REAL_MODEL}")
 
 
 def _play_list(scene: Scene) -> Script:

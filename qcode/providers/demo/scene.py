@@ -33,6 +33,12 @@ _MAX_QUOTED = 20_000
 MAX_WISH = 2_000
 """Characters at the end of a prompt that are matched with the scenarios, whose patterns take more than linear time."""
 _SPARING = frozenset({"none", "minimal", "low"})
+_ENDED_TURN = lazy_pattern(r"(Denied|Cancelled) by the user|Interrupted before it finished")
+"""The start of the result of a call with which the user ended the turn: the text after it is a new prompt."""
+_DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
+_SUMMARY = "Summarize this conversation."
+_SAID = lazy_pattern(r"^User: (.*\S)", re.MULTILINE)
+INTRODUCTION = "I am the **built-in demo model** of qcode."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class Scene:
     truncated
     call whose rest is requested as text. `is_sparing`: answer without thinking. `number` is the number of the next call
     in
-    the transcript, from 1.
+    the transcript, from 1. `is_introduced`: an earlier reply of this conversation has the introduction.
     """
 
     wish: str
@@ -64,6 +70,7 @@ class Scene:
     tails: tuple[str, ...] = ()
     is_sparing: bool = False
     number: int = 1
+    is_introduced: bool = False
 
     @property
     def last(self) -> DemoStep | None:
@@ -87,6 +94,7 @@ def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
         tails=tails,
         is_sparing=request.effort in _SPARING or bool(_HURRY.search(latest)),
         number=sum(len(message.calls) for message in messages) + 1,
+        is_introduced=any(INTRODUCTION in message.text for message in messages[:start] if message.role == "assistant"),
     )
 
 
@@ -117,8 +125,13 @@ def _is_text_reply(message: Message) -> bool:
 
 
 def _is_wish(message: Message) -> bool:
-    """Return whether `message` is a prompt or a resume message, rather than the results of calls."""
-    return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
+    """Return whether `message` is a prompt or a resume message, rather than the results of calls.
+
+    A prompt after an interrupted turn is in one message with the results of the calls that did not run.
+    """
+    results = [block for block in message.blocks if isinstance(block, ToolResult)]
+    has_ended = any(_ENDED_TURN.match(result.content) for result in results) and bool(_words(message).strip())
+    return message.role == "user" and (not results or has_ended)
 
 
 def _steps(turn: list[Message]) -> tuple[DemoStep, ...]:
@@ -233,6 +246,7 @@ def _cut_block(block: ScriptBlock, length: int) -> ScriptBlock:
 
 _FILE = lazy_pattern(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7})\b")
 _SHOWN_LINES = 12
+_MAX_SAID, _MAX_SAID_CHARS = 20, 80
 
 
 def reply(text: str) -> Script:
@@ -244,11 +258,62 @@ def call(scene: Scene, text: str, name: str, **arguments: Json) -> Script:
     return (Text(f"{text}\n"), ToolCall(f"demo_{scene.number}", name, encoded))
 
 
+def summary_of(request: ModelRequest) -> str:
+    """Return the summary that a compaction requests, empty for any other request."""
+    text = _words(request.messages[-1]) if request.messages else ""
+    if request.tools or _SUMMARY not in text:
+        return ""
+    said = _SAID.findall(text)
+    asked = "\n".join(f"- {shortened_line(line)}" for line in said[-_MAX_SAID:])
+    return f"Task: try out qcode with its demo model.\n\nState: {count_text(len(said), 'request')} so far:\n{asked}\n"
+
+
+def shortened_line(line: str) -> str:
+    return line if len(line) <= _MAX_SAID_CHARS else f"{line[:_MAX_SAID_CHARS]}…"
+
+
 def failed(step: DemoStep) -> Script:
     """Return a reply about a call that failed or was denied, empty if it did neither."""
     if not step.result.is_error:
         return ()
+    denial = _DENIED.match(step.result.content)
+    if denial is not None:
+        reason = f"You said: {denial[1]}\n\nI follow a script, so I cannot act on it. " if denial[1] else ""
+        return reply(f"You declined the `{step.call.name}` call, so it did not run. {reason}Ask again to repeat it.\n")
     return reply(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
+
+
+_GREETING = lazy_pattern(r"\W*(hello|hi|hey|good (morning|afternoon|evening))\b.{0,20}", re.IGNORECASE)
+_THANKS = lazy_pattern(r"\W*(thanks|thank you|cool|great|ok|okay|nice)\b.{0,20}", re.IGNORECASE)
+_ABILITIES = lazy_pattern(
+    r"\bhelp\b|\bwhat (can|do) you\b|\bwho are you\b|\bhow do(es)? (you|this|qcode)\b", re.IGNORECASE
+)
+REAL_MODEL = (
+    "For a real model, set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` and start qcode again. "
+    "A local server (Ollama, LM Studio, llama.cpp, vLLM) needs no key.\n"
+)
+
+
+def short_help(scene: Scene) -> Script:
+    """Return a short reply to a prompt without a scenario; empty before the introduction, or if help is asked for."""
+    if not scene.is_introduced or _ABILITIES.search(scene.wish):
+        return ()
+    is_polite = _GREETING.fullmatch(scene.wish) or _THANKS.fullmatch(scene.wish)
+    lead = "I am still here." if is_polite else "I follow a script and do not understand your message."
+    return reply(
+        f"{lead} Try *run ls*, *add a docstring to hello.py* or *think about something*. `/help demo` lists all "
+        "prompts, and `/connect` adds a real model.\n"
+    )
+
+
+def introduction(wish: str) -> str:
+    """Return the first paragraph of the introduction."""
+    is_greeting = _GREETING.fullmatch(wish)
+    is_understood = is_greeting or _THANKS.fullmatch(wish) or _ABILITIES.search(wish)
+    return (
+        f"{'Hello! ' if is_greeting else ''}{INTRODUCTION} I run a script on your machine, without a network or an API "
+        f"key, to show how qcode works.{'' if is_understood else ' I do not understand your message.'}"
+    )
 
 
 def shortened(text: str) -> str:

@@ -49,7 +49,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "suspend",
         "Suspend",
-        "Return to the shell; fg there brings qcode back. While you write, Ctrl+Z undoes.",
+        "Return to the shell; fg there brings qcode back. While you write, Ctrl+Z undoes; after an undo, pause first.",
         lambda context, _: context.screen.suspend(),
         keys=("ctrl+z",),
         when=is_prompt_empty,
@@ -101,6 +101,24 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the end and stay there.",
         lambda context, _: context.screen.scroll_transcript("end"),
         keys=("ctrl+end",),
+        needs_screen=True,
+    ),
+    Command(
+        "top-empty",
+        "Scroll to the start",
+        "Scroll to the start, if the prompt is empty.",
+        lambda context, _: context.screen.scroll_transcript("home"),
+        keys=("home",),
+        when=is_prompt_empty,
+        needs_screen=True,
+    ),
+    Command(
+        "bottom-empty",
+        "Scroll to the end",
+        "Scroll to the end, if the prompt is empty.",
+        lambda context, _: context.screen.scroll_transcript("end"),
+        keys=("end",),
+        when=is_prompt_empty,
         needs_screen=True,
     ),
     Command(

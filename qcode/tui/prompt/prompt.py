@@ -102,11 +102,12 @@ class Prompt(EditingArea):
         self.sent = history
         self.say: Callable[[str], None] = lambda text: None
         self.editor_key = ""
+        self.is_emptied_by_undo = False
         self._is_draft_due = False
         self._menu = menu
         self._search = search
         self._sources: Sources | None = None
-        self._dismissed_text = ""
+        self._dismissed_text = self._refilled_text = ""
         self._offered_at: tuple[str, tuple[int, int]] = ("", (0, 0))
         self._range: tuple[tuple[int, int], tuple[int, int]] | None = None
         self._is_mention = False
@@ -154,6 +155,27 @@ class Prompt(EditingArea):
     def put_back(self, typed: str) -> None:
         """Restore a rejected text in front of anything typed since."""
         self._show(typed + (f"\n{self.text}" if self.text else ""))
+
+    def refill(self, text: str) -> None:
+        """Show a text that was sent before, selected: typing replaces it, an arrow key or End keeps it for editing.
+
+        Otherwise a command typed next, such as `/redo`, would be appended to the text and sent to the model.
+        """
+        self.replace_text(text)
+        self._dismissed_text = self.text
+        self.offer()
+        if self.is_commanding:
+            return  # in normal mode of vim no key types
+        if self._vim is not None:
+            self._vim.reset()
+        self.selection = Selection((0, 0), self.document.end)
+        self._refilled_text = self.text
+
+    @property
+    def is_refilled(self) -> bool:
+        """Whether the text is that of `refill`, still selected and unchanged."""
+        is_selected = sorted(self.selection) == [(0, 0), self.document.end]
+        return bool(self.text) and self.text == self._refilled_text and is_selected
 
     def submit(self, text: str) -> None:
         """Send `text` as if it had been typed here."""
@@ -233,6 +255,7 @@ class Prompt(EditingArea):
             self._vim.undo()
         else:
             super().action_undo()
+        self.is_emptied_by_undo = self.is_empty
 
     def action_redo(self) -> None:
         if self._vim is not None:
@@ -241,7 +264,7 @@ class Prompt(EditingArea):
             super().action_redo()
 
     def _insert(self, text: str) -> None:
-        """Insert `text` at the cursor, as a paste would."""
+        """Insert `text` at the cursor, or in place of the selection, as a paste would."""
         if text:
             self.edit_as_one(text, *sorted(self.selection))
 
@@ -279,6 +302,7 @@ class Prompt(EditingArea):
 
     @on(TextArea.Changed)
     def _note_kind(self) -> None:
+        self.is_emptied_by_undo &= self.is_empty
         kind: Kind = "shell" if self.text.startswith("!") else "prompt"
         if kind != self._kind:
             self._kind = kind
@@ -306,7 +330,9 @@ class Prompt(EditingArea):
         elif event.key == "enter":
             self._enter()
         elif event.key in NEW_LINE_KEYS:
-            self.insert("\n")
+            if self.is_refilled:
+                self.move_cursor(self.document.end)
+            self._insert("\n")
             self.scroll_cursor_visible()
         elif event.key == "tab":
             self._tab()

@@ -29,6 +29,7 @@ from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.picker import foot
 from qcode.tui.status import Status
 from qcode.tui.terminal import driver
+from qcode.tui.terminal.signals import EndingSignals
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
 
@@ -64,6 +65,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self._clock = clock
         self._env = context.env
         self._crash: str | None = None
+        self._signals: EndingSignals | None = None
         self.parts = Widgets(Status(model="", mode="default"), PromptHistory(), ui.show_thinking, clock)
 
     def compose(self) -> ComposeResult:
@@ -77,9 +79,14 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         yield Static(foot(_KEYS, self.size.width or 80), id="trust-foot", markup=False)
 
     def on_mount(self) -> None:
-        driver.on_signals(lambda number: self.exit(128 + number))
+        self._signals = EndingSignals(self._leave_on_signal, lambda: None)
         self.parts.transcript.add_welcome(("qcode", ""))
         self.call_after_refresh(self._ask)
+
+    def _leave_on_signal(self, number: int) -> None:
+        from qcode.agent.outcomes import signal_code
+
+        self.exit(signal_code(number))
 
     def _ask(self) -> None:
         self.parts.approval.ask(self._question)
@@ -109,7 +116,11 @@ class TrustApp(ThemedApp, inherit_bindings=False):
 
     def ask(self, *, mouse: bool) -> int:
         """Run until the question is answered; return the exit code: 0, 1 after a crash, or that of a signal."""
-        code = self.run(mouse=mouse)
+        try:
+            code = self.run(mouse=mouse)
+        finally:
+            if self._signals is not None:
+                self._signals.close()
         if self._crash is not None:
             sys.stderr.write(crash_text(self._crash, ""))
             return 1

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from qcode.tui.terminal.textual_internals import (
     add_key_sequence,
     driver_of,
     has_writer,
+    is_stopping,
     use_parser,
     wrap_file,
 )
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 SAVE_TITLE = "\x1b[22;0t"
 RESTORE_TITLE = "\x1b[23;0t"
 BELL = "\x07"
+SUSPENDED = "qcode is suspended. Type fg to return.\n"
 
 
 def notify(text: str) -> str:
@@ -89,14 +90,6 @@ def enable_alt_keys() -> None:
 def read_pastes_whole() -> None:
     """Make Textual's driver read pastes and reports through `ReportParser`."""
     use_parser(ReportParser)
-
-
-def on_signals(leave: Callable[[int], None]) -> None:
-    """Call `leave` with the signal's number on SIGTERM, SIGHUP and SIGINT, so that the terminal is restored first."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):
-            loop.add_signal_handler(number, leave, int(number))
 
 
 MAX_HOLD_S = 0.5
@@ -282,6 +275,13 @@ def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type
             if has_writer(self):
                 self.write(RESET)
             super().stop_application_mode()
+
+        def suspend_application_mode(self) -> None:
+            super().suspend_application_mode()
+            if is_stopping(self) and sys.__stderr__ is not None:
+                with contextlib.suppress(OSError):
+                    sys.__stderr__.write(SUSPENDED)
+                    sys.__stderr__.flush()
 
     return HangupSafeDriver
 

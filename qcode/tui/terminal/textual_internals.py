@@ -17,7 +17,7 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment
 from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
-from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate
 from textual._context import active_message_pump
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -49,7 +49,9 @@ __all__ = [
     "has_writer",
     "is_closing",
     "is_mounted",
+    "is_stopping",
     "refresh_ansi_colors",
+    "repaint_moved_widgets",
     "set_bindings",
     "set_local_clipboard",
     "use_parser",
@@ -117,6 +119,11 @@ def wrap_file(driver: Driver, wrap: Callable[[IO[str]], object]) -> None:
 def has_writer(driver: Driver) -> bool:
     """Whether `driver` has the terminal: without its writer thread, `write` fails."""
     return getattr(driver, "_writer_thread", None) is not None
+
+
+def is_stopping(driver: Driver) -> bool:
+    """Whether `driver` gives the terminal to the shell, as after Ctrl+Z, and not to a program that the app runs."""
+    return driver._auto_restart
 
 
 def set_bindings(app: App[int], bindings: BindingsMap) -> None:
@@ -244,6 +251,32 @@ def _parts(update: LayoutUpdate | ChopsUpdate) -> list[Part]:
             parts.append((y, x, strip))
             x += strip.cell_length
     return parts
+
+
+_PLAIN_FULL_MAP = cast("property", Compositor.full_map)
+
+
+def repaint_moved_widgets() -> None:
+    """Paint every region that a widget has left; Textual misses some if the layout changes after a scroll.
+
+    A scroll leaves the map of all widgets stale. If anything then asks where a widget is, Textual builds that map from
+    the new layout, and later finds no difference to paint. Example: PgDn in the list of keys, then Esc, left the bars
+    of the list on the transcript.
+    """
+    Compositor.full_map = property(_full_map)  # type: ignore[assignment,method-assign]  # Textual has no hook
+
+
+def _full_map(compositor: Compositor) -> object:
+    if compositor.root is None or not compositor._full_map_invalidated:
+        return _PLAIN_FULL_MAP.__get__(compositor)
+    shown = compositor._full_map if compositor._visible_map is None else compositor._visible_map
+    places = {(widget, place.region, place.clip) for widget, place in shown.items()}
+    found = _PLAIN_FULL_MAP.__get__(compositor)
+    if compositor.size.region not in compositor._dirty_regions:
+        new_places = {(widget, place.region, place.clip) for widget, place in found.items()}
+        regions = (clip.intersection(region) for _, region, clip in places ^ new_places)
+        compositor._dirty_regions.update(filter(None, regions))
+    return found
 
 
 _PLAIN_DISPATCH = MessagePump._dispatch_message

@@ -11,7 +11,7 @@ from textual.driver import Driver
 
 from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
-from qcode.tui.terminal.textual_internals import refresh_ansi_colors
+from qcode.tui.terminal.textual_internals import refresh_ansi_colors, repaint_moved_widgets
 from qcode.tui.theme import AUTO, choose_theme, first_theme, load_themes, theme_note
 
 
@@ -28,6 +28,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self.follows_background = theme_wanted == AUTO
         self._background = ""
         self._user_themes = user_themes
+        repaint_moved_widgets()
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
         self.theme_problems: tuple[str, ...] = ()

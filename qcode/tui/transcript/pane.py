@@ -17,11 +17,11 @@ from dataclasses import replace
 from itertools import accumulate
 from time import monotonic
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.cache import LRUCache
 from textual.geometry import Region, Size
+from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
@@ -31,7 +31,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.tui.terminal.textual_internals import CrashApp
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry
-from qcode.tui.transcript.line import Line, crop, ink, terminal_text
+from qcode.tui.transcript.line import Line, ink, terminal_text
 from qcode.tui.transcript.palette import CSS, Palette, painted_over
 from qcode.values import dataclass
 
@@ -39,8 +39,6 @@ _FRAME = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.
 _MAX_SHARE = 1 / 6
 _MAX_PAUSE = 0.5
-NEWS = " ↓ new text below "
-_NEWS_INK = ink("news")
 _FOUND_INK = ink("found")
 _CHOSEN_INK = ink("chosen")
 _CHOSEN_MARK = "›"
@@ -51,6 +49,9 @@ class Pane(ScrollView):
 
     DEFAULT_CSS = CSS
 
+    tells_news: var[bool] = var(False)
+    """`has_news` as of the last frame, to be watched."""
+
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(id=id, classes=classes)
         self.content = content
@@ -59,7 +60,6 @@ class Pane(ScrollView):
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._reading_position: ReadingPosition | None = None
         self._seen_arrivals = 0
-        self._has_told_news = False
         self._pattern: re.Pattern[str] | None = None
         self._chosen_entry: Entry | None = None
         self._is_placing = False
@@ -194,13 +194,7 @@ class Pane(ScrollView):
 
     def render_line(self, y: int) -> Strip:
         """Return row `y` of the view."""
-        strip = self._row_strip(round(self.scroll_y) + y)
-        if y == self.size.height - 1 and self.has_news:
-            return self._with_news(strip)
-        return strip
-
-    def _row_strip(self, row: int) -> Strip:
-        width = self.text_width
+        row, width = round(self.scroll_y) + y, self.text_width
         line = self.column.line(row)
         if line is None:
             return Strip.blank(width, self.palette.base)
@@ -215,13 +209,6 @@ class Pane(ScrollView):
         if strip is None:
             strip = self._strips[line] = self._paint(line, width, None)
         return strip
-
-    def _with_news(self, strip: Strip) -> Strip:
-        """Return the last row of the view with a label that says that new text is below."""
-        label = crop(NEWS, self.text_width)
-        cells = cell_len(label)
-        mark = Strip([Segment(label, self.palette.style(_NEWS_INK))], cells)
-        return Strip.join([strip.crop(0, self.text_width - cells), mark])
 
     def _paint(self, line: Line, width: int, selected: tuple[int, int] | None, *, is_chosen: bool = False) -> Strip:
         style = self.palette.style
@@ -276,13 +263,8 @@ class Pane(ScrollView):
             top = max(0, first - round(self.scroll_y))
             if top < self.size.height:
                 self.refresh(Region(0, top, self.text_width, self.size.height - top))
-        self._tell_news()
+        self.tells_news = self.has_news
         self.after_changes()
-
-    def _tell_news(self) -> None:
-        if self.has_news != self._has_told_news:
-            self._has_told_news = self.has_news
-            self.refresh(Region(0, self.size.height - 1, self.text_width, 1))
 
     def _find_place(self, is_resized: bool) -> int:
         """Lay out the rows around the view and return the row that belongs at its top."""

@@ -369,3 +369,15 @@ def test_undo_restores_the_files_of_a_folder_that_became_a_link(tmp_path: Path) 
     report = runner.undo(["d", "d/x.txt", "d/sub/y.txt"])
     assert report.problems == ()
     assert runner.files == {"d/x.txt": b"x", "d/sub/y.txt": b"y"}
+
+
+def test_undo_and_redo_of_a_compaction_are_reported_as_such(tmp_path: Path) -> None:
+    runner = CheckpointRunner(tmp_path)
+    runner.turn("one")
+    runner.turn("two")
+    runner.session.compact((user("a summary"), (2,), (3,)))
+    assert runner.undo().text == "Undone: the messages from before the compaction are back. /redo reverts this."
+    assert runner.redo().text == "Redone: the conversation is compacted again. /undo reverts this."
+    runner.undo()
+    assert runner.undo().text == "Undone: 2 messages removed. /redo reverts this."
+    assert runner.redo().text == "Redone: 2 messages back. /undo reverts this."

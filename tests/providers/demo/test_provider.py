@@ -96,7 +96,7 @@ def test_continuation_of_a_complete_reply_adds_nothing() -> None:
 
 
 def test_prompt_that_resembles_a_continuation_is_a_new_request() -> None:
-    text = reply_to(request([user("hello")])).text
+    text = reply_to(request([user("tell me a joke")])).text
     for wish in ("continue", "read the limit where I stopped and go on with notes.md"):
         reply = reply_to(request([user("run ls"), assistant(Text("Not from the script.")), user(wish)]))
         assert reply.text == text or "notes.md" in reply.text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.memory import init_prompt
-from qcode.protocol.messages import Message, ToolCall, user
+from qcode.protocol.messages import Message, Text, ToolCall, user
 from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario
 from qcode.text.json import JsonObject, parse_object
 from tests.providers.demo.asking import Reply, reply_to, request, result
@@ -73,6 +73,49 @@ def test_other_prompts_get_an_introduction_and_how_to_connect_a_model(wish: str)
     assert "built-in demo model" in reply.text
     assert all(name in reply.text for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"))
     assert all(scenario.request in reply.text for scenario in SCENARIOS)
+
+
+def test_introduction_is_not_repeated_to_a_message_it_does_not_understand() -> None:
+    introduction = reply_to(request([user("hello")]))
+    assert "do not understand" not in introduction.text
+    again = [user("hello"), introduction.message]
+    assert len(reply_to(request([*again, user("fix my life")])).text) < len(introduction.text) / 3
+    assert "Prompts to try" in reply_to(request([*again, user("what can you do?")])).text
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "Denied by the user.",
+        "Cancelled by the user; it was not run.",
+        "Cancelled by the user while it ran; it may have been partly done.",
+        "Interrupted before it finished: the outcome is unknown. Check the state before you repeat it.",
+    ],
+)
+def test_prompt_after_a_turn_that_the_user_ended_plays_its_scenario(ending: str) -> None:
+    stopped = reply_to(request([user("run make")]))
+    results = result(stopped.call, ending, is_error=True)
+    prompt = Message("user", (*results.blocks, Text("run ls -la")))
+    reply = reply_to(request([user("run make"), stopped.message, prompt]))
+    assert _arguments(reply.call) == {"command": "ls -la"}
+    assert "You added" not in reply.text
+
+
+def test_denial_with_a_reason_is_answered_in_words() -> None:
+    stopped = reply_to(request([user("run make")]))
+    denied = result(stopped.call, "Denied: use ninja", is_error=True)
+    reply = reply_to(request([user("run make"), stopped.message, denied]))
+    assert "You declined the `shell` call" in reply.text
+    assert "You said: use ninja" in reply.text
+    assert "failed" not in reply.text
+
+
+def test_compaction_gets_a_summary_that_is_shorter_than_the_introduction() -> None:
+    conversation = f"User: hello\nAssistant: {reply_to(request([user('hello')])).text}\nUser: write a huge file"
+    asked = user(f"<conversation>\n{conversation}\n</conversation>\n\nSummarize this conversation.")
+    reply = reply_to(request([asked], tools=()))
+    assert "- hello\n- write a huge file" in reply.text
+    assert len(reply.text) < 200
 
 
 @pytest.mark.parametrize(
@@ -213,7 +256,7 @@ def test_init_keeps_existing_text_and_adds_missing_sections() -> None:
 
 def test_denied_agents_file_is_reported_as_denied() -> None:
     reply = _after(init_prompt(""), "/work/p/\n  a.py  1\n", "Denied by the user.", is_error=True)
-    assert "call failed" in reply.text
+    assert "You declined the `write` call" in reply.text
 
 
 def test_plan_is_submitted_and_carried_out_only_after_approval() -> None:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from qcode.tui.transcript.pane import NEWS
 from qcode.tui.transcript.transcript import Transcript
 
 
@@ -45,9 +44,9 @@ class TranscriptApp(App[None]):
         return self.transcript.is_due
 
     def view(self) -> list[str]:
-        """Return the painted rows of the transcript, without the mark that there is more below."""
+        """Return the painted rows of the transcript."""
         height = self.transcript.size.height
-        return [self.transcript.render_line(y).text.removesuffix(NEWS).rstrip() for y in range(height)]
+        return [self.transcript.render_line(y).text.rstrip() for y in range(height)]
 
 
 Scene = Callable[[TranscriptApp, Pilot[None]], Awaitable[None]]
