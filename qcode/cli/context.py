@@ -67,10 +67,7 @@ def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     try:
         context = RunContext.read(options, env)
     except ConfigError as error:
-        paths = ConfigPaths.from_env(env)
-        bare = replace(paths, config_dir=Path(os.devnull))
-        context = RunContext.read(replace(options, settings=None, trust=False), env, paths=bare)
-        return replace(context, paths=paths), error
+        return unconfigured(options), error
     from qcode.agent.permissions import configured_rules
 
     try:
@@ -78,6 +75,15 @@ def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     except ConfigError as error:
         return context, error
     return context, None
+
+
+def unconfigured(options: Options) -> RunContext:
+    """Return the context of a folder as if there were no configuration, only `options`."""
+    env = dict(os.environ)
+    paths = ConfigPaths.from_env(env)
+    bare = replace(paths, config_dir=Path(os.devnull))
+    options = replace(options, cwd=working_folder(options.cwd), settings=None, trust=False)
+    return replace(RunContext.read(options, env, paths=bare), paths=paths)
 
 
 def check_theme(name: str) -> None:
