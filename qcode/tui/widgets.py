@@ -1,4 +1,4 @@
-"""Small widgets of screens and panels: two-column text, the help panel, the row about new text, an input field.
+"""Small widgets of screens and panels: two-column text, the row of keys, the help panel, an input field and others.
 
 `HangingText` wraps two columns at any width: wrapped text stays in its column, or moves below if there is no room.
 `HelpPanel` opens above the prompt for keys and help; it never takes the focus, and Esc closes it.
@@ -35,6 +35,21 @@ def overflow_mark(first: int, shown: int, total: int) -> str:
     """
     above, below = "↑" if first else "", "↓" if first + shown < total else ""
     return f"{above}{below} {shown} of {total}"
+
+
+def foot(keys: Sequence[tuple[str, str]], width: int, rows: int = 1) -> Content:
+    """Return as many `keys` with their actions as fit into `rows` of `width` cells, at least the first."""
+    lines = [Content("")]
+    for key, does in keys:
+        part = Content.assemble((key, "bold"), (f" {does}", "$muted"))
+        longer = Content.assemble(lines[-1], ("  ·  ", "$muted"), part) if lines[-1] else part
+        if longer.cell_length <= width or not lines[-1]:
+            lines[-1] = longer
+        elif len(lines) < rows:
+            lines.append(part)
+        else:
+            break
+    return Content("\n").join(lines)
 
 
 _COLUMNS = re.compile(r"(?P<left> *\S+(?: \S+)*) {2,}(?=\S)")

@@ -237,14 +237,14 @@ def source_words(source: str) -> str:
 def choose(
     settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
 ) -> Selection:
-    """Return the model to begin with: select_model by a flag, the environment or the configuration, otherwise one
+    """Return the model to begin with: named by a flag, the environment or the configuration, otherwise one
     with a key, a local server, or the demo if `has_demo`.
 
     `connected` is the model the app switched to last; it is preferred if there is a key for it.
     """
     if settings.model:
         origin = settings.origin("model")
-        return select_model(settings.model, settings, f"select_model by {'-m' if flag else origin}", keys)
+        return select_model(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
     if connected and base_url is None and (again := _select_connected(connected, settings, keys)) is not None:
         return again
     with_key = _with_key(settings, keys, base_url)

@@ -181,7 +181,7 @@ class AsidePanel(Vertical):
         """Show nothing: an aside is not steered."""
 
     def _paint(self) -> None:
-        from qcode.tui.screens.picker import foot
+        from qcode.tui.widgets import foot
 
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))

@@ -14,8 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from qcode.tui.panels.preview import Rows
-from qcode.tui.screens.picker import foot
 from qcode.tui.transcript.line import Line, shorten
+from qcode.tui.widgets import foot
 
 _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""

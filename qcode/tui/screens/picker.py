@@ -26,24 +26,9 @@ from textual.widgets import Input, Static
 from qcode.text.clean import one_line
 from qcode.text.match import fold, match, rank
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import SteadyInput, overflow_mark
+from qcode.tui.widgets import SteadyInput, foot, overflow_mark
 
 Result = TypeVar("Result")
-
-
-def foot(keys: Sequence[tuple[str, str]], width: int, rows: int = 1) -> Content:
-    """Return as many `keys` with their actions as fit into `rows` of `width` cells, at least the first."""
-    lines = [Content("")]
-    for key, does in keys:
-        part = Content.assemble((key, "bold"), (f" {does}", "$muted"))
-        longer = Content.assemble(lines[-1], ("  ·  ", "$muted"), part) if lines[-1] else part
-        if longer.cell_length <= width or not lines[-1]:
-            lines[-1] = longer
-        elif len(lines) < rows:
-            lines.append(part)
-        else:
-            break
-    return Content("\n").join(lines)
 
 
 _FOOT_ROWS, _MIN_HEIGHT = 3, 14

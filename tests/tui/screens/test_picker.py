@@ -15,8 +15,8 @@ from textual.widgets import Input
 from qcode.tui.app import QcodeApp
 from qcode.tui.layout import PANEL_STYLES
 from qcode.tui.screens.palette import PalettePicker
-from qcode.tui.screens.picker import Column, Finder, Picker, PickerList, PickerRow, foot
-from qcode.tui.widgets import SteadyInput
+from qcode.tui.screens.picker import Column, Finder, Picker, PickerList, PickerRow
+from qcode.tui.widgets import SteadyInput, foot
 from tests.tui.harness import Running, drive
 
 ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
