@@ -25,7 +25,7 @@ class SseEvent:
 class SseParser:
     """A parser of a stream of bytes, split anywhere, into events.
 
-    A comment, such as a ping, is no event. A line or an event larger than `max_event_bytes` raises `ProviderError`.
+    Comments, such as pings, are skipped. A line or an event larger than `max_event_bytes` raises `ProviderError`.
     """
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
