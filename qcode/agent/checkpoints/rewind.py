@@ -269,11 +269,11 @@ class Rewinder:
         else:
             steps = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
             changes = tuple(at for step in steps for at in step.changes)
+        if planned.finishes is not None:
+            return Move(planned.finishes.move_id, planned.why, history.head, planned.after)
         move = Move(history.moves, planned.why, history.head, planned.after, files, changes)
-        if planned.finishes is None:
-            self._session.move(move)
-            return move
-        return Move(planned.finishes.move_id, planned.why, history.head, planned.after)
+        self._session.move(move)
+        return move
 
     def _plan(
         self,
@@ -290,15 +290,14 @@ class Rewinder:
         plan = RewindPlan(self._plans, _summary(why, messages, files, finishes), files, messages)
         head = self._history.head
         spans_compaction = after.is_compacted(head) if why == "redo" else head.is_compacted(after)
-        pending = (plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state())
-        self._pending_step = _PendingStep(*pending)
+        step = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state())
+        self._pending_step = step
         return plan
 
     def _file_plan(self, step: FileStep) -> FilePlan:
-        path = self._label(step.path)
         action: Literal["restore", "create", "delete"]
         action = "delete" if step.target is None else "create" if step.current is None else "restore"
-        return FilePlan(path, action, step.doubt, step.refusal)
+        return FilePlan(self._label(step.path), action, step.doubt, step.refusal)
 
     def _state(self) -> tuple[object, ...]:
         history = self._history

@@ -243,7 +243,7 @@ def _hook_ended(
 
 
 async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> HookAnswer:
-    """Call the function of a program; whatever it raises is a failure of the hook."""
+    """Call the function of a program; an exception is a failure of the hook."""
     from qcode.agent.hooks.answers import answer_of_function, failed
 
     try:
