@@ -24,7 +24,7 @@ from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, EditorWire, MethodResu
 from qcode.agent.agent import Agent
 from qcode.agent.outcomes import shortfall, summary
 from qcode.agent.permissions import why_not_read
-from qcode.agent.sessions.replay import ReplayedPrompt, ReplayItem, replayed
+from qcode.agent.sessions.replay import ReplayedPrompt, ReplayItem, replay_messages
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
@@ -150,7 +150,7 @@ class EditorSession:
             id(message.entry.message): number for number, message in zip(numbers, stored, strict=True) if message.is_own
         }
         turn = 0
-        for item in replayed(stored):
+        for item in replay_messages(stored):
             if isinstance(item, ReplayedPrompt):
                 turn = prompts.get(id(item.message), turn)
             yield turn, item

@@ -1,6 +1,6 @@
 """The agent as one object: a conversation with its model, tools, rules, sessions and servers, opened for one run.
 
-A front end opens an `Agent` and talks to its `conversation`. Opening reads files, sends nothing, and never writes to
+A front end opens an `Agent` and uses its `conversation`. Opening reads files, sends nothing, and never writes to
 stdout. If it fails, it raises `QcodeError`.
 """
 
@@ -60,8 +60,8 @@ Approve: TypeAlias = "Callable[[Approval], Awaitable[Decision]]"
 class Agent:
     """A conversation and everything that it needs, owned until `close` or `release`.
 
-    `approve` decides the approvals of `run` and `stream`; without it, what asks is denied. A front end that reads the
-    events of the `conversation` answers them itself.
+    `approve` decides the approvals of `run` and `stream`; without it, calls that need an approval are denied. A front
+    end that reads the events of the `conversation` answers the approvals itself.
     """
 
     conversation: Conversation
@@ -69,7 +69,7 @@ class Agent:
     toolbox: Toolbox
     approve: Approve | None = None
     skills: Skills | None = None
-    """The skills of the run, None if there is no folder of any."""
+    """The skills of the run, None if no folder of skills exists."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class Agent:
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected.
 
-        `history` are the messages that a new session begins with; it is not kept. `wrap` is called for each provider
-        that the agent uses, and returns the one to use in its place.
+        `history` are the messages that a new session begins with; they are not saved. `wrap` is called for each
+        provider that the agent uses, and returns the provider to use instead.
         """
         from qcode.agent.opening import AgentParts  # loads most of the library
 
@@ -148,8 +148,8 @@ class Agent:
     ) -> Opening:
         """Open an agent as `begin` does, in a thread: `async with` closes it at the end, `await` leaves that to you.
 
-        `approve` is called for each call that needs an approval. `tools` are functions made to tools by `tool`. `hooks`
-        are functions by the name of the event that they see, such as `PreToolUse`.
+        `approve` is called for each call that needs an approval. `tools` are functions decorated with `@tool`. `hooks`
+        are functions by the name of their event, such as `PreToolUse`.
         """
         return Opening(partial(cls.begin, options or Options(), selection, approve=approve, tools=tools, hooks=hooks))
 
@@ -190,8 +190,8 @@ class Agent:
     ) -> TurnStream:
         """Begin a turn and return its events; use it in `async with`.
 
-        By default a delta is final: a loop that prints them is right. Without `append_only` a truncated reply may start
-        over: `Retry` takes back the deltas of its reply, and `PartialRestored` replaces them.
+        By default every delta is final, so a loop may print it. Without `append_only` a truncated reply may start over:
+        `Retry` withdraws the deltas of the reply, and `PartialRestored` replaces them.
         """
         return self._turns.stream(prompt, output, turn, append_only=append_only)
 
@@ -209,15 +209,15 @@ class Agent:
         """Open an agent that continues a copy of this conversation, with the same model and mode."""
         conversation, options = self.conversation, self.context.options
         model = conversation.model if options.model is None or isinstance(options.model, str) else options.model
-        is_kept = bool(conversation.messages) and not options.no_session
+        is_saved = bool(conversation.messages) and not options.no_session
         options = replace(
             options,
             model=model,
-            resume=conversation.session_id if is_kept else None,
-            fork_session=is_kept,
+            resume=conversation.session_id if is_saved else None,
+            fork_session=is_saved,
         )
         context = replace(self.context, options=options, is_trusted=self.permissions.is_trusted)
-        history = () if is_kept else conversation.messages
+        history = () if is_saved else conversation.messages
         return Opening(
             partial(
                 Agent.begin, context, approve=self.approve, tools=self._own_tools, hooks=self._hooks, history=history
@@ -282,7 +282,7 @@ class Agent:
         return FileIndex(context.folder, context.root, context.env, lambda: self.permissions.is_trusted)
 
     def start_notices(self) -> tuple[Notice, ...]:
-        """Return what the user should know before the first prompt: ignored settings, unreadable keys, lost trust."""
+        """Return the notices to show before the first prompt: ignored settings, unreadable keys, lost trust."""
         from qcode.protocol.events import Notice
 
         context = self.context
@@ -296,41 +296,41 @@ class Agent:
         return (*(Notice("warning", text) for text in texts), *self.trust.notices())
 
     def custom_commands(self, used_names: Sequence[str] = ()) -> CustomCommands:
-        """Read the commands from files; a front end has commands of the names in `used_names` itself."""
+        """Read the custom commands from files; `used_names` are the names of the front end's own commands."""
         from qcode.config.definitions import load_custom_commands
 
         context = self.context
-        found = load_custom_commands(
+        commands = load_custom_commands(
             context.user_folder, context.root, is_trusted=context.reads_project, used_names=used_names
         )
-        return found if self.skills is None else self.skills.without_hidden(found)
+        return commands if self.skills is None else self.skills.without_hidden(commands)
 
     def skill_commands(self, used_names: Sequence[str] = ()) -> tuple[Skill, ...]:
-        """Return the skills that `/name` runs; the names in `used_names` mean commands."""
-        found = () if self.skills is None else self.skills.for_user
-        return tuple(skill for skill in found if skill.handle.lower() not in used_names)
+        """Return the skills that `/name` runs; a name in `used_names` runs a command instead."""
+        skills = () if self.skills is None else self.skills.for_user
+        return tuple(skill for skill in skills if skill.handle.lower() not in used_names)
 
     async def skill_prompt(
         self, skill: Skill, arguments: str, ask: Callable[[str, str], Awaitable[bool]] | None = None
     ) -> tuple[str, TurnOptions]:
         """Return the prompt of a skill that the user typed, and the options of its turn; raise `QcodeError`.
 
-        See `run_marked` for `ask`.
+        See `run_embedded_command` for `ask`.
         """
         assert self.skills is not None
         from qcode.protocol.errors import InputError
         from qcode.protocol.tools import Refused
 
         try:
-            return await self.skills.prompt(skill, arguments, partial(self.run_marked, ask=ask))
+            return await self.skills.prompt(skill, arguments, partial(self.run_embedded_command, ask=ask))
         except Refused as refused:
             raise InputError(str(refused)) from None
 
-    async def run_marked(self, command: str, ask: Callable[[str, str], Awaitable[bool]] | None = None) -> str:
-        """Run a command in a prompt from a file that the user typed, and return its output; raise `QcodeError`.
+    async def run_embedded_command(self, command: str, ask: Callable[[str, str], Awaitable[bool]] | None = None) -> str:
+        """Run a command of a custom command or skill that the user typed; return its output. Raise `QcodeError`.
 
-        It is judged as a call of the shell tool. `ask` is called with a command that needs approval and the reason;
-        without it, that command is denied.
+        The rules judge it as a call of the shell tool. If it needs approval, `ask` is called with the command and the
+        reason; without `ask` it is denied.
         """
         import asyncio
 
@@ -361,14 +361,14 @@ class Agent:
         return offered_tools(self.conversation.tools, self.permissions.policy, servers)
 
     def findings(self, *, is_in_app: bool = False) -> tuple[str, ...]:
-        """Return the report of the doctor as lines; it blocks. `is_in_app`: a screen has replaced the streams."""
+        """Return the report of the doctor as lines; this blocks. `is_in_app`: a screen has replaced the streams."""
         from qcode.agent.doctor import report, report_lines
 
-        found = report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted)
-        return tuple(report_lines(found))
+        sections = report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted)
+        return tuple(report_lines(sections))
 
     def report_file_texts(self) -> None:
-        """Let approvals and results carry the whole texts of changed files, as `ToolApproval.changes`."""
+        """Include the complete texts of changed files in approvals (`ToolApproval.changes`) and results."""
         self.toolbox.workspace.has_file_texts = True
 
     def use_buffers(self, source: BufferSource) -> None:
@@ -378,7 +378,7 @@ class Agent:
         self.toolbox.workspace.buffers = Buffers(source)
 
     def use_folders(self, added: Sequence[Path]) -> None:
-        """Treat these folders like the folder of the run, and no others besides it; raise `ValueError`."""
+        """Replace the folders that are treated like the folder of the run; raise `ValueError`."""
         folders = tuple(added)
         context = replace(self.context, added_folders=folders)
         if self.context.settings.hooks.has_any:
@@ -392,7 +392,7 @@ class Agent:
         self.prompts.use_folders(folders)
 
     def replace_servers(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Use these tool servers instead of those that the program named before, as `Servers.replace_named`."""
+        """Replace the tool servers that the program named; see `Servers.replace_named` for the result."""
         self._parts.hide_values(specs)
         if self.toolbox.servers is None:
             self.toolbox.use_servers(self._parts.open_servers(()))
@@ -400,11 +400,11 @@ class Agent:
         return self.toolbox.servers.replace_named(specs)
 
     def connect_model(self, name: str) -> ModelClient:
-        """Return a client for `Conversation.set_model`; it blocks if the key is in the keyring. Raise `ValueError`."""
+        """Return a client for `Conversation.set_model`; raise `ValueError`. This blocks if the keyring has the key."""
         return self._clients.client_named(name)
 
     def warm_up(self) -> None:
-        """Load what the first request needs, if it needs an SDK; it blocks."""
+        """Import the SDK that the first request needs, if any; this blocks."""
         self.provider.warm_up()
 
     def read_picture(self, path: str) -> Picture:
@@ -414,13 +414,13 @@ class Agent:
         return picture_at(path, self.context.folder)
 
     def read_clipboard(self) -> Clip:
-        """Read the clipboard of the system; it blocks."""
+        """Read the clipboard of the system; this blocks."""
         from qcode.agent.context.clipboard import read_clipboard
 
         return read_clipboard(self.context.env, self.context.root, system=sys.platform)
 
     def report_crash(self, failure: BaseException) -> str:
-        """Keep the details of an unforeseen failure; return in one line what it was and where they are."""
+        """Write a crash report; return one line with the error and the path of the report."""
         from qcode.agent.crash import report_crash
 
         return report_crash(failure, self.context.env)
@@ -433,7 +433,7 @@ class Agent:
 
     @property
     def end_limit_s(self) -> float:
-        """The longest time that `release` takes: that of the hooks of the end."""
+        """The maximum duration of `release`, which is the time limit of the `SessionEnd` hooks."""
         from qcode.agent.hooks.events import MAX_END_TIMEOUT_S
 
         return 0.0 if self.conversation.hooks is None else MAX_END_TIMEOUT_S
@@ -441,7 +441,7 @@ class Agent:
     def release(self, end_reason: str = "") -> None:
         """Release all files, for a process that exits now; safe to call twice.
 
-        With `end_reason`, the hooks of the end run before; no loop may run any more.
+        With `end_reason`, the `SessionEnd` hooks run first; the event loop must have stopped.
         """
         if end_reason and self.conversation.hooks is not None:
             self.conversation.hooks.end_now(end_reason)
@@ -486,7 +486,7 @@ class Opening:
         try:
             agent = await asyncio.to_thread(begin)
         except asyncio.CancelledError:
-            with lock:  # the thread cannot be stopped: it releases the agent, unless that is open already
+            with lock:  # the thread cannot be stopped, but it releases an agent that it opens later
                 is_abandoned = True
                 for agent in opened:
                     agent.release()

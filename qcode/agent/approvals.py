@@ -1,7 +1,7 @@
-"""The calls of a turn between verdict and run: judged, shown, answered, and run in the sandbox of their verdict.
+"""Judges the calls of a turn, asks the user if needed, and runs each call in the sandbox that its verdict requires.
 
-`approval_of` makes the approval that the user is asked for. A call that the user edits is judged again, from its
-approval on (`draft_of`, `revised_arguments`). Shown diffs hide the contents of secret files, but no text of a model.
+A call that the user edits is judged again (`draft_of`, `revised_arguments`). Diffs hide the contents of secret files,
+but never text of the model.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ _KEEP_PLANNING = "the plan is not approved and plan mode continues; change nothi
 class ResolvedCall:
     """A call as it will run. `level` is None if the user allowed it, or if it needs no sandbox.
 
-    `targets` are the files the user was asked about. `refusal` is the whole result, if not empty: a call that could
-    only fail when it was judged was shown to no user, so it must not succeed later either. `is_for_user`: a hook wants
-    the user to decide, so no mode does. `edited_arguments` are arguments that a hook replaced, None if it did not.
+    `targets` are the files the user was asked about. `refusal`, if not empty, is the complete result: a call that could
+    only fail was not shown to the user, so it must not succeed later. `is_for_user`: a hook requires a decision of the
+    user, so the mode must not decide. `edited_arguments` are the arguments from a hook, None if no hook changed them.
     """
 
     name: str
@@ -105,10 +105,10 @@ def is_planning(policy: Policy) -> bool:
 
 
 class PendingCalls:
-    """The judged calls until they run, and the open approvals, both by id. Records the outcome of each call.
+    """Judged calls that have not run yet, and open approvals, both by id. Records the decision about each call.
 
-    `watch_changes` detects the files that a run changes; `accept_changes` wraps a run that the user approved for some
-    files. `hooks` see each call before it is judged, and after it ran; None if there are none.
+    `watch_changes` detects the files that a run changes; `accept_changes` wraps the run of a call whose files the user
+    approved. `hooks` see each call before it is judged and after it ran; None if there are no hooks.
     """
 
     hooks: CallHooks | None = None
@@ -139,7 +139,7 @@ class PendingCalls:
         detail: str,
         choices: tuple[Choice, ...],
     ) -> str | None:
-        """Ask a question of a tool server, or about the settings, in a call; return the answer, None if dismissed."""
+        """Ask the user a question of a tool server or of qcode during a call; return the answer, None if dismissed."""
         self._question_count += 1
         server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else OWN_QUESTION
         approval = Question(call, question, detail, choices, server, self._question_count)
@@ -152,7 +152,7 @@ class PendingCalls:
         return decision.text if isinstance(decision, Answer) else None
 
     async def judge(self, policy: Policy, request: AskApproval) -> ApprovalAnswered | CallApproval:
-        """Return the verdict of the rules, or the approval that the user has to decide."""
+        """Return the verdict of the rules, or the approval that the user must decide."""
         if request.obstacle:
             self._open[request.call.call_id] = impossible = impossible_call(request)
             return impossible
@@ -161,12 +161,12 @@ class PendingCalls:
             return await self._judge_revised(policy, *self._revisions.pop(call_id))
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
-        # The call runs as it is judged and shown here, even if files that it depends on change in between.
-        name, spelled = await toolbox.resolve_call(call.name, arguments)
-        hook, revised = (None, None) if self.hooks is None else await self.hooks.before(call_id, name, spelled)
+        # The call runs exactly as it is judged and shown here, even if files that it depends on change before.
+        name, run_arguments = await toolbox.resolve_call(call.name, arguments)
+        hook, revised = (None, None) if self.hooks is None else await self.hooks.before(call_id, name, run_arguments)
         if hook is not None and hook.verdict == "deny":
             return self._refuse(call, hook)
-        resolved = ResolvedCall(name, spelled if revised is None else revised, edited_arguments=revised)
+        resolved = ResolvedCall(name, run_arguments if revised is None else revised, edited_arguments=revised)
         return await self._judge_call(policy, request, resolved, hook)
 
     def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
@@ -187,14 +187,14 @@ class PendingCalls:
         `is_requested`: the hooks of PermissionRequest saw it too.
         """
         call, repeats, call_id = request.call, request.repeats, request.call.call_id
-        permissions, toolbox, name, spelled = self._permissions, self._toolbox, resolved.name, resolved.arguments
-        targets = await asyncio.to_thread(toolbox.targets, name, spelled)
-        # A verdict may look at the disk, and ask bash and git.
-        verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), spelled, hook)
-        # The user allows the command as it is shown, without a sandbox.
+        permissions, toolbox, name, run_arguments = self._permissions, self._toolbox, resolved.name, resolved.arguments
+        targets = await asyncio.to_thread(toolbox.targets, name, run_arguments)
+        # Judging may read files, and start bash or git.
+        verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), run_arguments, hook)
+        # A command that the user allows runs without a sandbox.
         level = verdict.confinement if verdict.is_allowed else None
         is_for_user = hook is not None and hook.verdict == "ask"
-        # A hook that allows a call does so for the files that it names now, as the user does.
+        # A hook, like the user, allows a call only for the files that the call names now.
         granted = targets if verdict is hook else frozenset[str]()
         self._resolutions[call_id] = resolved = replace(resolved, level=level, is_for_user=is_for_user, targets=granted)
         is_question = toolbox.asks_user(call.name)
@@ -202,19 +202,19 @@ class PendingCalls:
             return self._refuse(call, verdict)
         if verdict.is_allowed and not repeats and not is_question:
             permissions.note(call, "ran", verdict.reason, verdict.rule)
-            return self._runs(call_id, verdict.reason)
-        preview = await toolbox.preview(name, spelled)
+            return self._allow_unasked(call_id, verdict.reason)
+        preview = await toolbox.preview(name, run_arguments)
         if preview.refusal and not repeats:
             self._resolutions[call_id] = replace(resolved, refusal=preview.refusal)
             permissions.note(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
-            return self._runs(call_id)
-        if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, spelled):
+            return self._allow_unasked(call_id)
+        if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, run_arguments):
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
             return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
         self._resolutions[call_id] = resolved = replace(resolved, targets=targets)
         if self.hooks is None or is_requested or repeats or is_question:
             return await self._open_approval(policy, request, preview, verdict)
-        requested, revised = await self.hooks.request(call_id, name, spelled)
+        requested, revised = await self.hooks.request(call_id, name, run_arguments)
         if requested is not None and requested.verdict == "deny":
             return self._refuse(call, requested)
         if revised is None and requested is None:
@@ -226,7 +226,7 @@ class PendingCalls:
     async def _open_approval(
         self, policy: Policy, request: AskApproval, preview: Preview, verdict: Verdict
     ) -> CallApproval:
-        """Open the approval that the user has to decide, and return it."""
+        """Open the approval that the user must decide, and return it."""
         call, resolved = request.call, self._resolutions[request.call.call_id]
         if resolved.edited_arguments is not None:
             call = replace(call, arguments=json.dumps(resolved.edited_arguments))
@@ -239,15 +239,15 @@ class PendingCalls:
         self._open[call.call_id] = approval
         return approval
 
-    def _runs(self, call_id: str, reason: str = "") -> ApprovalAnswered:
-        """Return the answer that lets a judged call run, with the arguments that a hook replaced."""
+    def _allow_unasked(self, call_id: str, reason: str = "") -> ApprovalAnswered:
+        """Let a judged call run without an approval, with the arguments of a hook if it changed them."""
         revised = self._resolutions[call_id].edited_arguments
         return ApprovalAnswered(call_id, is_allowed=True, reason=reason, edited_arguments=revised, editor="hook")
 
     async def _with_offers(
         self, approval: ToolApproval, policy: Policy, resolved: ResolvedCall, preview: Preview, verdict: Verdict
     ) -> ToolApproval:
-        """Return the approval with what may be granted with it, why it asks, and what can be edited."""
+        """Return the approval with its reason, the rules and scopes that it offers, and an editable draft."""
         spec = self._toolbox.spec(resolved.name)
         accepts_edits = preview.is_diff and await asyncio.to_thread(self._runs_if_edits_are_accepted, policy, resolved)
         kind = _kind_of(spec, preview)
@@ -261,15 +261,15 @@ class PendingCalls:
             prefix_rule=verdict.prefix_rule,
             sandboxed_rule=verdict.sandboxed_rule,
             draft=draft_of(spec, resolved.arguments),
-            changes=_open_changes(policy, preview.changes),
+            changes=_showable_changes(policy, preview.changes),
         )
 
     async def _judge_revised(
         self, policy: Policy, approval: ToolApproval, revise: Revise
     ) -> ApprovalAnswered | CallApproval:
-        """Return the approval of a call that the user edited; with a warning the old one, if it cannot run like that.
+        """Return a new approval for a call that the user edited; if the edit cannot run, warn and return the old one.
 
-        A call that would need no approval is asked for too, so that the user sees the effect of the edit.
+        A call that would need no approval asks too, so that the user sees the effect of the edit.
         """
         call_id, toolbox, before = approval.id, self._toolbox, self._resolutions[approval.id]
         if is_planning(policy) and not toolbox.only_reads(before.name, before.arguments):
@@ -308,9 +308,9 @@ class PendingCalls:
         return policy.with_mode("accept-edits").judge(spec, resolved.arguments).is_allowed
 
     def settle_answer(self, call_id: str, decision: Decision) -> ApprovalAnswered | AskApproval | None:
-        """Settle an open approval as the user decided; None if none of this id is open.
+        """Settle an open approval by the user's decision; return None if no approval with this id is open.
 
-        A call that the user edited must be judged again.
+        Return an `AskApproval` for a call that the user edited: it must be judged again.
         """
         if call_id in self._inputs:
             if not self._inputs[call_id].done():
@@ -352,18 +352,18 @@ class PendingCalls:
         return ApprovalAnswered(approval.id, is_allowed=True, edited_arguments=resolved.arguments, editor=editor)
 
     def _note_allowed(self, approval: ToolApproval, scope: Scope) -> None:
-        """Record a yes, and add the rule or switch the mode if it reaches further than this call."""
+        """Record that the user allowed a call; if `scope` covers more than this call, add a rule or switch the mode."""
         if scope not in ("session", "folder"):
             if scope == "edits":
                 self._permissions.set_mode("accept-edits")
             if scope == "prefix":
-                self._permissions.always(approval.prefix_rule, approval.call, is_kept=False)
+                self._permissions.allow_always(approval.prefix_rule, approval.call, is_kept=False)
             if scope == "sandbox":
-                self._permissions.always_sandboxed(approval.sandboxed_rule, approval.call)
+                self._permissions.allow_sandboxed(approval.sandboxed_rule, approval.call)
                 self._resolutions[approval.id] = replace(self._resolutions[approval.id], level="workspace")
             self._permissions.note(approval.call, "allowed")
             return
-        warning = self._permissions.always(approval.rule, approval.call, is_kept=scope == "folder")
+        warning = self._permissions.allow_always(approval.rule, approval.call, is_kept=scope == "folder")
         self._warnings += [warning] if warning else []
         self._permissions.note(approval.call, "always", rule=approval.rule)
 
@@ -384,7 +384,7 @@ class PendingCalls:
         return ApprovalAnswered(call.call_id, is_allowed=True, text=text, summary=_PLAN_SUMMARIES[mode])
 
     def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
-        """Settle the open approvals that the mode decides, which may have just changed.
+        """Settle the open approvals that the mode decides, after the mode may have changed.
 
         Plan mode denies changes; a mode that allows a call lets it run.
         """
@@ -401,17 +401,17 @@ class PendingCalls:
                     give(self._allow(approval))
 
     def _is_barred(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
-        """Whether plan mode holds now and the call would change something."""
+        """Whether plan mode is on now and the call may change something."""
         if resolved is None or not is_planning(policy) or self._toolbox.only_reads(resolved.name, resolved.arguments):
             return False
         return not policy.judge(self._toolbox.spec(resolved.name), resolved.arguments).is_allowed
 
     def pop(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
-        """Return the judged form of a call that may run; each is taken once."""
+        """Remove and return the judged form of a call that may run."""
         return self._resolutions.pop(call.call_id, ResolvedCall(call.name, arguments))
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return the warnings about decisions that could not be carried out, since the last time."""
+        """Return the warnings since the last call, about decisions that could not be carried out."""
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
@@ -453,7 +453,7 @@ class PendingCalls:
         from qcode.text.diff import mask_diff  # loads with the first change
 
         masked = mask_diff(outcome.diff, partial(holds_secrets, policy))
-        return replace(outcome, diff=masked, changes=_open_changes(policy, outcome.changes))
+        return replace(outcome, diff=masked, changes=_showable_changes(policy, outcome.changes))
 
     async def _run_line(
         self,
@@ -464,27 +464,27 @@ class PendingCalls:
         seconds: float | None,
         is_watched: bool,
     ) -> ToolOutcome:
-        """Run a command of the settings as the shell tool does, unseen; `is_watched`: record the files it changes."""
+        """Run a command of the settings with the shell tool, unshown; `is_watched`: record the files it changes."""
         arguments: JsonObject = {"command": line, **({} if seconds is None else {"timeout_s": seconds})}
         if is_watched:
             return await self.run(policy, ResolvedCall(SHELL, arguments, level), _drop_output, model)
         return await self._toolbox.run(SHELL, arguments, _drop_output, level)
 
     async def after(self, call: ToolCall, resolved: ResolvedCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
-        """Return the outcome of a call that ran, with what the hooks add for the model."""
+        """Return the outcome of a call that ran, with the text that hooks add for the model."""
         if self.hooks is None or resolved.refusal:
             return outcome
         return await self.hooks.after(call.call_id, resolved.name, resolved.arguments, outcome, seconds)
 
     def _may_change_files(self, policy: Policy, resolved: ResolvedCall, model: str) -> bool:
-        """Whether the files that a call changes must be detected: tools that write report them."""
+        """Whether the files that a call changes must be detected; tools that write files report them instead."""
         spec = next((spec for spec in self._toolbox.specs(model) if spec.name == resolved.name), None)
         if spec is None and self._toolbox.is_of_server(resolved.name):  # a deferred tool
             spec = self._toolbox.spec(resolved.name)
         if spec is None or spec.is_read_only or spec.writes_files or resolved.level == "read-only":
             return False
-        plain = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)
-        return not plain.judge(spec, resolved.arguments).is_allowed
+        trusted_default = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)
+        return not trusted_default.judge(spec, resolved.arguments).is_allowed
 
     def clear(self) -> None:
         """Forget all calls and approvals, because the turn is over."""
@@ -498,11 +498,11 @@ class PendingCalls:
 
 
 def _drop_output(output: str) -> None:
-    """Drop live output: the card of the call shows only its own."""
+    """Drop live output of a command of the settings: the card shows only the output of its call."""
 
 
 def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:
-    """Return the approval of a call; for a `ToolApproval` the caller adds what may be granted with it."""
+    """Return the approval of a call; the caller adds the offers of a `ToolApproval`."""
     detail = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
     if repeats:
         name = visible(call.name)
@@ -555,13 +555,13 @@ def _kind_of(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "ot
     return "command" if isinstance(spec.safety, Runs) and spec.safety.command else "other"
 
 
-def _open_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[ChangedFile, ...]:
-    """Return the changes of files whose contents may be shown; the masked diff has those of the others."""
+def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[ChangedFile, ...]:
+    """Return the changes of files whose contents may be shown; the other files are only in the masked diff."""
     return tuple(change for change in changes if not holds_secrets(policy, change.path))
 
 
 def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
-    """Return why a call asks, and for a command where it would run; empty for an edit that any mode would ask about."""
+    """Return why a call asks, and whether a command would be sandboxed; empty for an edit that any mode asks about."""
     if kind == "edit" and verdict.rule.startswith("mode:"):
         return ""
     reason = visible(verdict.reason)
@@ -581,7 +581,7 @@ def _offers(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
 
 
 def _offered_scope(approval: ToolApproval, scope: Scope) -> Scope:
-    """Return the scope of a yes, as far as the approval offers it."""
+    """Return `scope` if the approval offers it, otherwise `once`."""
     if scope in ("session", "folder"):
         is_offered = bool(approval.rule) and (scope == "session" or approval.is_keepable)
     else:
@@ -590,7 +590,7 @@ def _offered_scope(approval: ToolApproval, scope: Scope) -> Scope:
 
 
 def impossible_call(request: AskApproval) -> ImpossibleCall:
-    """Return the question whether the model may try again after calls that cannot run."""
+    """Return the approval that lets the model try again after calls that cannot run."""
     name = visible(one_line(request.call.name, MAX_SHOWN_NAME))
     question = (
         f"The model keeps making tool calls that cannot run, the last one of {name} ({visible(request.obstacle)}). "

@@ -1,6 +1,6 @@
-"""The names of calls for people: a verb such as `Edit`, and the argument that matters.
+"""Titles of tool calls for display: a verb such as `Edit`, and the main argument.
 
-The app, editors and exports of a session use the same words. Loads with the first paint of the app.
+The app, editors and exports of a session use the same titles. Loads with the first paint of the app.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERBS: Mapping[str, str] = {
     "jobs": "Jobs",
     "diagnostics": "Check",
 }
-"""The names of tools for people. A tool of a server is shown by its own name."""
+"""The display names of tools. A tool of a server has no entry and is shown by its own name."""
 _WORDS: Mapping[str, str] = {
     "shell": "a command",
     "edit": "an edit",
@@ -51,12 +51,12 @@ _SEARCH_ARGUMENTS = ("pattern", "path", "glob")
 
 
 def verb(name: str) -> str:
-    """Return the name of a tool for people, on one line."""
+    """Return the display name of a tool, on one line."""
     return VERBS.get(name) or shown_line(name, _MAX_NAME) or "tool"
 
 
 def call_in_words(name: str) -> str:
-    """Return a call of a tool in words, for the activity: `running a command`, `preparing an edit`."""
+    """Return a noun for a call of a tool, such as `a command` in the activity line `running a command`."""
     return _WORDS.get(name) or one_line(name, _MAX_WORDS)
 
 
@@ -86,7 +86,7 @@ def is_in_title(call_name: str, argument: str, value: Json, title: str) -> bool:
 
 
 def _search_text(arguments: JsonObject) -> str:
-    """Return what a search looks for and where: `TODO in src (*.py)`."""
+    """Return the pattern, folder and files of a search, such as `TODO in src (*.py)`."""
     pattern, path, glob = (_argument_text(arguments.get(name)) for name in _SEARCH_ARGUMENTS)
     return f"{pattern}{f' in {path}' if path and path != '.' else ''}{f' ({glob})' if glob else ''}"
 

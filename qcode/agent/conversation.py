@@ -1,7 +1,7 @@
-"""One session with one model: a front end submits to it, answers, steers and cancels.
+"""One session with one model: a front end submits prompts, answers approvals, steers and cancels.
 
 It keeps the session file, the rules and the limits learned from the host; each turn gets a new engine and driver.
-Hooks, if there are any, see its events and may narrow its calls.
+Hooks, if there are any, see its events and may restrict its calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.approvals import PendingCalls, ResolvedCall
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.context.system_prompt import PendingAttachments
-from qcode.agent.driver import Driver, at_time_limit
+from qcode.agent.driver import Driver, start_timer
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
@@ -82,8 +82,8 @@ if TYPE_CHECKING:
 class Conversation:
     """One session with one model, one turn at a time. Owns its session file and provider until `close`.
 
-    `effort` is the reasoning effort from the next turn on; None: the model's default. `metrics` are those of its turns
-    since it was opened. `client` is the model in use, `turn` the running turn.
+    `effort` is the reasoning effort from the next turn on; None: the model's default. `metrics` cover the turns since
+    it was opened. `client` is the model in use, `turn` the running turn.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Conversation:
         messages: Sequence[Message] = (),
         kinds: tuple[SubagentKind, ...] = KINDS,
     ) -> None:
-        """`messages` are the history of a session without a file; `kinds` are those of sub-agents."""
+        """`messages` are the history of a session without a file; `kinds` are the kinds of sub-agents."""
         self.permissions = permissions
         self.effort = context.options.reasoning_effort
         self.background = Background(toolbox)
@@ -117,7 +117,7 @@ class Conversation:
         self._attachments = PendingAttachments(self._attach_mentions)
         self._log = clients.log
         self.metrics = RecoveryMetrics()
-        self._said_once: set[str] = set()
+        self._shown_once: set[str] = set()
         self._opening_events: list[TurnEvent] = []
         self._sizing = ContextSizing()
         self._fallback: FallbackModels | None = None
@@ -140,8 +140,8 @@ class Conversation:
         """Let hooks see the events of this conversation from now on."""
         from qcode.agent.hooks.calls import CallHooks
 
-        self.hooks, place = hooks, (self._toolbox, self._context.folder)
-        self._calls.hooks = CallHooks(hooks.scope, *place, self._stop_by_hook, lambda: self.policy)
+        self.hooks, folder = hooks, self._context.folder
+        self._calls.hooks = CallHooks(hooks.scope, self._toolbox, folder, self._stop_by_hook, lambda: self.policy)
         hooks.open_transcript(self.messages)
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:
@@ -210,7 +210,7 @@ class Conversation:
         if context is None:
             return
         try:
-            prompt, attached, options = await self._toolbox.expanded(prompt, attached, options)
+            prompt, attached, options = await self._toolbox.expand_prompt(prompt, attached, options)
             borrowed = self._clients.borrow(options.model, self.client)
         except (ValueError, InputError) as refusal:
             for event in refused_turn(prompt, refusal):
@@ -257,7 +257,7 @@ class Conversation:
         self._driver = driver = Driver(turn, self.client.logged, self, writer=logged, confirm=confirm)
         if hooks is not None:
             hooks.show = driver.show
-        stop_timer = at_time_limit(self._context.timeout_s(options), self.cancel)
+        stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
         await self._checkpoints.wait_until_recorded()
         try:
             self._attachments.complaints += (*self._clients.problems, *await self._prepare(turn, first))
@@ -266,7 +266,7 @@ class Conversation:
                 async for driven in events:
                     event = driven if isinstance(driven, Notice) else recorder.see(driven)
                     self.transcript.session.partial.handle(event)
-                    if type(event) is TextDelta:  # most events are these, and they need no notice
+                    if type(event) is TextDelta:  # the most frequent event, which never needs a notice
                         yield self._log_event(event)
                         continue
                     if isinstance(event, ReplyFinished):
@@ -286,11 +286,11 @@ class Conversation:
             self.transcript.session.sync()
 
     def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
-        """Store what an event reports, and return it with the notices before and after it."""
+        """Record an event, and return it with the notices before and after it."""
         if isinstance(event, Notice) and event.is_once:
-            if event.text in self._said_once:
+            if event.text in self._shown_once:
                 return []
-            self._said_once.add(event.text)
+            self._shown_once.add(event.text)
         if isinstance(event, TurnEnded):
             self.transcript.session.sync()
             self._usage.append(turn_usage(prompt, self.model, event))
@@ -330,11 +330,11 @@ class Conversation:
             return
         settled = self._calls.settle_answer(approval_id, decision)
         if settled is not None and self._driver is not None:
-            self._tell_mode()
+            self._apply_mode()
             self._driver.give(settled)
         elif self._agents is not None:
             self._agents.answer(approval_id, decision)
-            self._tell_mode()
+            self._apply_mode()
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""
@@ -354,7 +354,7 @@ class Conversation:
         return True
 
     def cancel(self, limit: Limit | None = None) -> None:
-        """Cancel the running turn, at a `limit` or not; the output so far is kept. No request is sent after this."""
+        """Cancel the running turn; keep the output so far, and send no more requests. `limit`: the limit reached."""
         if self.hooks is not None:
             self.hooks.cancel()
         self._toolbox.cancel_reading()
@@ -380,7 +380,7 @@ class Conversation:
         return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._context.is_attended else tools
 
     def context(self) -> ContextReport:
-        """Return what the next prompt consists of."""
+        """Return the parts of the next prompt and their sizes."""
         client = self.client
         return context_report(
             client.known_model(),
@@ -393,7 +393,7 @@ class Conversation:
         )
 
     def usage(self) -> tuple[TurnUsage, ...]:
-        """Return what each turn of the session used, the first one first; turns of an earlier run as far as known."""
+        """Return the usage of each turn in order; turns of an earlier run have only the usage that was recorded."""
         if self._earlier is not None:
             self._usage[:0] = self._earlier.usage(self._clients.price_of)
             self._earlier = None
@@ -403,9 +403,9 @@ class Conversation:
         """Return the calls of one-way tools in the running turn, or in the last one."""
         return () if self._last_turn is None else self._last_turn.signals
 
-    def count(self, used: TurnUsage) -> None:
+    def add_usage(self, usage: TurnUsage) -> None:
         """Add usage outside the turns, such as for a title."""
-        self._usage.append(used)
+        self._usage.append(usage)
 
     @property
     def session(self) -> Session:
@@ -413,7 +413,7 @@ class Conversation:
 
     @property
     def stored_messages(self) -> tuple[StoredMessage, ...]:
-        """All messages that led to the current state with what was shown with them, also those that were compacted."""
+        """All messages up to the current state, with the events shown with them; also messages that were compacted."""
         history = self.transcript.session.history
         if history.stored:
             return tuple(history.stored[number] for number in history.all_numbers())
@@ -421,7 +421,7 @@ class Conversation:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs, or its hooks do, or what its prompt names is read."""
+        """Whether a turn or its hooks run, or resources that its prompt mentions are being read."""
         return (
             self._driver is not None or self._toolbox.is_reading or (self.hooks is not None and self.hooks.is_prompting)
         )
@@ -456,10 +456,10 @@ class Conversation:
 
     def set_mode(self, mode: ApprovalMode) -> None:
         self.permissions.set_mode(mode)
-        self._tell_mode()
+        self._apply_mode()
 
-    def _tell_mode(self) -> None:
-        """Pass the mode to the running turn, which names it in its next request and drops approvals it rules out."""
+    def _apply_mode(self) -> None:
+        """Apply the mode to the running turn: name it in the next request, and settle approvals that it decides."""
         if self.turn is not None and self._driver is not None:
             system = self.client.system(self.mode)
             self.turn.settings = replace(self.turn.settings, system=system, tools=self.tools)
@@ -498,8 +498,8 @@ class Conversation:
         can_ask = self._context.is_attended or self._context.servers_can_ask
         show = self._driver.show if self._driver is not None and can_ask else None
         ask = None if show is None else partial(self._calls.ask_for_server, show, call)
-        with self.background.track_call(call.call_id, resolved.name) as moved:
-            return await self._calls.run(self.policy, resolved, output, self.client.model.name, moved, ask)
+        with self.background.track_call(call.call_id, resolved.name) as requested:
+            return await self._calls.run(self.policy, resolved, output, self.client.model.name, requested, ask)
 
     def append(self, effect: Append) -> None:
         self.transcript.append(effect, is_own=self._is_opening)
@@ -527,7 +527,7 @@ class Conversation:
         return await self.client.explain(error)
 
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
-        """Use the next fallback model for the rest of the turn; the next turn begins with the first one again."""
+        """Use the next fallback model for the rest of the turn; the next turn uses the original model again."""
         assert self._fallback is not None
         client, skipped = await self._fallback.after(self.client, effect)
         if client is None:
@@ -550,7 +550,7 @@ class Conversation:
     def _sub_agents(self, tool: SubagentTool) -> Agents:
         """Return the sub-agents of the running turn."""
         if self._agents is None:
-            from qcode.agent.subagents import Agents, Parent  # loads with the first of them
+            from qcode.agent.subagents import Agents, Parent  # loads with the first sub-agent
 
             assert self.turn is not None
             assert self._driver is not None

@@ -21,7 +21,7 @@ MAX_REPORTS = 5
 _MAX_LINE = 300
 _kept_out: set[Secret] = set()
 _reports: dict[tuple[Path, str], Path] = {}
-"""The reports of this process by folder and text: an error that repeats has one, and does not push out the others."""
+"""The reports of this process by folder and text: a repeated error has one report and does not displace others."""
 
 
 def keep_out(key: Secret) -> None:
@@ -53,8 +53,8 @@ def _write_report(text: str, env: Mapping[str, str]) -> Path | None:
         from qcode.config.paths import ConfigPaths
 
         folder = ConfigPaths.from_env(env).state_dir / FOLDER
-        if (known := _reports.get((folder, text))) is not None and known.exists():
-            return known
+        if (existing := _reports.get((folder, text))) is not None and existing.exists():
+            return existing
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Names sort by time; the last part keeps two processes apart that crash in the same microsecond.
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")

@@ -60,8 +60,8 @@ def report(
 ) -> Report:
     """Return the findings.
 
-    `is_trusted` is given if trust has changed since the start; `problem` if the configuration cannot be read, and
-    `context` is without it.
+    `is_trusted` replaces the trust of `context`, which may have changed since the start. `problem`: the configuration
+    could not be read, and `context` was made without it.
     """
     if is_trusted is not None:
         context = replace(context, is_trusted=is_trusted)
@@ -79,16 +79,16 @@ def report(
     }
 
 
-def report_lines(found: Report) -> list[str]:
-    """Return the lines of a report: what needs attention, then all facts by section; titles have no indent."""
-    everything = [finding for findings in found.values() for finding in findings]
-    wanting = [finding for finding in everything if finding.mark in ("attention", "broken")]
-    wanting.sort(key=lambda finding: finding.mark != "broken")
-    lines = ["needs attention" if wanting else "nothing needs attention"]
-    for finding in wanting:
+def report_lines(sections: Report) -> list[str]:
+    """Return the lines of a report: the problems, then all facts by section; titles have no indent."""
+    all_findings = [finding for findings in sections.values() for finding in findings]
+    problems = [finding for finding in all_findings if finding.mark in ("attention", "broken")]
+    problems.sort(key=lambda finding: finding.mark != "broken")
+    lines = ["needs attention" if problems else "nothing needs attention"]
+    for finding in problems:
         lines += _aligned([finding])
         lines += [f"      {finding.fix}"] if finding.fix else []
-    for title, findings in found.items():
+    for title, findings in sections.items():
         lines += [title, *_aligned(findings)]
     return lines
 
@@ -100,17 +100,17 @@ def _aligned(findings: Sequence[Finding]) -> list[str]:
     ]
 
 
-def report_json(found: Report) -> JsonObject:
+def report_json(sections: Report) -> JsonObject:
     """Return the report for programs. The marks are `ok`, `attention`, `broken`, or empty for a plain fact."""
-    sections: JsonObject = {
+    rows: JsonObject = {
         title: [
             {"label": finding.label, "text": finding.text, "mark": finding.mark, "fix": finding.fix or None}
             for finding in findings
         ]
-        for title, findings in found.items()
+        for title, findings in sections.items()
     }
-    marks = [finding.mark for findings in found.values() for finding in findings]
-    return {"needs_attention": marks.count("attention") + marks.count("broken"), "sections": sections}
+    marks = [finding.mark for findings in sections.values() for finding in findings]
+    return {"needs_attention": marks.count("attention") + marks.count("broken"), "sections": rows}
 
 
 def _installation() -> Iterator[Finding]:
@@ -192,13 +192,13 @@ def _is_private(folder: Path) -> bool:
 
 
 def _credentials(context: RunContext) -> Iterator[Finding]:
-    """Yield a row for each provider with a credential, and one row for all that have none."""
+    """Yield a row for each provider with a credential, and one row for all others."""
     rows = rows_of(context.settings, context.keys)
-    found = [row for row in rows if row.is_ready and row.source != "not needed"]
-    if not found:
+    usable = [row for row in rows if row.is_ready and row.source != "not needed"]
+    if not usable:
         text = "no provider has a key; without one, only local servers and the demo model can be used"
         yield Finding("keys", text, "attention", "to store a key: qcode auth login PROVIDER, or /connect in the app")
-    yield from (Finding(row.provider, row.text, "ok") for row in found)
+    yield from (Finding(row.provider, row.text, "ok") for row in usable)
     for label, source in (("no key", "none"), ("local", "not needed")):
         names = ", ".join(row.provider for row in rows if row.source == source)
         if names:
@@ -216,11 +216,11 @@ _WITHOUT_SANDBOX = (
 def _sandbox(context: RunContext) -> Finding:
     if context.settings.tools.sandbox == "off":
         return Finding("off", _WITHOUT_SANDBOX, "attention", 'set tools.sandbox = "auto" in the configuration')
-    found = find_sandbox()
-    if found is None:
+    sandbox = find_sandbox()
+    if sandbox is None:
         text = f"tried bubblewrap, then Landlock: {_WITHOUT_SANDBOX}"
         return Finding("none works", text, "attention", "install bubblewrap, for example apt install bubblewrap")
-    name, _, promise = found.description.partition(": ")
+    name, _, promise = sandbox.description.partition(": ")
     return Finding(name, promise, "ok")
 
 
@@ -228,9 +228,9 @@ def _programs(context: RunContext) -> Iterator[Finding]:
     workspace = Workspace(context.folder)
     try:
         for name, purpose in _PROGRAMS.items():
-            found = find_program(name, context.env, workspace)
-            if found:
-                yield Finding(name, str(found), "ok")
+            path = find_program(name, context.env, workspace)
+            if path:
+                yield Finding(name, str(path), "ok")
             else:
                 yield Finding(name, f"not found; {purpose}", "attention", f"install {_PACKAGES.get(name, name)}")
     finally:
@@ -253,8 +253,8 @@ def _after_edit(context: RunContext) -> Iterator[Finding]:
     else:
         workspace = Workspace(context.folder)
         for row in server_rows(settings.servers, context.env, workspace):
-            found = shlex.join(row.argv)
-            yield Finding(row.language.name, found or row.reason, "ok" if found else "")
+            command = shlex.join(row.argv)
+            yield Finding(row.language.name, command or row.reason, "ok" if command else "")
         workspace.close()
     for step in STEPS:
         yield from (Finding(step, visible(str(item))) for item in getattr(settings, step))
@@ -312,14 +312,14 @@ def program_of(env: Mapping[str, str]) -> str:
     program = env.get("TERM_PROGRAM", "").strip().lower()
     if program and program != "tmux":
         return re.sub(r"[^a-z0-9 ._-]", "?", program)[:40]
-    marks = {
+    programs = {
         "KITTY_WINDOW_ID": "kitty", "WEZTERM_PANE": "wezterm", "GHOSTTY_RESOURCES_DIR": "ghostty",
         "WT_SESSION": "windows terminal", "KONSOLE_VERSION": "konsole", "VTE_VERSION": "vte",
         "ALACRITTY_WINDOW_ID": "alacritty", "STY": "screen",
     }  # fmt: skip
-    found = next((name for variable, name in marks.items() if env.get(variable)), "")
+    detected = next((name for variable, name in programs.items() if env.get(variable)), "")
     term = env.get("TERM", "").lower()
-    return found or next((name for name in ("kitty", "ghostty", "foot", "alacritty", "xterm") if name in term), "")
+    return detected or next((name for name in ("kitty", "ghostty", "foot", "alacritty", "xterm") if name in term), "")
 
 
 def _colors(env: Mapping[str, str]) -> str:
@@ -333,18 +333,21 @@ def _colors(env: Mapping[str, str]) -> str:
 
 
 def _abilities(env: Mapping[str, str], name: str) -> Iterator[Finding]:
-    through = name in ("tmux", "screen")
+    is_multiplexer = name in ("tmux", "screen")
     yield Finding("paste", "bracketed paste requested; pasted text is never sent by itself")
     if name in _ENHANCED_KEYS:
         yield Finding("keys", "Kitty keyboard protocol; Shift+Enter inserts a new line", "ok")
     else:
-        why = f"if {name} passes it on" if through else "unknown for this terminal"
+        why = f"if {name} passes it on" if is_multiplexer else "unknown for this terminal"
         always = "Alt+Enter, Ctrl+J or \\ at the end of a line always insert a new line"
         yield Finding("keys", f"Kitty keyboard protocol {why}; {always}")
     if name in _CLIPBOARD:
         yield Finding("clipboard", "yes (OSC 52)", "ok")
     else:
-        yield Finding("clipboard", f"OSC 52 {'through tmux, see below' if through else 'unknown; copies go to a file'}")
+        yield Finding(
+            "clipboard",
+            f"OSC 52 {'is_multiplexer tmux, see below' if is_multiplexer else 'unknown; copies go to a file'}",
+        )
     links = ("yes (OSC 8)", "ok") if name in _LINKS else ("OSC 8 unknown; addresses are shown in full", "")
     yield Finding("links", links[0], cast(Mark, links[1]))
     notices = ("yes (OSC 9)", "ok") if name in _NOTICES else ("OSC 9 unknown; ui.bell works everywhere", "")

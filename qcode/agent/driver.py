@@ -1,6 +1,6 @@
-"""The only async loop: performs the effects of a turn and feeds the results back.
+"""The async loop of a turn: performs the effects that the engine returns, and feeds the results back.
 
-Owns cancellation: nothing it started outlives `run`. The engine decides; approvals and storage come in as `Services`.
+It owns cancellation: nothing it started outlives `run`. Approvals and storage are passed in as `Services`.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ QUEUED_EVENTS = 512
 
 
 class Services(Protocol):
-    """The effects that a driver has performed for it, by the conversation or by a sub-agent.
+    """The effects that a driver delegates to the conversation or to a sub-agent.
 
     All but `judge` and `run_tool` must return at once.
     """
 
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
-        """Return the verdict of the rules, or the approval to ask for."""
+        """Return the verdict of the rules, or the approval that the user must decide."""
         ...
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
@@ -82,7 +82,7 @@ class Services(Protocol):
         ...
 
     def about_to_run(self, call: ToolCall) -> None:
-        """Write what must be on disk before a tool runs."""
+        """Write the records that must be on disk before a tool runs."""
         ...
 
     async def explain(self, error: ProviderError) -> ProviderError:
@@ -90,18 +90,18 @@ class Services(Protocol):
         ...
 
 
-def at_time_limit(seconds: float | None, cancel: Callable[[Limit], None]) -> Callable[[], object]:
-    """Call `cancel` after `seconds`, None: never; return a function that prevents that."""
+def start_timer(seconds: float | None, cancel: Callable[[Limit], None]) -> Callable[[], object]:
+    """Call `cancel` after `seconds` (None: never); return a function that stops the timer."""
     if seconds is None:
         return lambda: None
     return asyncio.get_running_loop().call_later(seconds, cancel, Limit.TIME).cancel
 
 
 class _Stream:
-    """A request under way. `has_left`: the provider was called, so the host may have received it."""
+    """A request in flight. `is_sent`: the provider was called, so the host may have received it."""
 
     def __init__(self) -> None:
-        self.has_left = False
+        self.is_sent = False
         self.task: asyncio.Task[None] | None = None
 
 
@@ -122,9 +122,9 @@ def _random() -> float:
 
 
 class Driver:
-    """Runs one turn. `writer` writes summaries, None: `provider` does. `confirm` asks the hooks about a step.
+    """Runs one turn. `writer` is the provider for summaries, by default `provider`. `confirm` asks hooks about a step.
 
-    `clock` and `wall_clock` are in seconds, `chance` gives random numbers in [0, 1).
+    `clock` and `wall_clock` return seconds, `chance` random numbers in [0, 1).
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Driver:
     def give(
         self, incoming: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval | HookStopped
     ) -> None:
-        """Feed an input from outside; it is taken before anything that is still queued. Judge an edited call again."""
+        """Pass an input from outside to the turn, before all queued inputs; an `AskApproval` judges a call again."""
         if isinstance(incoming, AskApproval):
             self._perform(incoming)
             return
@@ -207,11 +207,11 @@ class Driver:
         if self._urgent:
             incoming = self._urgent.popleft()
         else:
-            got = await self._next_queued()
+            queued = await self._next_queued()
             if not self._urgent:
-                return got
-            if got is not _WAKE and not isinstance(self._urgent[0], CancelRequested):
-                return got
+                return queued
+            if queued is not _WAKE and not isinstance(self._urgent[0], CancelRequested):
+                return queued
             incoming = self._urgent.popleft()
         if isinstance(incoming, CancelRequested):
             for task in self._tasks:
@@ -220,12 +220,12 @@ class Driver:
         return incoming
 
     async def _next_queued(self) -> Input | _Show:
-        """Wait for the next input, and skip those of a stream that was stopped."""
+        """Wait for the next input, and skip inputs of a stream that was stopped."""
         while True:
-            got = await self._inputs.get()
-            if not isinstance(got, tuple):
-                return got
-            stream, incoming = got
+            queued = await self._inputs.get()
+            if not isinstance(queued, tuple):
+                return queued
+            stream, incoming = queued
             if stream is self._stream:
                 return incoming
 
@@ -269,7 +269,7 @@ class Driver:
 
     async def _receive(self, stream: _Stream, provider: Provider, request: ModelRequest) -> None:
         """Feed back the events of a reply, each with its stream: see `_next_queued`."""
-        is_ended, stream.has_left = False, True
+        is_ended, stream.is_sent = False, True
         try:
             async for event in provider.stream(request):
                 is_ended = isinstance(event, ReplyEnded)
@@ -279,7 +279,7 @@ class Driver:
         except ProviderError as error:
             explained = await self._services.explain(error)
             await self._inputs.put((stream, ReplyFailed(explained, self._chance())))
-        except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a provider ends the turn, not the app
+        except Exception as error:  # noqa: BLE001 - a bug in a provider ends the turn, not the app
             internal = ProviderError(ErrorKind.INTERNAL, f"internal error: {type(error).__name__}: {error}")
             await self._inputs.put((stream, ReplyFailed(internal, self._chance())))
 
@@ -289,24 +289,24 @@ class Driver:
 
         def show(text: str) -> None:
             event = _Show(ToolOutput(call_id, text))
-            loop.call_soon_threadsafe(self._put_if_room, event)
+            loop.call_soon_threadsafe(self._put_unless_full, event)
 
         try:
             outcome = await self._services.run_tool(effect.call, effect.arguments, show)
-        except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a tool fails its call, not the turn
+        except Exception as error:  # noqa: BLE001 - a bug in a tool fails its call, not the turn
             outcome = ToolOutcome(f"Internal error in the tool: {type(error).__name__}: {error}", is_error=True)
         await asyncio.sleep(0)  # its last output is still queued, and must precede its result
         await self._inputs.put(ToolEnded(call_id, outcome))
 
-    def _put_if_room(self, event: _Show) -> None:
-        """Live output is for display only: if the reader is too slow, some of it is dropped."""
+    def _put_unless_full(self, event: _Show) -> None:
+        """Queue live output; drop it if the reader is too slow, because it is for display only."""
         if not self._inputs.full():
             self._inputs.put_nowait(event)
 
     async def _judge(self, effect: AskApproval) -> None:
         try:
             verdict = await self._services.judge(effect)
-        except Exception as error:  # noqa: BLE001 - the driver's edge: what cannot be judged is not run
+        except Exception as error:  # noqa: BLE001 - a call that cannot be judged must not run
             reason = f"the permission check failed ({type(error).__name__}: {error})"
             verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)
         settled = verdict if isinstance(verdict, ApprovalAnswered) else _Show(ApprovalRequested(verdict))
@@ -315,7 +315,7 @@ class Driver:
     async def _ask_hooks(self, effect: Confirm) -> None:
         try:
             confirmed = Confirmed() if self._confirm is None else await self._confirm(effect)
-        except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in the hooks does not hold the turn
+        except Exception as error:  # noqa: BLE001 - a bug in the hooks must not block the turn
             text = f"Internal error in the hooks: {type(error).__name__}: {error}"
             await self._inputs.put(_Show(Notice("error", text)))
             confirmed = Confirmed()
@@ -328,15 +328,15 @@ class Driver:
         await self._inputs.put(switched)
 
     async def pause(self, seconds: float) -> None:
-        """Feed back the time that passed on the clock: the loop's clock stops while the machine sleeps."""
+        """Wait, then report the elapsed wall-clock time: the loop's clock stops while the machine sleeps."""
         began = self._wall_clock()
         await asyncio.sleep(seconds)
         await self._inputs.put(WaitElapsed(max(seconds, self._wall_clock() - began)))
 
     @property
     def _is_unsent(self) -> bool:
-        """Whether the request asked for last did not leave: its task has not run yet."""
-        return self._stream is not None and not self._stream.has_left
+        """Whether the last request is not sent yet, because its task has not started."""
+        return self._stream is not None and not self._stream.is_sent
 
     async def _stop_tasks(self) -> None:
         tasks = list(self._tasks)

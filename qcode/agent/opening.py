@@ -101,14 +101,14 @@ class AgentParts:
         session, messages, notices = self._session(client.name)
         messages = tuple(history) or messages
         self._prune(session.session_id)
-        # Removing may take long, and nothing waits for it.
+        # Removing old scratch folders may take long, and nothing waits for it.
         threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
         internal_tools = self._bind_tools(own_tools) if own_tools else ()
         self.toolbox = self._toolbox(scratch, sandbox, search, kinds, internal_tools, skill)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
-        self._name_session()
+        self._connect_tracing()
         self.notices = (*_unused_settings(context, selection), *problems, *notices)
         self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
@@ -177,7 +177,7 @@ class AgentParts:
         )
 
     def _may_import(self, path: Path) -> bool:
-        """Return whether a project's instruction file may be or import `path`: the model may read it without asking."""
+        """Return whether instructions may be read from `path`: only if the model may read it without asking."""
         policy = self.permissions.policy
         verdict = policy.judge_file(str(path), "read")
         if path.is_relative_to(policy.root.resolve()):
@@ -255,7 +255,7 @@ class AgentParts:
         return replace(policy, search_url=service.url)
 
     def _servers(self) -> Servers | None:
-        """Return the tool servers of this run, not started; None if there are neither servers nor complaints."""
+        """Return the tool servers of this run, not started; None if there are neither servers nor problems."""
         context = self.context
         files = context.options.mcp_config
         configured = {} if context.options.strict_mcp_config else context.settings.mcp_servers
@@ -314,7 +314,7 @@ class AgentParts:
         return await self._sampling.sample(server, params, ask)
 
     def hide_values(self, specs: Sequence[ServerSpec]) -> None:
-        """Treat the values that servers are sent as secrets."""
+        """Treat the values of the servers' headers as secrets."""
         from qcode.agent.mcp.spec import header_values
 
         self._secrets.update(value for value in header_values(specs, self.context.env) if value)
@@ -346,7 +346,7 @@ class AgentParts:
             session, loaded = self.store.resume(requested)
         return session, loaded.messages, loaded.notices
 
-    def _name_session(self) -> None:
+    def _connect_tracing(self) -> None:
         if self._tracing is not None:
             self._tracing.session_id = lambda: self.conversation.session.session_id
 
@@ -404,7 +404,7 @@ class AgentParts:
         return self._redactor().redact(text)
 
     def undecided(self, text: str) -> int:
-        """Return the length of the end of a text that may be the start of a key."""
+        """Return the length of the suffix of a text that may be the start of a key."""
         return self._redactor().undecided(text)
 
     def _redactor(self) -> Redactor:
@@ -415,14 +415,14 @@ class AgentParts:
 
 def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ...]:
     """Return lines about settings of this run that cannot take effect."""
-    found: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     if context.options.base_url and (selection.spec.protocol == "demo" or selection.provider is not None):
-        found = (f"--base-url is not used: {selection.name} has no address",)
+        problems = (f"--base-url is not used: {selection.name} has no address",)
     if context.settings.fallback:
         from qcode.agent.models.fallback import fallback_problems
 
-        found += fallback_problems(context.settings, context.keys)
-    return found
+        problems += fallback_problems(context.settings, context.keys)
+    return problems
 
 
 def _header_secrets(settings: Settings) -> set[str]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LATEST = "latest"
 CHOOSE = "choose"
-"""The session to resume is to be chosen by the user: `-r` without an id."""
+"""The user chooses the session to resume: `-r` without an id."""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 PathText: TypeAlias = str | Path
 InputFormat: TypeAlias = Literal["text", "stream-json"]
@@ -45,13 +45,13 @@ InputFormat: TypeAlias = Literal["text", "stream-json"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of a run. A field is named like the long flag that sets it, and `qcode --help` says what that does.
+    """Options of a run. A field is named like the long flag that sets it; `qcode --help` describes each flag.
 
-    A path may be given as a text, and lists become tuples.
+    A path may be given as a string, and lists become tuples.
     """
 
     model: str | Provider | None = None
-    """A name, or a provider that is already connected, which is used under its own name and not closed."""
+    """A name, or a connected provider, which is used under its own name and not closed."""
     base_url: str | None = None
     fallback_model: Sequence[str] = ()
     reasoning_effort: Effort | None = None
@@ -71,7 +71,7 @@ class Options:
     """The longest wait for the end of a rate limit in seconds; None: do not wait."""
     permission_mode: ApprovalMode | None = None
     never_asks: bool = False
-    """Deny what would ask: Claude Code's mode `dontAsk`."""
+    """Deny calls that would ask: Claude Code's mode `dontAsk`."""
     allow_dangerously_skip_permissions: bool = False
     """A program that controls the run may choose bypass mode later."""
     allowed_tools: Sequence[str] = ()
@@ -93,7 +93,7 @@ class Options:
     """A further configuration file, or its content as nested mappings; or settings of Claude Code: a `.json` file, or
     JSON text that begins with `{`."""
     setting_sources: Sequence[str] | None = None
-    """Whose settings, commands, agents and instructions count: `user`, `project`; None: both.
+    """The sources of settings, commands, agents and instructions: `user`, `project`; None: both.
 
     Without `user`, `user_config` is False.
     """
@@ -153,7 +153,7 @@ class Options:
 
     @property
     def model_name(self) -> str:
-        """The model as it was named; empty if none was, or if it is a provider."""
+        """The name of the model; empty if none was given, or if the model is a provider."""
         return self.model if isinstance(self.model, str) else ""
 
     @property
@@ -170,7 +170,7 @@ class Options:
         return None if self.max_budget_usd is None else Decimal(str(self.max_budget_usd))
 
     def flags(self) -> dict[str, object]:
-        """Return the settings that were given as flags, by their dotted name in the configuration."""
+        """Return the settings that were given as flags, by their dotted names in the configuration."""
         values: dict[str, object] = {
             "model": None if self.model_name in CONFIGURED_MODELS else self.model_name,
             "fallback": list(self.fallback_model) or None,
@@ -189,7 +189,7 @@ class Options:
     def offers(self, spec: ToolSpec) -> bool:
         """Return whether the model may be offered a tool: `--tools` and `--disallowed-tools` do not rule it out.
 
-        A model is offered one of two ways to edit files, so the name of either stands for both in `--tools`.
+        Which tools for editing a model is offered depends on the model, so in `--tools` each of them stands for all.
         """
         if spec.is_one_way:
             return True
@@ -202,7 +202,7 @@ class Options:
 
 
 def _check_paths(name: str, value: object) -> None:
-    """Raise `UsageError` for a path that no file can have, such as one with half of an emoji."""
+    """Raise `UsageError` for a path that no file can have, such as one with a lone surrogate."""
     for path in value if isinstance(value, tuple) else (value,):
         if not isinstance(path, str | Path) or (name in ("settings", "mcp_config") and str(path).startswith("{")):
             continue
@@ -313,7 +313,7 @@ class RunContext:
     """The further folders that the tools may work in."""
     schema: AnswerSchema | None = None
     client_servers: Mapping[str, McpServer] = field(default_factory=dict)
-    """Tool servers that the program names itself, such as an editor. Their texts are used as they are."""
+    """Tool servers that the program names itself, such as an editor. Their settings are used unchanged."""
     program_servers: Mapping[str, Connect] = field(default_factory=dict)
     """Tool servers that run inside the program."""
     program_agents: tuple[SubagentKind, ...] = ()
@@ -329,7 +329,7 @@ class RunContext:
 
     @property
     def reads_project(self) -> bool:
-        """Whether the settings, commands, agents and servers of the project count: it is trusted, and not left out."""
+        """Whether settings, commands, agents and servers of the project apply: it is trusted and among the sources."""
         return self.is_trusted and self.options.reads_project
 
     @property
@@ -351,23 +351,23 @@ class RunContext:
         """
         from qcode.config.paths import CLAUDE_FOLDER, PROJECT_FOLDER, may_exist
 
-        found: list[tuple[Path, Path | None]] = []
+        folders: list[tuple[Path, Path | None]] = []
         if self.user_folder is not None:
-            found.append((self.user_folder / name, None))
+            folders.append((self.user_folder / name, None))
         is_foreign = self.settings.skills.foreign
         if self.home is not None and is_foreign:
-            found.append((self.home / CLAUDE_FOLDER / name, None))
+            folders.append((self.home / CLAUDE_FOLDER / name, None))
         if self.reads_project:
-            found += [
+            folders += [
                 (self.root / folder / name, self.root)
                 for folder in (PROJECT_FOLDER, *((CLAUDE_FOLDER,) if is_foreign else ()))
             ]
-        user_folders = {path.resolve() for path, project in found if project is None}
-        is_own = [project is not None and path.resolve() in user_folders for path, project in found]
-        return tuple(item for item, is_same in zip(found, is_own, strict=True) if may_exist(item[0]) and not is_same)
+        user_folders = {path.resolve() for path, project in folders if project is None}
+        is_own = [project is not None and path.resolve() in user_folders for path, project in folders]
+        return tuple(item for item, is_same in zip(folders, is_own, strict=True) if may_exist(item[0]) and not is_same)
 
     def limits(self, turn: TurnOptions) -> Limits:
-        """Return the limits of a turn: its own, if it has one, and those of the run."""
+        """Return the limits of a turn; its own limits take precedence over those of the run."""
         options = self.options
         max_turns = options.max_turns if turn.max_turns is None else turn.max_turns
         return {
@@ -394,10 +394,10 @@ class RunContext:
     ) -> RunContext:
         """Return the context of a run; raise `QcodeError` for an option, a setting or a file that cannot be used.
 
-        `judge_trust` (folder, project, state folder) says whether a folder is trusted and may ask the user; without it,
-        only folders trusted earlier are. `on_wait` is called if the keyring takes long, `paths` come from `env`.
+        `judge_trust` (folder, project, state folder) returns whether a folder is trusted, and may ask the user; without
+        it, only folders trusted earlier are. `on_wait` is called if the keyring is slow. `paths` defaults to `env`.
         """
-        # A program that only names the options loads none of this.
+        # Not loaded by a program that only creates `Options`.
         from qcode.agent.context.project import added_folder, find_project_root
         from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_commands, key_store
         from qcode.config.load import load
@@ -521,15 +521,15 @@ def _check_flags(options: Options) -> None:
 
 _UUID = lazy_pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
-"""The smallest values."""
+"""The smallest allowed values."""
 
 
 def checked_limits(values: Mapping[str, object]) -> None:
     """Raise `UsageError` for a limit of a run or a turn with an invalid value; None: no limit."""
-    for name, least in _LIMITS.items():
+    for name, minimum in _LIMITS.items():
         value = values.get(name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < minimum):
+            raise UsageError(f"{name} must be a whole number of at least {minimum}, not {value!r}")
     money = values.get("max_budget_usd")
     if money is None:
         return
@@ -545,10 +545,10 @@ def _check_tool_names(flag: str, names: Sequence[str]) -> None:
     from qcode.text.match import nearest_hint
     from qcode.tools.registry import all_names
 
-    known = all_names()
+    known_names = all_names()
     for name in names:
-        if name not in known and SERVER_MARK not in name:
-            raise UsageError(f'{flag}: there is no tool "{name}"; {nearest_hint(name, known)}')
+        if name not in known_names and SERVER_MARK not in name:
+            raise UsageError(f'{flag}: there is no tool "{name}"; {nearest_hint(name, known_names)}')
 
 
 # The function names that every provider accepts.

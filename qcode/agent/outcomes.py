@@ -1,8 +1,8 @@
 """How a turn ended: its exit code, the `subtype` of its result, and sentences for stderr and for the app.
 
-Scripts rely on the tables of exit codes and subtypes. Each line for stderr says what happened and, if something can
-be done, what: why the turn fell short, and how denied calls could have run. `AnswerSoFar` collects the answer from
-events, as the turn does, for a turn that is left before its end.
+Scripts rely on the tables of exit codes and subtypes. Each line for stderr states the problem and, if possible, a
+remedy, such as the flags that would have allowed denied calls. `AnswerSoFar` collects the answer of a running turn
+from its events, for a caller that stops before the end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _BY_OUTCOME: Mapping[Outcome, ExitCode] = {
     Outcome.REFUSAL: ExitCode.REFUSED,
     Outcome.CANCELLED: ExitCode.INTERRUPTED,
 }
-# Kinds that are not listed are plain failures. The last three are found before a request is made.
+# Other kinds are plain failures. The last three are detected before any request is sent.
 _BY_KIND: Mapping[str, ExitCode] = {
     ErrorKind.NO_CREDENTIAL: ExitCode.NO_CREDENTIAL,
     ErrorKind.AUTH: ExitCode.NO_CREDENTIAL,
@@ -89,7 +89,7 @@ def exit_code(ended: TurnEnded) -> ExitCode:
 
 
 def is_denied(ended: TurnEnded) -> bool:
-    """Whether the turn ended on denials alone, with no answer."""
+    """Whether the turn ended on denied calls, without an answer."""
     return ended.outcome is Outcome.END_TURN and bool(ended.denials) and not ended.is_answered
 
 
@@ -105,7 +105,7 @@ def subtype(ended: TurnEnded) -> str:
 
 
 def reported_error(ended: TurnEnded) -> ErrorInfo | None:
-    """Return what the result names as its error: the turn's own, that everything was denied, or a reached limit."""
+    """Return the error of the result: the error of the turn, `denied` for denied calls, or a reached limit."""
     if ended.error is None and is_denied(ended):
         return ErrorInfo("denied", "the turn ended on denied calls, without an answer")
     if ended.error is None and ended.outcome is Outcome.MAX_TURN_REQUESTS:
@@ -199,7 +199,7 @@ def retry_text(retry: Retry, cap: int | None = None) -> str:
 
 
 def shortfall(ended: TurnEnded, note: str) -> str:
-    """Return why the turn fell short, empty where it did not. `note` is what its last reply said of itself."""
+    """Return why the turn has no complete answer, empty if it has one. `note` is a notice about its last reply."""
     match ended.outcome:
         case Outcome.ERROR:
             return _failure(ended)
@@ -215,10 +215,10 @@ def shortfall(ended: TurnEnded, note: str) -> str:
             return _denied(ended) if is_denied(ended) else ""
 
 
-def denial_line(asked: int, flags: str, hopeless: int) -> str:
-    """Return the last line of stderr after `asked` calls that needed an approval; it ends with the flags themselves.
+def denial_line(asked: int, flags: str, unallowable: int) -> str:
+    """Return the last line of stderr after `asked` calls that needed an approval; it ends with the flags to add.
 
-    `hopeless` is how many of them no flag would have allowed.
+    `unallowable` is the number of calls that no flag would have allowed.
     """
     if not asked:
         return ""
@@ -227,13 +227,13 @@ def denial_line(asked: int, flags: str, hopeless: int) -> str:
     if not flags:
         return f"{line}; no flag allows {'it' if asked == 1 else 'them'}, only an approval in the app"
     flags = visible(flags)
-    if not hopeless:
+    if not unallowable:
         return f"{line}; to allow {'it' if asked == 1 else 'them'}: {flags}"
-    return f"{line}; no flag allows {hopeless} of them, only an approval in the app; to allow the rest: {flags}"
+    return f"{line}; no flag allows {unallowable} of them, only an approval in the app; to allow the rest: {flags}"
 
 
 def summary(ended: TurnEnded) -> str:
-    """Return what the turn took, in one line: requests by cause, tokens, money."""
+    """Return the usage of a turn in one line: requests by cause, tokens, cost."""
     text = _requests(ended.api_calls)
     for number, unit in ((ended.usage.input, "in"), (ended.usage.output, "out")):
         if number is not None:
@@ -252,7 +252,7 @@ def _failure(ended: TurnEnded) -> str:
 
 
 def limit_wait_text(event: LimitReached) -> str:
-    """Return what the turn waits for: the limit, and the time of its end."""
+    """Return the limit that the turn waits for, and the time of its end."""
     return f"{event.error.message}; waiting until {time_text(event.error)} (in {duration_text(event.seconds)})"
 
 
@@ -287,7 +287,7 @@ def utc_text(resets_at: int) -> str:
 
 
 def _limit_end(error: ErrorInfo) -> str:
-    """Return the end of a limit for a user who runs the program again later; empty if unknown."""
+    """Return the end of a limit and the command to run then; empty if the end is unknown or near."""
     if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
         return ""
     limit = f"limit of {error.limited_model}" if error.limited_model else "limit"
@@ -307,7 +307,7 @@ def _still_cut(ended: TurnEnded) -> str:
 
 
 def _denied(ended: TurnEnded) -> str:
-    """Return the reason if a rule gave one; a missing approval is reported by `denial_line`."""
+    """Return that calls were denied, with the reason of a rule; a missing approval is reported by `denial_line`."""
     reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != UNAPPROVED)
     why = f": {visible(next(iter(reasons)))}" if reasons else ""
     return f"the turn ended on denied calls, without an answer{why}"
@@ -319,10 +319,10 @@ def _limit(ended: TurnEnded) -> str:
     return f"stopped after {replies}: the limit of {flag} was reached"
 
 
-def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
+def ending_notice(event: TurnEnded, *, is_explained: bool) -> Notice | None:
     """Return the notice about an ending, None if there is nothing to add.
 
-    `has_said_why`: a reply of this turn was already reported as truncated or refused.
+    `is_explained`: a reply of this turn was already reported as truncated or refused.
     """
     match event.outcome:
         case Outcome.END_TURN | Outcome.CANCELLED:
@@ -335,12 +335,12 @@ def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
                 "The reply is still truncated at the output limit; the text so far is kept. Ask for the rest, "
                 "or for a shorter reply."
             )
-            return None if has_said_why else Notice("warning", text)
+            return None if is_explained else Notice("warning", text)
         case Outcome.REFUSAL:
             text = (
                 "The model or its provider refused to continue. Rephrase the request, or try another model with /model."
             )
-            return None if has_said_why else Notice("warning", text)
+            return None if is_explained else Notice("warning", text)
         case Outcome.MAX_TURN_REQUESTS:
             reason = "a limit was reached"
             if event.limit is not None:
@@ -374,7 +374,7 @@ def _requests(calls: ApiCalls) -> str:
 
 
 def answer_shortfall(ended: TurnEnded) -> str:
-    """Return why a sub-agent has no finished answer, for the model that waits for it; empty if it has one."""
+    """Return why a sub-agent has no finished answer, for the model that started it; empty if it has one."""
     match ended.outcome:
         case Outcome.END_TURN:
             return ""
@@ -408,7 +408,7 @@ class AnswerSoFar:
         self._reply_texts: list[str] = []
         self._last_complete_text = ""
         self._paused_text = ""
-        self._set_aside = ""
+        self._superseded = ""
         self._live: list[str] = []
 
     def handle(self, event: TurnEvent) -> None:
@@ -416,10 +416,10 @@ class AnswerSoFar:
             case TextDelta(text=text):
                 self._live.append(text)
             case Retry(is_continuation=False):
-                self._set_aside = self._reply_text()
+                self._superseded = self._reply_text()
                 self._live = []
             case PartialRestored(text=text):
-                self._set_aside, self._live = "", [text]
+                self._superseded, self._live = "", [text]
             case ReplyFinished(message=message):
                 text = self._paused_text + (message.text if message else "")
                 self._reply_texts = self._ended_replies
@@ -427,10 +427,10 @@ class AnswerSoFar:
                     self._reply_texts.append(text)
                     self._last_complete_text = text
                 self._paused_text = text if event.stop is StopReason.PAUSED else ""
-                self._set_aside, self._live = "", []
+                self._superseded, self._live = "", []
             case StepStarted():
                 self._last_complete_text = self.text
-                self._set_aside, self._live = "", []
+                self._superseded, self._live = "", []
             case _:
                 pass
 
@@ -452,7 +452,7 @@ class AnswerSoFar:
 
     def _reply_text(self) -> str:
         live = "".join(self._live)
-        return live if len(live) > len(self._set_aside) else self._set_aside
+        return live if len(live) > len(self._superseded) else self._superseded
 
 
 _MAX_SOURCES = 20

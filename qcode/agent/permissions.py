@@ -1,9 +1,9 @@
 """The rules in force with the origin of each, and a record of every call of the session.
 
-Owns the live policy of a conversation. A change holds from the next call on; rules of the settings are never changed
-here, and no model reaches this. `KeptRules` are the rules kept for one folder beyond a session, in one file of the
-state folder: a folder is identified by its real path, device and inode, and a file that other users could have written
-holds no rule. `flags_allowing` finds the flags that would have let denied calls run, narrowest first; pure.
+It owns the current policy of a conversation. A change applies from the next call on. Rules of the settings are never
+changed here, and a model cannot change any rule. `KeptRules` are the rules that are kept for one folder beyond a
+session, in one file of the state folder: a folder is identified by its real path, device and inode, and a file that
+other users could have written counts as empty. `flags_allowing` finds the flags that would have let denied calls run.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ TRIED_KINDS: tuple[TriedKind, ...] = ("shell", "read", "write", "fetch")
 class RuleInForce:
     """A rule in force. `origin` tells the user where it comes from.
 
-    `scope`: written in the settings (a file or a flag), for this session, or kept for this folder. Only the last two
-    can be taken back; `number` names the rule for that and is 0 for all others.
+    `scope`: written in the settings (a file or a flag), for this session, or kept for this folder. Rules of the last
+    two scopes can be removed by their `number`, which is 0 for rules of the settings.
     """
 
     effect: RuleEffect
@@ -106,9 +106,9 @@ class _UserRule:
 
 
 class Permissions:
-    """The rules of one session; a change holds from the next call on.
+    """The rules of one session; a change applies from the next call on.
 
-    `policy` is the one of the settings; `clock` returns seconds since 1970.
+    `policy` is the policy of the settings; `clock` returns seconds since 1970.
     """
 
     def __init__(self, policy: Policy, origins: Origins | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -150,17 +150,17 @@ class Permissions:
         self._compose()
 
     def set_never_asks(self, never_asks: bool) -> None:
-        """Deny what would ask from the next call on, or ask again."""
+        """From the next call on, deny calls that would ask; with False, let them ask again."""
         self._base = replace(self._base, never_asks=never_asks)
         self._compose()
 
     def trust_folder(self) -> None:
-        """Let rules and modes hold from the next call on: the user trusts the folder."""
+        """Apply rules and modes from the next call on, because the user trusts the folder."""
         self._base = self._base.with_trust()
         self._compose()
 
     def use_folders(self, added: tuple[Path, ...]) -> None:
-        """Treat these folders like the root, and no others, from the next call on."""
+        """Replace the folders that are treated like the root, from the next call on."""
         self._base = replace(self._base, added_folders=added)
         self._compose()
 
@@ -181,8 +181,8 @@ class Permissions:
         self._decisions.append(CallRecord(self._clock(), call, decided, reason, rule))
         del self._decisions[:-MAX_DECISIONS]
 
-    def always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
-        """Allow such calls from now on, with `is_kept` also in later sessions. Return a warning if that failed."""
+    def allow_always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
+        """Allow calls that match `rule` from now on; if `is_kept`, also in later sessions. Return a warning or ''."""
         user_rule = self._add_rule("allow", rule, _call_summary(call))
         if not is_kept:
             return ""
@@ -192,12 +192,12 @@ class Permissions:
             return f"{rule} applies to this session only: {problem}"
         return ""
 
-    def always_sandboxed(self, rule: str, call: ToolCall) -> None:
-        """Let the commands of a rule run unasked in the workspace sandbox for the rest of the session."""
+    def allow_sandboxed(self, rule: str, call: ToolCall) -> None:
+        """For the rest of the session, run commands that match `rule` in the workspace sandbox without asking."""
         self._add_rule("allow", rule, _call_summary(call), is_sandboxed=True)
 
     def rules(self) -> tuple[RuleInForce, ...]:
-        """Return every rule in force, those that deny first, then those that ask."""
+        """Return every rule in force: rules that deny, then rules that ask, then rules that allow."""
         rows: list[RuleInForce] = []
         for effect in _EFFECTS:
             rules, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
@@ -217,7 +217,7 @@ class Permissions:
         why_not = why_not_allow(rule) if effect == "allow" else ""
         if why_not:
             raise ValueError(f"{rule.text} was not added: {why_not}")
-        if any(present.effect == effect and present.text == rule.text for present in self.rules()):
+        if any(existing.effect == effect and existing.text == rule.text for existing in self.rules()):
             raise ValueError(f"{effect} {rule.text} is already in force")
         return self._row(self._add_rule(effect, rule.text))
 
@@ -279,14 +279,14 @@ class Permissions:
         return _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.at, rule.why)
 
     def _compose(self) -> None:
-        """Rebuild the policy: the rules of the settings, then those the user added."""
+        """Rebuild the policy from the rules of the settings and the rules that the user added."""
         base = self._base.rules
         plain = [user_rule for user_rule in self._written_rules if not user_rule.is_sandboxed]
-        more = {
+        added = {
             effect: tuple(parse_rule(user_rule.text) for user_rule in plain if user_rule.effect == effect)
             for effect in _EFFECTS
         }
-        rules = Rules(base.allow + more["allow"], base.ask + more["ask"], base.deny + more["deny"])
+        rules = Rules(base.allow + added["allow"], base.ask + added["ask"], base.deny + added["deny"])
         sandboxed = tuple(parse_rule(user_rule.text) for user_rule in self._written_rules if user_rule.is_sandboxed)
         self.policy = replace(self._base, rules=rules, sandbox_rules=sandboxed)
 
@@ -312,7 +312,7 @@ def _day(at: float) -> str:
 
 
 def _call_summary(call: ToolCall) -> str:
-    """Return a call in a few words: its tool and the first thing it was given."""
+    """Return a call in a few words: its tool and its first text argument."""
     arguments = parse_object(call.arguments) or {}
     first = next((value for value in arguments.values() if isinstance(value, str) and value.strip()), "")
     line = " ".join(f"{call.name} {first}".split())
@@ -353,15 +353,15 @@ class KeptRules:
         return tuple(rule for row in (rows if isinstance(rows, list) else []) if (rule := _rule(row)) is not None)
 
     def add(self, rule: KeptRule) -> None:
-        """Keep one more; the same rule twice is one. Raise `OSError` if the file cannot be written."""
+        """Keep a rule, which replaces the same rule. Raise `OSError` if the file cannot be written."""
         self._write([*(kept_rule for kept_rule in self.read() if not _is_same(kept_rule, rule)), rule])
 
     def remove(self, rule: KeptRule) -> None:
         """Forget a rule; an unknown one is ignored. Raise `OSError` if the file cannot be written."""
         rules = self.read()
-        left = [kept_rule for kept_rule in rules if not _is_same(kept_rule, rule)]
-        if len(left) < len(rules):
-            self._write(left)
+        remaining = [kept_rule for kept_rule in rules if not _is_same(kept_rule, rule)]
+        if len(remaining) < len(rules):
+            self._write(remaining)
 
     def _write(self, rules: list[KeptRule]) -> None:
         identity = self._identity()
@@ -408,29 +408,28 @@ _MODES: tuple[ApprovalMode, ...] = ("accept-edits", "bypass")
 
 
 def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[[str], ToolSpec]) -> tuple[str, int]:
-    """Return the flags, quoted for a shell, and how many of `calls` no flag would have allowed.
+    """Return the flags that would have allowed `calls`, quoted for a shell, and the number of calls no flag can allow.
 
-    `spec_of` returns the spec of a tool by its name.
-    A rule for exactly the call wins over a mode, and a mode over a broader one. If a mode is needed anyway, the rules
-    that it makes superfluous are left out.
+    `spec_of` returns the spec of a tool by its name. A rule for exactly the call is preferred to a mode, and a narrow
+    mode to a broad one. If a mode is needed anyway, rules that it makes superfluous are omitted.
     """
     trusted = replace(policy, is_trusted=True)
-    found = [_allowed_by(trusted, spec_of(call.name), _arguments(call)) for call in calls]
-    modes = [mode for mode in _MODES if mode in found]
+    grants = [_allowed_by(trusted, spec_of(call.name), _arguments(call)) for call in calls]
+    modes = [mode for mode in _MODES if mode in grants]
     mode = modes[-1] if modes else None
-    flags = [] if policy.is_trusted or not any(found) else ["--trust"]
+    flags = [] if policy.is_trusted or not any(grants) else ["--trust"]
     if mode is not None:
         flags += ["--permission-mode", mode]
     at_least = trusted if mode is None else trusted.with_mode(mode)
-    for call, way in zip(calls, found, strict=True):
-        is_rule = way not in ("", "trust", *_MODES)
-        if is_rule and way not in flags and not at_least.judge(spec_of(call.name), _arguments(call)).is_allowed:
-            flags += ["--allowed-tools", way]
-    return shlex.join(flags), found.count("")
+    for call, grant in zip(calls, grants, strict=True):
+        is_rule = grant not in ("", "trust", *_MODES)
+        if is_rule and grant not in flags and not at_least.judge(spec_of(call.name), _arguments(call)).is_allowed:
+            flags += ["--allowed-tools", grant]
+    return shlex.join(flags), grants.count("")
 
 
 def _allowed_by(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
-    """Return what lets a call run in a trusted folder: `trust` alone, a rule, a mode; empty if nothing does."""
+    """Return what allows a call in a trusted folder: `trust` alone, a rule, or a mode; empty if nothing does."""
     verdict = trusted.judge(spec, arguments)
     if verdict.is_allowed:
         return "trust"
@@ -462,7 +461,7 @@ def why_not_read(policy: Policy, path: Path) -> str:
 
 
 def policy_of(context: RunContext) -> Policy:
-    """Return the policy that a session starts with; raise `ConfigError` for a bad rule."""
+    """Return the policy that a session starts with; raise `ConfigError` for an invalid rule."""
     permissions = context.settings.permissions
     rules = configured_rules(context.settings)
     own_folders = (context.paths.config_dir, context.paths.state_dir)
@@ -482,10 +481,11 @@ def policy_of(context: RunContext) -> Policy:
 
 
 def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook: Verdict | None) -> Verdict:
-    """Return the verdict for a call: the stricter one of the rules and of the hooks, if they have one.
+    """Return the verdict of the rules, combined with the verdict of the hooks if there is one.
 
-    A hook that may allow answers a question of the mode: an edit, a tool of a server, an address, and a command as far
-    as auto mode would run it, in the workspace sandbox. Questions of rules, protected files and untrusted folders stay.
+    A hook can always make a verdict stricter. It can allow a call that asks only because of the mode: an edit, a tool
+    of a server, a URL, or a command that auto mode would run in the workspace sandbox. It cannot allow a call that
+    asks because of a rule, a protected file or an untrusted folder.
     """
     verdict = policy.judge(spec, arguments)
     if hook is None or verdict.verdict == "deny":
@@ -506,7 +506,7 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
 
 
 def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) -> Probes:
-    """Return the probes that start programs; they load with their first use."""
+    """Return the probes that start programs; their modules load with the first use."""
 
     @cache
     def syntax() -> Callable[[str], str]:
@@ -547,14 +547,14 @@ def configured_rules(settings: Settings) -> Rules:
 def origins_of(context: RunContext) -> Origins:
     """Return the origins of the rules and the mode of this run, and the store of the rules for this folder."""
     settings = context.settings
-    found = {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS}
+    rule_origins = {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS}
     return Origins(
-        {effect: tuple(map(str, origins)) for effect, origins in found.items()},
+        {effect: tuple(map(str, origins)) for effect, origins in rule_origins.items()},
         settings.origin("permissions.mode").where or "the default",
         KeptRules(context.paths.state_dir, context.folder) if context.options.user_config else None,
     )
 
 
 def permissions_of(context: RunContext) -> Permissions:
-    """Return the rules that a session here would start with; raise `ConfigError` for a bad one."""
+    """Return the rules that a session here would start with; raise `ConfigError` for an invalid rule."""
     return Permissions(policy_of(context), origins_of(context))

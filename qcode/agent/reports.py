@@ -49,9 +49,8 @@ from qcode.values import dataclass
 class ContextReport:
     """The tokens of a context window by use. `is_counted`: the provider counted the prompt; otherwise estimated.
 
-    `reserve` is the initial output limit of the next reply. The rest is free. `first_cap` is set
-    if that limit was learned from earlier replies. `servers` are the tool servers with the share of their tools in
-    `tools`.
+    `reserve` is the initial output limit of the next reply; `first_cap` is set if that limit was learned from earlier
+    replies. `servers` are the tool servers, each with the part of `tools` that its tools use.
     """
 
     model: str
@@ -116,11 +115,11 @@ def context_report(
     size = counter.size_of(request)
     estimated = sum(parts)
     prompt, rules, specs, chat, outputs = (part * size.tokens // estimated if estimated else 0 for part in parts)
-    of_servers: dict[str, int] = {}
+    sizes_by_server: dict[str, int] = {}
     for tool in tools:
-        server, mark, _ = tool.name.partition("__")
-        if mark:
-            of_servers[server] = of_servers.get(server, 0) + size_of_tool(tool)
+        server, separator, _ = tool.name.partition("__")
+        if separator:
+            sizes_by_server[server] = sizes_by_server.get(server, 0) + size_of_tool(tool)
     learned = model.host.first_cap if output.learn_first_cap and output.override is None else None
     reserve = caps_for(output, model.output_limit, learned=learned).first
     window = model.window or DEFAULT_CONTEXT_WINDOW
@@ -137,7 +136,7 @@ def context_report(
         is_window_known=model.window is not None,
         compacts_at=COMPACT_AT,
         first_cap=learned,
-        servers=tuple((name, part * size.tokens // estimated) for name, part in of_servers.items() if estimated),
+        servers=tuple((name, part * size.tokens // estimated) for name, part in sizes_by_server.items() if estimated),
     )
 
 
@@ -219,7 +218,7 @@ class _SpendingRow:
 
 
 class EarlierTurns:
-    """The turns of a session up to now. Their usage is computed when asked for: it takes as long as reading them."""
+    """The turns of a session before it was opened. Their usage is computed on demand, because that is slow."""
 
     def __init__(self, history: SessionHistory) -> None:
         self._history = history
@@ -228,12 +227,12 @@ class EarlierTurns:
         self._last = self._messages[-1][1].entry_with_requests if self._messages else None
 
     def usage(self, price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
-        """Return the usage of each turn, as far as it was recorded, at current prices."""
+        """Return the recorded usage of each turn, at current prices."""
         if self._last is None:
             return []
-        paid = [*(stored.entry_with_requests for _, stored in self._messages[:-1]), self._last]
+        entries = [*(stored.entry_with_requests for _, stored in self._messages[:-1]), self._last]
         models = [self._history.model_of(number) for number, _ in self._messages]
-        return _usage_of(zip(paid, models, strict=True), price_of)
+        return _usage_of(zip(entries, models, strict=True), price_of)
 
 
 def _usage_of(entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
@@ -289,16 +288,16 @@ LATENCY_BOUNDS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 @dataclass(slots=True)
 class RecoveryMetrics:
-    """Recovery from output limits in one conversation: counts and histograms, no text. Sub-agents count like it.
+    """Recovery from output limits in one conversation and its sub-agents: counts and histograms, no text.
 
-    `observe` is given every event of every turn, in order.
+    `observe` must get every event of every turn, in order.
 
     continuations                      requests that continued a truncated text, by `provider/model`
     truncated_without_continuation     replies that stayed truncated and were not continued, by `provider/model`
     continuation_attempts              number of turns by the number of their continuations
     recovered_turn_seconds             number of turns with an escalation or continuation by their duration
     reserved_output_tokens             sum of the output caps of all requests
-    saved_output_tokens                reservations avoided: one request at the larger cap for each reply, minus those
+    saved_output_tokens                reservations avoided: each reply at the larger cap, minus the actual reservations
     damaged_events                     events of a stream that could not be read and were skipped, by `provider/model`
     """
 
@@ -314,7 +313,7 @@ class RecoveryMetrics:
     _models: dict[str, str] = field(default_factory=dict)
 
     def observe(self, event: TurnEvent, model: str, limit: int | None, now: float) -> None:
-        """Count one event of a turn with `model` (`provider/model`), whose own output limit is `limit`.
+        """Count one event of a turn with `model` (`provider/model`), whose output limit is `limit`.
 
         `now` is in seconds of any clock.
         """
@@ -389,11 +388,11 @@ def context_text(report: ContextReport) -> str:
         ("Free", report.free),
     ]
     filled = min(_BAR, round(report.used * _BAR / report.window)) if report.window else 0
-    known = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
+    note = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
         f"{'█' * filled}{'░' * (_BAR - filled)}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
-        f"{_percent(report.used, report.window)}, {counted}{known}",
+        f"{_percent(report.used, report.window)}, {counted}{note}",
         "",
         *(f"{name:<14} {tokens_text(size):>6}  {_percent(size, report.window):>4}" for name, size in rows),
         "",

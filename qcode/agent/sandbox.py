@@ -1,4 +1,4 @@
-"""The sandbox of a session: detected when first needed, and applied to each command that needs it.
+"""The sandbox of a session: detected at its first use, and applied to each command that needs it.
 
 `safety.sandbox` is imported on first use, not with the session.
 """
@@ -56,7 +56,7 @@ class SessionSandbox:
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """The sandbox that works here; None if none works or the user disabled it."""
+        """The sandbox of this machine; None if none works or the user disabled it."""
         with self._lock:
             if not self._has_looked:
                 from qcode.safety.sandbox.detection import find_sandbox
@@ -134,7 +134,7 @@ class SessionSandbox:
                 self._scope = replace(self._scope, readable=(*self._scope.readable, folder))
 
     def use_folders(self, added: tuple[Path, ...]) -> None:
-        """Treat these folders like the root, and no others."""
+        """Replace the folders that are treated like the root."""
         with self._lock:
             self._scope = replace(self._scope, added_folders=added)
             self._roots, self._index, self._view = self._scope.roots, None, None
@@ -158,10 +158,10 @@ class SessionSandbox:
 
     def begin(self, level: Level, confinement: Confinement) -> Guard:
         """Begin to watch the names that a level protects, until `end`."""
-        from qcode.safety.sandbox.guard import Guard, is_as_git_makes_it
+        from qcode.safety.sandbox.guard import Guard, is_harmless_git_file
 
         found = partial(self._protected, level)
-        guard = Guard(found, confinement.protected_paths, self._scope.scratch_path, is_as_git_makes_it)
+        guard = Guard(found, confinement.protected_paths, self._scope.scratch_path, is_harmless_git_file)
         with self._lock:
             self._guards.add(guard)
         return guard

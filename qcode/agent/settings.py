@@ -1,4 +1,4 @@
-"""Settings as a front end shows and changes them: value, origin, and why one cannot be changed.
+"""Settings as a front end shows and changes them: value, origin, and the reason if one cannot be changed.
 
 Only the user's file is ever changed. `outcome_text` describes the result of a change, and what overrides it.
 """
@@ -27,10 +27,10 @@ AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "ui.
 class Setting:
     """A setting and its current value.
 
-    `display` is the value in TOML, `value` the value itself. `typed_value` is the value in the user's file as it would
-    be typed, empty if it is not set there. `origin` is the source of the value in full, `owner` in one word. `choices`
-    are the allowed values if they can be listed. `fixed_reason` says why it cannot be changed here, empty if it can.
-    `overridden_by` is the source that overrides the user's file, empty if there is none.
+    `display` is the value in TOML, `value` the value itself. `typed_value` is the value in the user's file as the user
+    would type it, empty if it is not set there. `origin` is the full source of the value, `owner` the source in one
+    word. `choices` are the allowed values if they can be listed. `fixed_reason` is the reason if the setting cannot be
+    changed here. `overridden_by` is the source that overrides the user's file. Both are empty otherwise.
     """
 
     name: str
@@ -66,7 +66,7 @@ class SettingsService:
 
     @property
     def file(self) -> str:
-        """The path of the user's file as it is shown."""
+        """The path of the user's file for display."""
         try:
             return f"~/{self._file.relative_to(Path.home())}"
         except (ValueError, RuntimeError):
@@ -81,7 +81,7 @@ class SettingsService:
         return tuple(self._setting(row, settings, user_values) for row in show(settings))
 
     def change(self, name: str, typed: str | None) -> Setting:
-        """Set the typed value in the user's file, or remove it if None; return the new setting.
+        """Write the typed value to the user's file, or remove the setting if None; return the new setting.
 
         Raise `ValueError` with one line if the value is invalid or cannot be written.
         """
@@ -111,7 +111,7 @@ class SettingsService:
             reads_project=arguments.reads_project,
         )
         user_layer = file_layer(self._file, "user")
-        return settings, {path: found.value for path, found in user_layer.values.items()}
+        return settings, {path: entry.value for path, entry in user_layer.values.items()}
 
     def _setting(self, row: SettingRow, settings: Settings, user_values: Mapping[tuple[str, ...], object]) -> Setting:
         from qcode.config.edit import is_changeable

@@ -25,10 +25,10 @@ MAX_STEPS = 60
 class SubagentKind:
     """A kind of sub-agent. `purpose` tells the model when to choose it, `role` is the prompt of the sub-agent.
 
-    `only_reads`: it has the permissions of plan mode. `tools` are the only ones it is offered, if not empty, and never
-    those in `without`; `server__` stands for all tools of a server. `model` is the default for its calls: `same`, or
-    `small` if there is one. `max_turns` limits its replies. `output` overrides keys of `[output]`. `skills` are loaded
-    before its task.
+    `only_reads`: it has the permissions of plan mode. It is offered all tools, or only `tools` if not empty, except
+    those in `without`; `server__` stands for all tools of a server. `model` is the default model: `same`, or `small` if
+    one is configured. `max_turns` limits its replies. `output` overrides keys of `[output]`. `skills` are loaded before
+    its task.
     """
 
     name: str
@@ -42,8 +42,8 @@ class SubagentKind:
     max_turns: int = MAX_STEPS
     skills: tuple[str, ...] = ()
 
-    def offered(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Return the tools of the conversation that it is offered, without those that ask the user or end the run."""
+    def select_tools(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        """Return the tools of `specs` that it is offered: never tools that ask the user or end the run."""
         return tuple(
             spec
             for spec in specs
@@ -53,7 +53,7 @@ class SubagentKind:
             and not _is_among(spec.name, self.without)
         )
 
-    def limited(self, policy: Policy) -> Policy:
+    def limit_policy(self, policy: Policy) -> Policy:
         """Return its policy, derived from the policy of the conversation: the same, or stricter."""
         return policy.limited_by(policy.with_mode("plan")) if self.only_reads else policy
 

@@ -1,8 +1,8 @@
 """Sub-agents: turns inside a turn, each with its own transcript and never more rights than the conversation has.
 
-`Agents` are those of one turn: their kinds, their number, and the routing of decisions. `AgentRun` runs one with the
-same engine, driver and tools; its approvals are asked as those of the conversation, its events go out as `AgentEvent`.
-Its result is its last reply, bounded, or one line with the reason why there is none. Kinds: `subagent_kinds`.
+`Agents` runs the sub-agents of one turn, a few at a time, and routes decisions to them. `AgentRun` is one sub-agent,
+with the same engine, driver and tools as the conversation. The conversation asks for its approvals, and its events are
+forwarded as `AgentEvent`. Its result is its last reply, shortened if long, or one line that says why there is none.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MAX_CONCURRENT = 4
 
 
 class Agents:
-    """The sub-agents of one turn. `clients` has the model for plain work, if there is one."""
+    """The sub-agents of one turn. `clients` connects the small model, if one is configured."""
 
     def __init__(self, tool: SubagentTool, kinds: tuple[SubagentKind, ...], parent: Parent, clients: Clients) -> None:
         self._tool = tool
@@ -87,7 +87,7 @@ class Agents:
         self._running_agents: list[AgentRun] = []
 
     async def run(self, call: ToolCall, arguments: JsonObject) -> ToolOutcome:
-        """Run a sub-agent for a call, once there is room for it; its answer is the result."""
+        """Run a sub-agent for a call, once a slot is free; its answer is the result."""
         try:
             task = self._tool.task(arguments)
             kind = self._kinds[task.kind]
@@ -106,11 +106,11 @@ class Agents:
         return outcome_of(ended, max_chars=limit, folder=lambda: parent.toolbox.workspace.scratch)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
-        """Pass on a decision; return whether a sub-agent had asked."""
+        """Pass a decision to the sub-agent that asked; return False if none did."""
         return any(run.answer(approval_id, decision) for run in self._running_agents)
 
     def halt(self) -> None:
-        """End all, because the turn is being cancelled; their usage is counted before the turn ends."""
+        """End all sub-agents, because the turn is cancelled; count their usage before the turn ends."""
         for run in self._running_agents:
             run.halt()
 
@@ -120,7 +120,7 @@ class Agents:
             run.settle_by_mode()
 
     def _client(self, model: str) -> ModelClient:
-        """Return the model of a sub-agent: one of those the user chose."""
+        """Return the model of a sub-agent: the small model, or that of the conversation."""
         small = self._clients.small() if model == SMALL else None
         if small is None:
             return self._parent.client
@@ -142,9 +142,9 @@ _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The turn that starts sub-agents, and what they share with it.
+    """The turn that starts sub-agents, and the objects that they share with it.
 
-    `permissions` gives the rights of the moment, `accept_changes` wraps the run of a call that the user approved.
+    `permissions` holds the current policy, `accept_changes` wraps the run of a call that the user approved.
     """
 
     turn: Turn
@@ -181,7 +181,7 @@ class AgentRun:
         )
         self._open: dict[str, str] = {}
         self._hooks: HookScope | None = None
-        specs = kind.offered(client.tools(self._toolbox, self._policy))
+        specs = kind.select_tools(client.tools(self._toolbox, self._policy))
         settings = replace(
             settings,
             system=client.prompts.agent(
@@ -214,19 +214,19 @@ class AgentRun:
             self._driver = Driver(self._turn, self._client.logged, self, confirm=scope.confirm_agent)
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:
-        """End the turn of this sub-agent, and the one that waits for it."""
+        """End the turn of this sub-agent, and the turn that waits for it."""
         self._driver.give(stopped)
         self._parent.driver.give(stopped)
 
     @property
     def _policy(self) -> Policy:
-        return self._kind.limited(self._parent.permissions.policy)
+        return self._kind.limit_policy(self._parent.permissions.policy)
 
     async def run_task(self) -> TurnEnded:
-        """Run the task and return its end. Cancelling ends it at once; its messages so far are on disk."""
+        """Run the task and return its last event. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
         context = [] if self._hooks is None else await self._hooks.begin_agent()
-        skills, problems = await self._toolbox.preloaded(self._kind.skills)
+        skills, problems = await self._toolbox.preload_skills(self._kind.skills)
         for problem in problems:
             await self._parent.driver.show(Notice("warning", f"sub-agent {self._kind.name}: {problem}"))
         task = Message("user", (*skills, *context, *user(self._task.prompt).blocks))
@@ -241,11 +241,11 @@ class AgentRun:
         return ended
 
     def halt(self) -> None:
-        """Send no further request; the usage of the one under way is counted."""
+        """Send no further request; the usage of the running request is counted."""
         self._driver.halt()
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
-        """Pass on a decision; return whether this sub-agent had asked."""
+        """Settle an approval of this sub-agent; return False if it has no open approval with this id."""
         inner = self._open.pop(approval_id, None)
         settled = None if inner is None else self._calls.settle_answer(inner, decision)
         if settled is not None:
@@ -262,26 +262,26 @@ class AgentRun:
             approval = event.approval
             # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
             assert isinstance(approval, (ToolApproval, RepeatedCall, ImpossibleCall))
-            named = self._with_inner_id(approval.call)
-            self._open[named.call_id] = approval.id
-            await show(ApprovalRequested(replace(approval, call=named, agent=self._task.description)))
+            renamed_call = self._with_inner_id(approval.call)
+            self._open[renamed_call.call_id] = approval.id
+            await show(ApprovalRequested(replace(approval, call=renamed_call, agent=self._task.description)))
         elif not isinstance(event, _UNSHOWN):
-            await show(AgentEvent(self._call_id, self._renamed(event)))
+            await show(AgentEvent(self._call_id, self._with_inner_ids(event)))
         if isinstance(event, UsageUpdated):
             await show(self._parent.turn.usage)
         for warning in self._calls.take_warnings():
             await show(Notice("warning", warning))
 
-    def _renamed(self, event: TurnEvent) -> TurnEvent:
+    def _with_inner_ids(self, event: TurnEvent) -> TurnEvent:
         match event:
             case ToolStarted() | ToolFinished():
                 return replace(event, call=self._with_inner_id(event.call))
             case ReplyFinished(message=Message() as message) | ResultsCommitted(message=message):
-                return replace(event, message=self._with_names(message))
+                return replace(event, message=self._message_with_inner_ids(message))
             case _:
                 return event
 
-    def _with_names(self, message: Message) -> Message:
+    def _message_with_inner_ids(self, message: Message) -> Message:
         blocks = tuple(
             replace(block, call_id=inner_id(self._call_id, block.call_id))
             if isinstance(block, (ToolCall, ToolResult))
@@ -313,13 +313,13 @@ class AgentRun:
         self._parent.session.record_requests(effect.attempts)
 
     def take_compaction(self, effect: Compact) -> None:
-        """Do nothing: its turn holds the compacted messages, and its file has all of them."""
+        """Do nothing: the turn holds the compacted messages, and the file has all messages."""
 
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)
 
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
-        """Keep the model: only the conversation falls back to another one."""
+        """Keep the model: only the conversation uses fallback models."""
         return NoModelLeft(), None
 
     def about_to_run(self, call: ToolCall) -> None:
@@ -331,7 +331,7 @@ class AgentRun:
 
 
 def outcome_of(ended: TurnEnded, *, max_chars: int, folder: Callable[[], Path]) -> ToolOutcome:
-    """Return the result. Text over `max_chars` characters is shortened in the middle; a file has the complete text."""
+    """Return the result. Text over `max_chars` is shortened in the middle, and a file in `folder` has all of it."""
     why = answer_shortfall(ended)
     summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
     if not ended.text.strip():
@@ -345,7 +345,7 @@ def outcome_of(ended: TurnEnded, *, max_chars: int, folder: Callable[[], Path]) 
 
 
 def summary_of(ended: TurnEnded) -> str:
-    """Return the steps and tokens that it took, in a few words."""
+    """Return the number of steps and tokens of a turn, in a few words."""
     steps = count_text(ended.replies, "step")
     tokens = (ended.usage.input or 0) + (ended.usage.output or 0)
     return f"{steps}, {tokens:,} tokens" if tokens else steps

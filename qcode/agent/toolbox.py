@@ -62,8 +62,8 @@ _CONFINEMENTS: Mapping[Level, str] = {
 _NO_SETTINGS_OF_HOME = {"GIT_CONFIG_GLOBAL": "/dev/null", "XDG_CONFIG_HOME": "/nonexistent"}
 
 
-_TOUCHING = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "notebook_edit"})
-"""Tools that give the model the instructions of the folders of their files."""
+_FILE_TOOLS = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "notebook_edit"})
+"""Tools whose results include the instructions of the folders of their files."""
 
 
 class Toolbox:
@@ -72,10 +72,10 @@ class Toolbox:
     `one_way` are tools that are offered and never run, `servers` the tool servers of the session. `shell_settings` add
     variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
-    service. `is_offered` returns whether a model may be offered a tool. `internal_tools` are those of the program that
+    service. `is_offered` returns whether a model may be offered a tool. `internal_tools` are tools of the program that
     opened the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the
-    tools. `nested` returns the instructions of folders that the calls touch. Without `has_patches` every model replaces
-    passages. `after_edit` makes what follows edits.
+    tools. `nested` returns the instructions of the folders whose files are used. Without `has_patches` no model is
+    offered `apply_patch`. `after_edit` makes the formatter, checks and tests that follow edits.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Toolbox:
     def specs(self, model: str, window: int | None = None) -> tuple[ToolSpec, ...]:
         """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm.
 
-        `window` is its context window: a large set of tools of servers is searched instead of sent.
+        `window` is its context window: if the tools of servers are large for it, the model searches them instead.
         """
         specs = (
             *registry.specs(model if self._has_patches else ""),
@@ -143,7 +143,7 @@ class Toolbox:
             specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in used_names))
         return (*filter(self.is_offered, specs), *(tool.spec for tool in self._internal_tools))
 
-    async def preloaded(self, skills: Sequence[str]) -> tuple[list[Text], list[str]]:
+    async def preload_skills(self, skills: Sequence[str]) -> tuple[list[Text], list[str]]:
         """Return the texts of skills, and a line for each that cannot be loaded."""
         texts: list[Text] = []
         problems: list[str] = []
@@ -174,22 +174,22 @@ class Toolbox:
 
     def for_subagent(self, judge: PathJudge) -> Toolbox:
         """Return the same tools for a sub-agent, which has read no files yet. The result need not be closed."""
-        other = copy(self)
-        other.workspace = self.workspace.for_subagent(judge)
-        other.agent = None
-        other.transcript = tuple
+        toolbox = copy(self)
+        toolbox.workspace = self.workspace.for_subagent(judge)
+        toolbox.agent = None
+        toolbox.transcript = tuple
         if self._nested_instructions is not None:
-            fresh = self._nested_instructions().for_subagent()
-            other._nested_instructions = lambda: fresh
-        return other
+            instructions = self._nested_instructions().for_subagent()
+            toolbox._nested_instructions = lambda: instructions
+        return toolbox
 
     def instructions_for(self, paths: Collection[str]) -> str:
-        """Return the instructions of the folders of files, if the model has not got them yet. It reads files."""
+        """Read the instructions of the folders of these files, without instructions that the model has already."""
         return self._nested_instructions().text_for(paths) if self._nested_instructions is not None and paths else ""
 
     async def with_folder_instructions(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> ToolOutcome:
-        """Return the outcome of a call with the instructions of the folders it touched, for the model only."""
-        if name not in _TOUCHING or outcome.is_error:
+        """Return the outcome of a call with the instructions of the folders of its files, for the model only."""
+        if name not in _FILE_TOOLS or outcome.is_error:
             return outcome
         added = await asyncio.to_thread(lambda: self.instructions_for(self.targets(name, arguments)))
         if not added:
@@ -223,27 +223,27 @@ class Toolbox:
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return warnings since the last call: files restored after commands, failed checks, events of servers."""
-        put_back = () if self._sandbox is None else self._sandbox.take_warnings()
+        restored = () if self._sandbox is None else self._sandbox.take_warnings()
         after_edits = () if self.edits is None else self.edits.take_warnings()
         notices = () if self.servers is None else self.servers.take_notices()
-        not_attached = () if self._typed_names is None else self._typed_names.take_complaints()
-        return (*put_back, *after_edits, *(notice.text for notice in notices), *not_attached)
+        unattached = () if self._typed_names is None else self._typed_names.take_complaints()
+        return (*restored, *after_edits, *(notice.text for notice in notices), *unattached)
 
-    async def expanded(
+    async def expand_prompt(
         self, prompt: str, attached: tuple[Block, ...], options: TurnOptions
     ) -> tuple[str, tuple[Block, ...], TurnOptions]:
-        """Return a prompt with what the user typed of tool servers in it; raise `InputError`."""
+        """Return a prompt with the prompts and resources of tool servers that it names; raise `InputError`."""
         if self._typed_names is None:
             return prompt, attached, options
         return await self._typed_names.expanded(prompt, attached, options)
 
     @property
     def is_reading(self) -> bool:
-        """Whether a tool server is read for a prompt."""
+        """Whether a tool server is being read for a prompt."""
         return self._typed_names is not None and self._typed_names.is_reading
 
     def steer(self, text: str, give: Callable[[tuple[Block, ...]], None], *, reads: bool) -> None:
-        """Call `give` with what a steering message mentions of tool servers, at once if nothing is to be read."""
+        """Call `give` with the resources that a steering message mentions, once they are read; at once without any."""
         if self._typed_names is None or not reads:
             give(())
         else:
@@ -262,7 +262,7 @@ class Toolbox:
         return self._typed_names is not None and self._typed_names.names_resource(word)
 
     def use_folders(self, added: tuple[Path, ...], root: Path) -> None:
-        """Let the tools work in these folders besides their own; `root` is the project's."""
+        """Replace the added folders that the tools may work in; `root` is the folder of the project."""
         self.workspace.use_folders(added)
         if self._sandbox is not None:
             self._sandbox.use_folders(added)
@@ -287,7 +287,7 @@ class Toolbox:
         return self.spec(name).asks_user
 
     def only_reads(self, name: str, arguments: JsonObject) -> bool:
-        """Return whether a call changes nothing, according to its tool; tools of servers are not trusted in this."""
+        """Return whether a call changes nothing, according to its tool; claims of server tools are not trusted."""
         return self.spec(name).only_reads(arguments)
 
     def has_sandbox(self) -> bool:
@@ -298,7 +298,7 @@ class Toolbox:
         """Whether a running call of this tool can be moved to the background."""
         return self.spec(name).is_backgroundable
 
-    def check_room_for_job(self) -> None:
+    def check_job_limit(self) -> None:
         """Raise `Refused` if no more commands may run in the background."""
         self.jobs.check_limit()
 
@@ -379,7 +379,7 @@ class Toolbox:
         return frozenset() if self._sandbox is None else self._sandbox.masked_names()
 
     def _settings_without_home(self, command: str) -> Mapping[str, str]:
-        """Return variables that keep git from reading files in a home folder it cannot access, where it would fail."""
+        """Return variables that keep git from reading the home folder, which fails if the sandbox hides it."""
         return {**self._shell_settings(command), **_NO_SETTINGS_OF_HOME}
 
     def _approved(self, targets: frozenset[str]) -> AbstractContextManager[None]:
@@ -416,11 +416,11 @@ class Toolbox:
 
     @property
     def confirms(self) -> frozenset[Literal["stop", "compact"]]:
-        """The steps of a turn that what follows edits may hold."""
+        """The steps of a turn that must be confirmed: its end, because tests of edits may fail."""
         return frozenset() if self.edits is None else frozenset({"stop"})
 
     async def confirm(self, hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, request: Confirm) -> Confirmed:
-        """Hold the end of a turn while tests of its edits fail; then ask the hooks."""
+        """Continue a turn that would end while tests of its edits fail; otherwise ask the hooks."""
         if request.step == "stop" and self.edits is not None and (reason := await self.edits.reason_to_continue()):
             return Confirmed(reason)
         return Confirmed() if hooks is None else await hooks(request)
@@ -445,7 +445,7 @@ class Toolbox:
 
 
 class Edits:
-    """The formatter, checks and tests of a session, made with the first edit: many sessions only read."""
+    """The formatter, checks and tests of a session, created with the first edit: many sessions only read."""
 
     def __init__(self, make: Callable[[], AfterEdit]) -> None:
         self._make = make
@@ -454,7 +454,7 @@ class Edits:
     async def finish(
         self, outcome: ToolOutcome, policy: Policy, workspace: Workspace, run: RunLine, ask: Ask | None
     ) -> ToolOutcome:
-        """Return the outcome of a call with what followed its edits, and with late results of earlier ones."""
+        """Return the outcome of a call with the results of checks of its edits, and late results of earlier edits."""
         if not outcome.edits:
             return outcome if self.made is None else self.made.with_late(outcome)
         from qcode.agent.after_edit.commands import CommandScope
@@ -500,7 +500,7 @@ class FetchGate:
         return "" if verdict.is_allowed else verdict.reason
 
     def accepts(self, target: RequestTarget, address: str) -> bool:
-        """Return whether an address is public, or is this machine and the URL, which a rule allowed, names it."""
+        """Return whether an address is public, or a loopback address of a URL that names this machine."""
         from qcode.safety.addresses import is_global, read_url
 
         try:
@@ -523,22 +523,22 @@ class Background:
     @property
     def calls(self) -> tuple[str, ...]:
         """Return the ids of the calls that could continue in the background, in the order they began."""
-        return tuple(call_id for call_id, asked in self._requests.items() if not asked.is_set())
+        return tuple(call_id for call_id, requested in self._requests.items() if not requested.is_set())
 
     def move(self, call_id: str) -> None:
         """End a call now with its output so far; its command continues as a job of the session.
 
         Raise `ValueError` with one line if that is not possible; a finished call is ignored.
         """
-        asked = self._requests.get(call_id)
-        if asked is None:
+        requested = self._requests.get(call_id)
+        if requested is None:
             return
         try:
-            self._toolbox.check_room_for_job()
+            self._toolbox.check_job_limit()
         except Refused as refused:
             text = str(refused)
             raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None
-        asked.set()
+        requested.set()
 
     @contextmanager
     def track_call(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
@@ -587,6 +587,6 @@ def hosted_tools(settings: Settings, protocol: str, host: str, model: str, facts
     """
     if settings.tools.web_search != "host" or facts.text_tool_calls:
         return ()
-    can = protocol in _SEARCHING or (protocol == "gemini" and _GEMINI.search(model.lower()) is not None)
+    can_search = protocol in _SEARCHING or (protocol == "gemini" and _GEMINI.search(model.lower()) is not None)
     is_offered = facts.web_search if facts.web_search is not None else not opaque_origin(host)
-    return (WEB_SEARCH,) if can and is_offered else ()
+    return (WEB_SEARCH,) if can_search and is_offered else ()

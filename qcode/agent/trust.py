@@ -89,8 +89,8 @@ class TrustStatus:
 class TrustStore:
     """The trusted folders. A file that cannot be read, or that other users could have written, counts as empty.
 
-    `folder` is the folder of the session if it is below the project's root: its own skills and those on the way to it
-    are pinned too.
+    `folder` is the folder of the session if it is below the project's root: skills in it and in the folders between are
+    pinned too.
     """
 
     state_dir: Path
@@ -111,13 +111,13 @@ class TrustStore:
             return TrustStatus("unknown", files)
         pinned = files_from_json(row.get("pieces"))
         if pinned is None:
-            # Without files to pin there is nothing to ask about either.
+            # A folder without files to pin stays trusted: there is nothing to review.
             return TrustStatus("unpinned" if files else "trusted", files)
         changes = changes_between(self._used_files(root, pinned), files)
         return TrustStatus("changed" if changes else "trusted", files, changes)
 
     def _used_files(self, root: Path, pinned: Mapping[str, TrustedFile]) -> dict[str, TrustedFile]:
-        """Return the pinned files of the folders that this session uses: others may begin in another subfolder."""
+        """Return the pinned files that this session uses: other sessions may start in another subfolder."""
         folders = tuple(f"{name}/" for name in pinned_folders(root, self.folder))
         return {name: file for name, file in pinned.items() if name.startswith(folders)}
 
@@ -142,18 +142,18 @@ class TrustStore:
         pinned = files_to_pin(root, self.state_dir, self.folder) if files is None else files
         row = self._row(root)
         before = (None if row is None else files_from_json(row.get("pieces"))) or {}
-        looked_at = self._used_files(root, before)
-        elsewhere = {name: file for name, file in before.items() if name not in looked_at}
-        self._write([*self._other_folders(identity), {**identity, "pieces": files_to_json({**elsewhere, **pinned})}])
+        used = self._used_files(root, before)
+        unused = {name: file for name, file in before.items() if name not in used}
+        self._write([*self._other_folders(identity), {**identity, "pieces": files_to_json({**unused, **pinned})}])
 
     def forget(self, root: Path) -> bool:
         """Revoke trust in this path, even if the folder was replaced; return whether there was any. Raise `OSError`."""
         path = str(root.resolve())
         rows = self._folders()
-        left = [row for row in rows if row["path"] != path]
-        if len(left) < len(rows):
-            self._write(left)
-        return len(left) < len(rows)
+        remaining = [row for row in rows if row["path"] != path]
+        if len(remaining) < len(rows):
+            self._write(remaining)
+        return len(remaining) < len(rows)
 
     def folders(self) -> list[Path]:
         """Return the stored paths, including those of folders that were replaced."""
@@ -214,7 +214,7 @@ def _identity(root: Path) -> JsonObject | None:
 
 
 def _name_in(root: Path, path: Path) -> str:
-    """Return the path in the project, empty if it is elsewhere."""
+    """Return the path relative to the project, empty if it is outside."""
     real = root.resolve()
     return path.relative_to(real).as_posix() if path.is_relative_to(real) else ""
 
@@ -235,9 +235,9 @@ def _lines(text: str) -> list[str]:
 
 
 def _limit_rows(rows: list[str]) -> list[str]:
-    left = len(rows) - _MAX_DIFF_LINES
+    omitted = len(rows) - _MAX_DIFF_LINES
     limited = [visible_rows(row) for row in rows[:_MAX_DIFF_LINES]]
-    return limited if left <= 0 else [*limited, f"[{left:,} more lines]"]
+    return limited if omitted <= 0 else [*limited, f"[{omitted:,} more lines]"]
 
 
 SETTINGS = f"{PROJECT_FOLDER}/config.toml"
@@ -245,7 +245,7 @@ MAX_PINNED_FILES = 5_000
 MAX_PINNED_BYTES = 50 * 1024 * 1024
 _CLAUDE = tuple(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks"))
 PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE, *CLAUDE_SETTINGS)
-"""The folders and files of a project's root that are pinned whole. Below the root, `SKILL_FOLDERS` are."""
+"""The folders and files of a project's root that are pinned completely. Below the root, only `SKILL_FOLDERS` are."""
 
 _UNPINNED = (".git", "__pycache__")
 """Folders that programs write to while they run; nothing in them is read by qcode."""
@@ -283,25 +283,25 @@ def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
 def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dict[str, TrustedFile]:
     """Return the files to pin of the project at `root` by their path in it; raise `TooLargeToPin`.
 
-    A `.qcode` that contains `state_dir`, the state folder of qcode, belongs to the user and has none.
+    A `.qcode` that contains `state_dir`, the state folder of qcode, belongs to the user and is not pinned.
     """
-    found: dict[str, TrustedFile] = {}
-    text_room, room = _ALL_TEXTS, MAX_PINNED_BYTES
+    files: dict[str, TrustedFile] = {}
+    text_left, bytes_left = _ALL_TEXTS, MAX_PINNED_BYTES
     for name in pinned_folders(root, folder):
         full_path = root / name
         if name == PROJECT_FOLDER and _resolved(state_dir).is_relative_to(_resolved(full_path)):
             continue
         for path in [full_path] if full_path.is_file() else _files(full_path, _resolved(root)):
             file_name = path.relative_to(root).as_posix()
-            if len(found) == MAX_PINNED_FILES:
+            if len(files) == MAX_PINNED_FILES:
                 raise TooLargeToPin(f"{name} and the like contain more than {MAX_PINNED_FILES:,} files")
-            file, size = _read_file(file_name, path, root, room)
-            room -= size
-            if len(file.text) > min(text_room, _MAX_TEXT):
+            file, size = _read_file(file_name, path, root, bytes_left)
+            bytes_left -= size
+            if len(file.text) > min(text_left, _MAX_TEXT):
                 file = TrustedFile(file.hash, "")
-            text_room -= len(file.text)
-            found[file_name] = file
-    return found
+            text_left -= len(file.text)
+            files[file_name] = file
+    return files
 
 
 def files_to_json(files: Mapping[str, TrustedFile]) -> JsonObject:
@@ -313,19 +313,19 @@ def files_from_json(value: Json) -> dict[str, TrustedFile] | None:
     """Read the result of `files_to_json`; return None for anything else."""
     if not isinstance(value, dict):
         return None
-    found: dict[str, TrustedFile] = {}
+    files: dict[str, TrustedFile] = {}
     for name, row in value.items():
-        mark, text = (row.get("hash"), row.get("text")) if isinstance(row, dict) else (None, None)
-        if not isinstance(mark, str) or not isinstance(text, str):
+        digest, text = (row.get("hash"), row.get("text")) if isinstance(row, dict) else (None, None)
+        if not isinstance(digest, str) or not isinstance(text, str):
             return None
-        found[name] = TrustedFile(mark, text)
-    return found
+        files[name] = TrustedFile(digest, text)
+    return files
 
 
 def _files(folder: Path, root: Path) -> Iterator[Path]:
     """Yield the files in and below `folder`, sorted; links to folders are followed inside the project."""
     if folder.name != PROJECT_FOLDER and not _resolved(folder).is_relative_to(root):
-        return  # qcode reads no skills of a project that are elsewhere
+        return  # qcode reads no skills of a project from outside the project
     pending, visited = [(folder, 0)], {_resolved(folder)}
     while pending:
         current, depth = pending.pop()
@@ -359,7 +359,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _resolved(path: Path) -> Path:
-    """Return `path` with its links resolved as far as possible; unlike `Path.resolve` it accepts circular links."""
+    """Return `path` with its links resolved if possible; unlike `Path.resolve` it accepts circular links."""
     return Path(os.path.realpath(path))
 
 
@@ -371,9 +371,9 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _read_file(name: str, path: Path, root: Path, room: int) -> tuple[TrustedFile, int]:
-    """Return the file to pin and its size; raise `TooLargeToPin` if it has more than `room` bytes."""
-    data = _read(path, room)
+def _read_file(name: str, path: Path, root: Path, max_bytes: int) -> tuple[TrustedFile, int]:
+    """Return the file to pin and its size; raise `TooLargeToPin` if it has more than `max_bytes` bytes."""
+    data = _read(path, max_bytes)
     if data is None:
         return TrustedFile("unreadable", "[unreadable]"), 0
     size = len(data)
@@ -387,7 +387,7 @@ def _read_file(name: str, path: Path, root: Path, room: int) -> tuple[TrustedFil
     return TrustedFile(digest, data.decode("utf-8", "replace")), size
 
 
-def _read(path: Path, room: int) -> bytes | None:
+def _read(path: Path, max_bytes: int) -> bytes | None:
     try:
         handle = os.open(path, _OPEN)
     except OSError:
@@ -396,16 +396,16 @@ def _read(path: Path, room: int) -> bytes | None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
         try:
-            data = file.read(room + 1)
+            data = file.read(max_bytes + 1)
         except OSError:
             return None
-    if len(data) > room:
+    if len(data) > max_bytes:
         raise TooLargeToPin(f"its files for qcode have more than {MAX_PINNED_BYTES // 1024**2} MB")
     return data
 
 
 def _settings(data: bytes) -> bytes:
-    """Return settings sorted, without comments and tool servers; unchanged if they cannot be parsed."""
+    """Return settings as sorted lines without comments and tool servers; unchanged if they cannot be parsed."""
     import tomllib  # loads with the first file
 
     try:
@@ -427,7 +427,7 @@ def _setting_lines(table: Mapping[str, object], prefix: str = "") -> Iterator[st
 
 
 _MAX_LISTED = 20
-_OTHERS = (
+_OTHER_FILES = (
     *((name, "instructions, given to the model") for name in (*NAMES, LOCAL_NAME)),
     *((name, "rules, given to the model") for name in RULE_FOLDERS),
     (".mcp.json", "tool servers of the project"),
@@ -435,11 +435,11 @@ _OTHERS = (
 
 
 def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tuple[str, str]]:
-    """Yield the name and the kind of each file that a trusted run would use, from the root down to the folder."""
+    """Yield the name and kind of each file that a trusted run would use, from the root down to the folder."""
     real = folder.resolve()
-    places = [candidate for candidate in (real, *real.parents) if candidate == root or root in candidate.parents]
-    for candidate in reversed(places):
-        for name, description in _OTHERS:
+    folders = [candidate for candidate in (real, *real.parents) if candidate == root or root in candidate.parents]
+    for candidate in reversed(folders):
+        for name, description in _OTHER_FILES:
             is_used_here = name in (*NAMES, LOCAL_NAME) or candidate == root
             if is_used_here and os.path.lexists(candidate / name):
                 yield visible(str((candidate / name).relative_to(root))), description
@@ -458,12 +458,12 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
 
 def _rows(names: Iterable[str]) -> list[tuple[str, str]]:
     """Return each file with its kind; the files of a skill are one row."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in names:
-        skills, mark, rest = name.partition("/skills/")
-        label = f"{skills}{mark}{rest.partition('/')[0]}" if mark else name
-        found[label] = found.get(label, 0) + 1
-    return [(visible(name), _kind_of(name, count)) for name, count in found.items()]
+        skills, separator, rest = name.partition("/skills/")
+        label = f"{skills}{separator}{rest.partition('/')[0]}" if separator else name
+        counts[label] = counts.get(label, 0) + 1
+    return [(visible(name), _kind_of(name, count)) for name, count in counts.items()]
 
 
 def _kind_of(name: str, count: int) -> str:

@@ -24,15 +24,15 @@ _FIELD = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f-\x9f]")
 
 
-# No two underscores in a row and none at the end, so that the server's name in `server__tool` is unambiguous.
-_SERVER = lazy_pattern(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
 _MAX_SERVER_NAME = 30
 SERVER_NAME_WORDS = f"a server's name has letters, digits, - and single _ inside, {_MAX_SERVER_NAME} characters at most"
 
 
 def is_server_name(name: str) -> bool:
     """Return whether `name` is a valid name of a tool server."""
-    return len(name) <= _MAX_SERVER_NAME and _SERVER.fullmatch(name) is not None
+    # No two underscores in a row and none at an end, so that the server's name in `server__tool` is unambiguous.
+    parts = name.replace("-", "a").split("_")
+    return len(name) <= _MAX_SERVER_NAME and name.isascii() and all(map(str.isalnum, parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ TomlPath: TypeAlias = "tuple[str, ...]"
 _BLANK = " \t"
 _WHITE = " \t\r\n"
 _ESCAPED = lazy_pattern(r'(?:[^"\\]|\\.)*', re.DOTALL)
-_PLAIN_KEY = lazy_pattern(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 def find_lines(text: str) -> dict[TomlPath, int]:
@@ -35,7 +34,8 @@ def find_item_lines(text: str) -> dict[TomlPath, tuple[int, ...]]:
 
 def parse_key(raw: str) -> TomlPath:
     """Return the parts of a dotted TOML key. Raise `ValueError` if it is invalid."""
-    if _PLAIN_KEY.fullmatch(raw):  # nearly all of them, and much quicker
+    plain = raw.replace("_", "a").replace("-", "a")
+    if plain.isascii() and all(map(str.isalnum, plain.split("."))):  # nearly all of them, and much quicker
         return tuple(raw.split("."))
     import tomllib
 

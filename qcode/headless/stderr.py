@@ -21,6 +21,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import retry_countdown
+from qcode.text.sentences import uncapitalized
 
 _ERASE = b"\r\x1b[2K"
 _NARROWEST = 20
@@ -58,8 +59,8 @@ class StderrWriter:
         self._is_live = False
 
     async def write_line(self, text: str) -> None:
-        """Write `text` as one line that begins with `qcode: `."""
-        await self._write(f"qcode: {single_spaced(text)}\n")
+        """Write `text` as one line after `qcode: `; see `uncapitalized` for its first letter."""
+        await self._write(f"qcode: {uncapitalized(single_spaced(text))}\n")
 
     async def write_visible(self, text: str) -> None:
         """Write one line of already visible text unchanged: its spaces count, because the user may copy it."""

@@ -306,7 +306,7 @@ class Policy:
             return unclear
         verdict, judge = _READS, self._judge_of(flow)
         for part in flow.parts:
-            asked = judge.part(part)
+            asked = judge.judge_part(part)
             if asked.is_allowed:
                 continue
             is_undecided = unclear.rule in ("shell:not-plain", "rule:unclear")
@@ -323,7 +323,7 @@ class Policy:
         used: Rule | None = None
         parts, judge = flow.parts, self._judge_of(flow)
         for part in parts:
-            verdict = judge.part(part)
+            verdict = judge.judge_part(part)
             if verdict.is_allowed:
                 continue
             rule = self._allowing_rule(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
@@ -370,7 +370,9 @@ class Policy:
         They matter if a rule allows another part, because the whole command then runs without a sandbox.
         """
         judge = self._judge_of(flow)
-        verdicts = [(part, judge.unconfined(part)) for part in flow.parts if judge.part(part).is_allowed]
+        verdicts = [
+            (part, judge.judge_unconfined_part(part)) for part in flow.parts if judge.judge_part(part).is_allowed
+        ]
         return [
             (part, verdict)
             for part, verdict in verdicts
@@ -440,7 +442,7 @@ class Policy:
             "shell",
             lambda rule: covers_command(rule, words) and not (is_path and rule.body and rule.is_open),
         )
-        is_fed = judge.inputs(part).is_allowed
+        is_fed = judge.judge_inputs(part).is_allowed
         return rule if is_fed or (rule is not None and not rule.body) else None
 
     def _judge_unclear(self, command: str, why: str) -> Verdict:

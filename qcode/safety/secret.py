@@ -1,6 +1,6 @@
-"""A wrapper for API keys that no print, log or pickle reveals.
+"""A wrapper for API keys that keeps them out of printed text, logs and pickles.
 
-Separate from `redaction`, which removes such values from texts, because the first paint loads this module.
+Separate from `redaction`, which removes secrets from text, because this module is loaded before the first paint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Secret:
         self.__value = value
 
     def reveal(self) -> str:
-        """Return the value, for the one place that must send it."""
+        """Return the value. Only code that sends it to a server should call this."""
         return self.__value
 
     def __repr__(self) -> str:

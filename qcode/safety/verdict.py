@@ -9,23 +9,22 @@ from qcode.values import dataclass
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Access: TypeAlias = Literal["read", "write"]
 Level: TypeAlias = Literal["read-only", "workspace", "protect"]
-"""The confinement of a command.
+"""The level of confinement of a command.
 
-`read-only`: no writes, no network, no home folder. `workspace`: it also writes in the workspace, except to protected
-names. `protect`: everything except writing to protected names.
+`read-only`: no writes, no network, no home folder. `workspace`: writes only in the workspace and not to protected
+names, no network. `protect`: everything except writes to protected names.
 """
 
 SHELL_READS = "shell:read-only"
 """The rule of a verdict on a shell command that only reads."""
 SHELL_PATH = "shell:path"
-"""The rule of a verdict on a shell command that may read a secret file, or one outside the workspace."""
-
+"""The rule of a verdict on a shell command that may read a secret file or a file outside the workspace."""
 SHELL_UNKNOWN = "shell:not-read-only"
-"""Names the verdict on a shell command that is not known to only read."""
+"""The rule of a verdict on a shell command that may do more than read."""
 SANDBOXED = "session:sandbox"
-"""Names the verdict on a command that the user lets run unasked in the workspace sandbox."""
+"""The rule of a verdict on a command that the user allows to run without approval in the workspace sandbox."""
 RESTRICTED = "trust:restricted"
-"""Names the verdict on a call that asks because the folder is not trusted."""
+"""The rule of a verdict on a call that needs approval because the folder is not trusted."""
 
 _ORDER: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 _STRICTNESS: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "read-only": 3}
@@ -35,9 +34,9 @@ _STRICTNESS: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "
 class Verdict:
     """A decision. `reason` is one line for the user and the model.
 
-    `rule` is the text of the configured rule that decided, or the short name of a built-in one such as `path:secret`.
+    `rule` is the text of the configured rule that decided, or the name of a built-in rule such as `path:secret`.
     `proposed_rule` is the narrow allow rule that "always" adds, empty if no rule is offered. `prefix_rule` covers every
-    use of a test runner, `sandboxed_rule` is what may run unasked in the workspace sandbox.
+    use of a test runner. `sandboxed_rule` covers commands that then run without approval in the workspace sandbox.
     `confinement` is the level at which an allowed command must run, None for no sandbox.
     """
 
@@ -54,7 +53,7 @@ class Verdict:
         return self.verdict == "allow"
 
     def without_asking(self, *, never_asks: bool) -> Verdict:
-        """Return this verdict, or a denial if it asks and nothing may be asked."""
+        """Return this verdict. If it asks and the run never asks, return a denial instead."""
         if not never_asks or self.verdict != "ask":
             return self
         return Verdict("deny", f"{self.reason}, and this run denies everything that would ask", self.rule)
@@ -72,5 +71,5 @@ class SandboxSupport:
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:
-    """Return the strictest verdict; of two that allow, the more confined one; of equal ones, the first."""
+    """Return the strictest verdict. If several are equally strict, return the most confined, otherwise the first."""
     return max((first, *others), key=lambda verdict: (_ORDER[verdict.verdict], _STRICTNESS[verdict.confinement]))

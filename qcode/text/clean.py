@@ -146,7 +146,7 @@ def clean(text: str) -> str:
     Removes escape sequences (terminated or not), C0 and C1 controls, DEL, bidi controls and surrogates. Idempotent. If
     a sequence is split between two calls, its harmless rest remains as plain characters.
     """
-    if _UNWANTED.search(text) is None:
+    if text.isprintable() or _UNWANTED.search(text) is None:  # most lines need no pattern
         return text
     return _UNWANTED.sub("", _SEQUENCE.sub("", text))
 

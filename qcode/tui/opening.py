@@ -23,7 +23,7 @@ def open_agent(context: RunContext, selection: Selection) -> Agent:
     attached = attachments(map(Path, context.options.file), "", context.folder)
     agent = Agent.begin(context, selection)
     agent.conversation.attach(attached)
-    context.keys.be_brief()
+    context.keys.limit_waiting()
     return agent
 
 

@@ -129,7 +129,7 @@ class Presenter:
         self._streamed_call_ids: set[str] = set()
         self._has_shown = False
         self._note = ""
-        self._has_said_why = False
+        self._is_explained = False
         self._pending_restart: Retry | None = None
         self._recovery = ""
         self._activity_text = self.background_key = ""
@@ -197,7 +197,7 @@ class Presenter:
 
     def _start_turn(self, event: TurnStarted) -> None:
         self._show_attached(event.attached, event.prompt)
-        self._has_said_why = False
+        self._is_explained = False
         self._changes = DiffCount()
         self._set_activity("starting")
 
@@ -335,14 +335,14 @@ class Presenter:
         """Show a notice, and drop the reply's note if it has the same text."""
         if event.text == self._note:
             self._note = ""
-            self._has_said_why = True
+            self._is_explained = True
         self._transcript.add_notice(event.level, event.text)
 
     def _say_note(self) -> None:
         """Show the note of the last reply, unless a notice has shown it."""
         if self._note:
             self._transcript.add_notice("warning", self._note)
-            self._has_said_why = True
+            self._is_explained = True
             self._note = ""
 
     def _card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
@@ -415,7 +415,7 @@ class Presenter:
             self._note = ""
         else:
             self._say_note()
-            notice = ending_notice(event, has_said_why=self._has_said_why)
+            notice = ending_notice(event, is_explained=self._is_explained)
             if notice is not None:
                 self._transcript.add_notice(notice.level, notice.text)
         if note := requests_note(event.api_calls, event.discarded_output_tokens):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from qcode.agent.approvals import draft_of, revised_arguments
-from qcode.agent.sessions.replay import replayed
+from qcode.agent.sessions.replay import replay_messages
 from qcode.protocol.approvals import Allow, Decision, Deny, Draft, Revise, ToolApproval
 from qcode.protocol.events import Notice, ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import ToolCall, ToolResult
@@ -168,7 +168,7 @@ def test_session_stores_and_replays_the_edited_call(tmp_path: Path) -> None:
     (intent,) = [record for record in records if record["kind"] == "intent"]
     assert json.loads(intent["arguments"]) == {"command": "touch two"}
     again = talk(tmp_path, text_reply("x"), resumes=session)
-    items = replayed(again.conversation.stored_messages)
+    items = replay_messages(again.conversation.stored_messages)
     tool_events = [item for item in items if isinstance(item, (ToolStarted, ToolFinished))]
     assert [json.loads(item.call.arguments) for item in tool_events] == 2 * [{"command": "touch two"}]
     assert isinstance(tool_events[1], ToolFinished)
@@ -187,7 +187,9 @@ def test_edited_call_that_broke_off_is_reported_as_it_ran(tmp_path: Path) -> Non
     file.write_text("".join(lines[: last + 1]))
     again = talk(tmp_path, text_reply("x"), resumes=session)
     assert 'it ran with {"command": "touch two"}.' in result_of(again)
-    items = [item.call for item in replayed(again.conversation.stored_messages) if isinstance(item, ToolFinished)]
+    items = [
+        item.call for item in replay_messages(again.conversation.stored_messages) if isinstance(item, ToolFinished)
+    ]
     assert [json.loads(call.arguments) for call in items] == [{"command": "touch two"}]
     again.conversation.release()
 

@@ -192,7 +192,7 @@ def test_torn_last_line_is_left_out(tmp_path: Path) -> None:
 
 def test_write_error_ends_the_recording_and_not_the_run(tmp_path: Path) -> None:
     recording = Recording(Path("/dev/full"), str, "m/m")
-    provider = recording.recorded(ScriptedProvider([text_reply("ok")]))
+    provider = recording.wrap(ScriptedProvider([text_reply("ok")]))
 
     async def work() -> list[Any]:
         request = ModelRequest("m", "", (user("x"),), (), 100)

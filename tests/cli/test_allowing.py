@@ -66,9 +66,9 @@ def test_proposed_flags_are_the_narrowest_that_cover_all_calls(
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_with_the_flags_every_call_runs(calls: list[ToolCall], is_trusted: bool, tmp_path: Path) -> None:
     before = policy(tmp_path, is_trusted=is_trusted)
-    flags, hopeless = flags_allowing(before, calls, spec_of)
+    flags, unallowable = flags_allowing(before, calls, spec_of)
     after = again(before, flags)
-    assert hopeless == 0
+    assert unallowable == 0
     for item in calls:
         arguments = json.loads(item.arguments)
         assert not before.judge(spec_of(item.name), arguments).is_allowed

@@ -61,6 +61,8 @@ def test_untrusted_project_has_no_servers(asked: Asked) -> None:
     output = asked()
     assert "theirs" not in output
     assert "this folder is not trusted" in output
+    (asked.work / ".mcp.json").unlink()
+    assert "not trusted" not in asked()
 
 
 def test_server_is_approved_as_it_is_shown(asked: Asked) -> None:
@@ -117,6 +119,8 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
         (("add", "x", "https://h/mcp", "--env", "A=b"), "takes --header"),
         (("add", "x", "--header", "A:b", "--", "prog"), "a server with a URL"),
         (("add", "x", "--env", "A", "--", "prog"), "the form --env NAME=VALUE"),
+        (("add", "x", "--", ""), "the command of the server is empty"),
+        (("add", "x", "ftp://h/mcp"), "use http:// or https://"),
         (("show", "mime"), "did you mean mine?"),
         (("approve", "xyz"), "run qcode mcp list to see them"),
     ],

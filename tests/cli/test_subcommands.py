@@ -111,7 +111,7 @@ def test_export_format_follows_the_flag_or_the_file_name(printed: Printed) -> No
         "qcode: talk.html already exists. Choose another file name."
     ]
     assert printed("sessions", "export", name, "--turns", "2-3", code=42)[1] == [
-        "qcode: No turn in 2-3: this session has 1 turn."
+        "qcode: no turn in 2-3: this session has 1 turn."
     ]
     assert printed("sessions", "export", name, "--turns", "-1", "--no-tools") == (markdown, [])
     (refusal,) = printed("sessions", "export", name, "--format", "pdf", code=2)[1]

@@ -66,5 +66,5 @@ def test_invalid_agent_file_is_reported_with_its_path(tmp_path: Path, text: str,
 
 def test_kind_has_only_the_tools_that_it_names() -> None:
     kind = own_kind(CustomAgent("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing")))
-    assert [spec.name for spec in kind.offered(specs())] == ["read"]
+    assert [spec.name for spec in kind.select_tools(specs())] == ["read"]
     assert kind.role.endswith("Look.")

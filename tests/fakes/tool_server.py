@@ -97,6 +97,8 @@ def answered(method: str, given: dict[str, Any]) -> dict[str, Any]:
         return {"error": json.loads(steered("error", ""))}
     if method == "tools/list":
         return {"result": {"tools": tools()}}
+    if method == "tools/call" and steered("result", ""):
+        return {"result": json.loads(steered("result", ""))}
     if method == "tools/call":
         return {"result": {"content": [{"type": "text", "text": called(given["name"], given.get("arguments", {}))}]}}
     return {"error": {"code": -32601, "message": "Method not found"}}

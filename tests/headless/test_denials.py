@@ -49,7 +49,7 @@ def test_stderr_ends_with_the_flags_that_would_have_allowed_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "flags", "hopeless", "ending"),
+    ("asked", "flags", "unallowable", "ending"),
     [
         (1, "", 1, "no flag allows it, only an approval in the app"),
         (2, "", 2, "no flag allows them, only an approval in the app"),
@@ -57,8 +57,10 @@ def test_stderr_ends_with_the_flags_that_would_have_allowed_it() -> None:
         (1, "--trust", 0, "to allow it: --trust"),
     ],
 )
-def test_no_flag_is_proposed_for_a_call_that_no_flag_allows(asked: int, flags: str, hopeless: int, ending: str) -> None:
-    assert denial_line(asked, flags, hopeless).endswith(f"did not run (non-interactive mode); {ending}")
+def test_no_flag_is_proposed_for_a_call_that_no_flag_allows(
+    asked: int, flags: str, unallowable: int, ending: str
+) -> None:
+    assert denial_line(asked, flags, unallowable).endswith(f"did not run (non-interactive mode); {ending}")
 
 
 def test_no_line_is_printed_without_a_denial() -> None:

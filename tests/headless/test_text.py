@@ -27,11 +27,12 @@ def test_final_newline_is_added_only_if_missing(text: str, printed: str) -> None
 
 
 def test_notice_is_not_repeated_at_the_end() -> None:
-    expected = "The reply is incomplete."
-    cut = reply("ab", note=expected)
-    ran = run(Scripted(cut, ev.Notice("warning", expected), ended("ab", outcome=Outcome.MAX_TOKENS)))
-    assert (ran.code, ran.stderr) == (56, f"qcode: {expected}\n")
-    assert run(Scripted(cut, ended("ab", outcome=Outcome.MAX_TOKENS))).stderr == f"qcode: {expected}\n"
+    note = "The reply is incomplete."
+    expected = "qcode: the reply is incomplete.\n"
+    cut = reply("ab", note=note)
+    ran = run(Scripted(cut, ev.Notice("warning", note), ended("ab", outcome=Outcome.MAX_TOKENS)))
+    assert (ran.code, ran.stderr) == (56, expected)
+    assert run(Scripted(cut, ended("ab", outcome=Outcome.MAX_TOKENS))).stderr == expected
 
 
 def test_withdrawn_text_is_never_printed() -> None:

@@ -17,7 +17,7 @@ from qcode.safety import git_repository, protected_paths
 from qcode.safety.git_repository import GitConfig
 from qcode.safety.probes import Repository, TrackedFiles
 from qcode.safety.shell.ast import Word
-from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_complaint, secrets_complaint
+from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_refusal, secrets_refusal
 from tests.safety.shell.git_scratch import HARMLESS_SETTINGS, PATH, make_scratch, run_git
 from tests.safety.shell.strace import observe, require_strace
 
@@ -42,7 +42,7 @@ ORDINARY = (
 
 
 def why_not(use: GitUse, repository: Repository) -> str:
-    return repository_complaint(use, repository) or secrets_complaint(use, repository)
+    return repository_refusal(use, repository) or secrets_refusal(use, repository)
 
 
 def probe(root: Path, *outside: Path, **env: str) -> GitConfig:

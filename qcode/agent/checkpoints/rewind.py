@@ -24,10 +24,10 @@ from qcode.agent.sessions.history import (
     FileState,
     Head,
     Move,
+    MoveKind,
     RecordedChange,
     SessionHistory,
     UserPrompt,
-    Why,
 )
 from qcode.agent.sessions.session import Session
 from qcode.protocol.messages import typed_text
@@ -111,7 +111,7 @@ class NothingToDo(Exception):  # noqa: N818  # an answer, not a failure
 @dataclass(frozen=True, slots=True)
 class _PendingStep:
     plan: RewindPlan
-    why: Why
+    why: MoveKind
     after: Head
     steps: tuple[FileStep, ...]
     prompt: UserPrompt | None
@@ -277,7 +277,7 @@ class Rewinder:
 
     def _plan(
         self,
-        why: Why,
+        why: MoveKind,
         after: Head,
         steps: Sequence[FileStep],
         prompt: UserPrompt | None,
@@ -314,7 +314,7 @@ def _is_done(step: FileStep) -> bool:
     return not step.refusal and _is_same_file(step.current, step.target)
 
 
-def _summary(why: Why, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
+def _summary(why: MoveKind, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
     if finishes is not None:
         return f"Finish restoring {count_text(len(files), 'file')}"
     verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[why]

@@ -1,7 +1,7 @@
-"""Files attached to a prompt: named by a flag, or as `@path` in typed text or in a command from a file.
+"""Files attached to a prompt: named by a flag, or as `@path` in typed text or in a custom command.
 
-Piped text may come from anywhere and attaches nothing. The user may name any file; text from a project's file has only
-the permissions of the model.
+Piped text may come from anywhere and attaches nothing. The user may attach any file. Text from a file of the project
+may attach only files that the model may read without asking.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _ATTACHED = lazy_pattern(
 
 
 def attachments(files: Iterable[Path], typed: str, folder: Path, foreign: Spans = ()) -> tuple[Block, ...]:
-    """Return the files named by flags and by `@path` in the typed prompt as blocks; raise `InputError` for a bad one.
+    """Return the files named by flags and by `@path` in the typed prompt as blocks; raise `InputError` on failure.
 
     An `@word` that does not name a file is plain text. A path with spaces is written `@"a b"` or `@a\\ b`; `@a:10-20`
-    are lines of a file, `@a/` lists a folder. Mentions in `foreign` spans are left to `foreign_mentions`.
+    attaches lines of a file, `@a/` the list of a folder. `foreign_mentions` handles mentions in `foreign` spans.
     """
     named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
     found, _ = _find_mentions(typed, folder, foreign)
@@ -72,10 +72,10 @@ def mentions(
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the blocks that `@path` in the prompt attaches, and a line for each file that is not attached.
 
-    `is_other` returns whether an `@word` that names no file names something else.
+    `is_other` returns whether an `@word` that names no file names something else, such as a resource.
 
-    `foreign` are the spans of the prompt that come from a file of the project. A mention that overlaps one is not the
-    user's: `why_not_read` returns why the model may not read its path without asking, empty if it may.
+    `foreign` are the spans of the prompt that come from a file of the project. A mention that overlaps such a span is
+    foreign: `why_not_read` returns why the model may not read its path without asking, empty if it may.
     """
     found, missing = _find_mentions(typed, folder, foreign)
     blocks, complaints = _read_mentions(found, why_not_read)
@@ -83,7 +83,7 @@ def mentions(
 
 
 def missing_mentions(typed: str, folder: Path, foreign: Spans, is_other: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the lines of `mentions` about the user's mentions of files that do not exist."""
+    """Return a line for each file that the user mentions and that does not exist, as `mentions` does."""
     return _missing_lines(_find_mentions(typed, folder, foreign)[1], is_other)
 
 
@@ -97,7 +97,7 @@ def _missing_lines(names: Iterable[str], is_other: Callable[[str], bool]) -> tup
 def foreign_mentions(
     typed: str, folder: Path, foreign: Spans, why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-    """Return the same as `mentions`, without the mentions of the user."""
+    """Return the result of `mentions` for foreign mentions only."""
     found, _ = _find_mentions(typed, folder, foreign)
     return _read_mentions((mention for mention in found if mention.is_foreign), why_not_read)
 
@@ -124,7 +124,7 @@ def _read_mentions(
 class _Mention:
     """An existing file or folder, its name as typed, and the requested lines.
 
-    `is_foreign`: a part of the mention is not the user's. Its `path` is then free of links.
+    `is_foreign`: at least a part of the mention was not typed by the user. Its `path` then contains no links.
     """
 
     path: Path
@@ -156,7 +156,7 @@ def attached_file(path: Path, label: str) -> Block:
 
 
 def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
-    """Return the text in which `@` is removed from the mentions of these files: they are attached already."""
+    """Return the text without the `@` of mentions of these files, because they are already attached."""
     known = {os.path.realpath(path) for path in paths}
 
     def plain(match: re.Match[str]) -> str:
@@ -191,9 +191,7 @@ def _output_block(kind: str, line: str, result: str, output: str) -> Text:
 class Attachment:
     """An attached block of the kind `file`, `folder`, `shell`, `job`, `aside` or `resource`.
 
-    `result` is a command's outcome.
-
-    `lines` are those of a file that is attached in part, such as `10-20`.
+    `result` is the outcome of a command. `lines` is the range of lines of a partly attached file, such as `10-20`.
     """
 
     kind: str
@@ -221,7 +219,7 @@ def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:
 def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     """Return a line for each attached file of a prompt: `src/cart.py 21 lines`, `src/ 4 entries`, `shot.png image`.
 
-    Images with a label in the typed text are left out: the user sees the label.
+    Images with a label in the typed text are omitted, because the user sees the label.
     """
     lines: list[str] = []
     images = 0
@@ -242,11 +240,11 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
 
 
 def _find_mentions(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Mention], list[str]]:
-    """Return each mentioned file that exists once, and names like those of files that do not exist.
+    """Return each existing mentioned file once, and mentioned names that look like names of missing files.
 
-    A file counts as the user's if any mention of it is.
+    A file is foreign only if all of its mentions are foreign.
     """
-    found: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
+    mentions_by_file: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
     missing: dict[str, None] = {}
     for word, first, last in mentioned_words(typed):
         is_foreign = any(start < last and first < end for start, end in foreign)
@@ -257,15 +255,15 @@ def _find_mentions(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Ment
             if is_foreign:
                 # The path that is judged must be the one that is read, even if a link changes in between.
                 mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_foreign=True)
-            known = found.get((mention.path, mention.lines))
-            if known is None or known.is_foreign:
-                found[mention.path, mention.lines] = mention
+            earlier = mentions_by_file.get((mention.path, mention.lines))
+            if earlier is None or earlier.is_foreign:
+                mentions_by_file[mention.path, mention.lines] = mention
             break
         else:
             name = word.rstrip(".,;:!?)\"'")
             if not is_foreign and _FILE_LIKE.fullmatch(name):
                 missing[name] = None
-    return list(found.values()), list(missing)
+    return list(mentions_by_file.values()), list(missing)
 
 
 def _mention_at(name: str, folder: Path) -> _Mention | None:
@@ -302,7 +300,7 @@ def _mention_block(mention: _Mention) -> Block:
 
 
 def _folder_block(path: Path, label: str) -> Text:
-    """List a folder, its subfolders with a slash; tools can list those."""
+    """Return the list of a folder's entries; subfolders end in a slash and are not listed themselves."""
     try:
         with os.scandir(path) as entries:
             names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
@@ -333,11 +331,11 @@ def _block(path: Path, label: str, *, takes_pipes: bool = False, lines: tuple[in
         raise InputError(f"{label} is not a PNG, JPEG, GIF or WebP image, despite its name")
     text, name = decoded(data, label), f'path="{_attribute(label)}"'
     if lines is not None:
-        text, name = _cut_out(text, lines, label), f'{name} lines="{lines[0]}-{lines[1]}"'
+        text, name = _select_lines(text, lines, label), f'{name} lines="{lines[0]}-{lines[1]}"'
     return Text(f"<file {name}>\n{_TAG.sub('&lt;/', text)}\n</file>")
 
 
-def _cut_out(text: str, lines: tuple[int, int], label: str) -> str:
+def _select_lines(text: str, lines: tuple[int, int], label: str) -> str:
     """Return a range of lines of a text, counted from 1; raise `InputError` if the text is too short."""
     all_lines = text.split("\n")
     count = len(all_lines) - (not all_lines[-1])

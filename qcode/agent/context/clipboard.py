@@ -29,7 +29,7 @@ _WINDOWS_IMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """The content of the clipboard. `problem` says in one line why it could not be read, empty otherwise."""
+    """The content of the clipboard. `problem` is a line with the reason if it could not be read, otherwise empty."""
 
     image: bytes = b""
     text: str = ""
@@ -88,9 +88,9 @@ def _read_x11(programs: _Programs) -> Clip:
     xclip = programs.find("xclip")
     if xclip is None:
         return Clip(problem="reading the clipboard needs xclip")
-    asked = (xclip, "-selection", "clipboard", "-o")
-    types = programs.run(*asked, "-t", "TARGETS")
-    return _read_best_type(types, lambda kind: programs.run(*asked, "-t", kind), lambda: programs.run(*asked))
+    command = (xclip, "-selection", "clipboard", "-o")
+    types = programs.run(*command, "-t", "TARGETS")
+    return _read_best_type(types, lambda kind: programs.run(*command, "-t", kind), lambda: programs.run(*command))
 
 
 def _read_best_type(types: bytes, image: Callable[[str], bytes], text: Callable[[], bytes]) -> Clip:
@@ -105,8 +105,8 @@ def _read_mac(programs: _Programs) -> Clip:
     pngpaste, osascript, pbpaste = (programs.find(name) for name in ("pngpaste", "osascript", "pbpaste"))
     data = programs.run(pngpaste, "-") if pngpaste is not None else b""
     if not data and osascript is not None:
-        found = _MAC_DATA.search(programs.run(osascript, "-e", _MAC_SCRIPT))
-        data = bytes.fromhex(found[1].decode("ascii")) if found is not None and len(found[1]) % 2 == 0 else b""
+        match = _MAC_DATA.search(programs.run(osascript, "-e", _MAC_SCRIPT))
+        data = bytes.fromhex(match[1].decode("ascii")) if match is not None and len(match[1]) % 2 == 0 else b""
     if data or pbpaste is not None:
         return Clip(data) if data or pbpaste is None else Clip(text=_text(programs.run(pbpaste)))
     return Clip(problem="reading the clipboard needs pbpaste, or pngpaste for images")
@@ -116,12 +116,12 @@ def _read_windows(programs: _Programs) -> Clip:
     powershell = programs.find("powershell.exe")
     if powershell is None:
         return Clip(problem="reading the clipboard needs powershell.exe on PATH")
-    asked = (powershell, "-NoProfile", "-NonInteractive", "-Command")
+    command = (powershell, "-NoProfile", "-NonInteractive", "-Command")
     try:
-        data = base64.b64decode(programs.run(*asked, _WINDOWS_IMAGE).strip(), validate=True)
+        data = base64.b64decode(programs.run(*command, _WINDOWS_IMAGE).strip(), validate=True)
     except binascii.Error:
         data = b""
-    return Clip(data) if data else Clip(text=_text(programs.run(*asked, "Get-Clipboard -Raw")))
+    return Clip(data) if data else Clip(text=_text(programs.run(*command, "Get-Clipboard -Raw")))
 
 
 def _text(data: bytes) -> str:

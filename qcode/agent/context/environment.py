@@ -1,8 +1,8 @@
 """The environment section of the system prompt: folder, system, shell, date, and the state of version control.
 
 Foreign text (paths, branch names) is reduced to one line without control characters. The branch is read from a file.
-git is run only in a trusted folder, and only after listing its configuration (which starts nothing) showed no setting
-of the repository that could start a program.
+git runs only in a trusted folder, and only if the repository's configuration, which is listed first, has no setting
+that could start a program.
 Facts: https://git-scm.com/docs/git-config, https://git-scm.com/docs/git-status.
 """
 
@@ -99,7 +99,7 @@ def _one_line(value: object) -> str:
 
 TIMEOUT_S = 1.0
 
-# For `git status` alone: `git diff` fails with it.
+# Only for `git status`, because `git diff` fails with this setting.
 _NO_DIFF = (("diff.external", ""),)
 
 
@@ -108,7 +108,7 @@ class _Unknown(Exception):  # noqa: N818  # control flow inside this module, nev
 
 
 def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: float = TIMEOUT_S) -> GitState:
-    """Return the state of the repository at `root`, as far as it is known within `timeout` seconds. Never raises."""
+    """Return the state of the repository at `root`, in part if git exceeds `timeout` seconds. Never raises."""
     head = read_head(root)
     if not head.is_repository:
         return head
@@ -123,7 +123,7 @@ def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: f
 def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float) -> tuple[str, ...] | None:
     """Return the files of a trusted repository that git does not ignore, in and below `folder` and relative to it.
 
-    A submodule or nested repository is listed as a folder with a final `/`. None if git cannot or may not be run.
+    A submodule or nested repository is listed as a folder with a final `/`. Return None if git cannot or may not run.
     """
     try:
         git = _Git(root, env, timeout, folder)
@@ -162,14 +162,14 @@ class _Git:
         listed = self.run("config", "--list", "--show-scope", "--show-origin", "--name-only", "-z")
         from qcode.safety.git_repository import risky
 
-        found = next(risky(listed.split(b"\0")), None)
-        if found is not None:
-            raise _Unknown(f"the repository's configuration sets {found}, so git was not asked for its state")
+        setting = next(risky(listed.split(b"\0")), None)
+        if setting is not None:
+            raise _Unknown(f"the repository's configuration sets {setting}, so git was not asked for its state")
 
     def count_changes(self) -> int:
         self.check()
-        found = self.run("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all")
-        return _count(found.split(b"\0"))
+        status = self.run("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all")
+        return _count(status.split(b"\0"))
 
     def run(self, *arguments: str) -> bytes:
         from qcode.safety.launcher import Unavailable, run

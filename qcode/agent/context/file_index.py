@@ -1,7 +1,7 @@
 """An index of the files of the folder, to complete `@path`: built in a thread, and searchable while it is built.
 
-In a trusted repository git lists the files, otherwise a walk that respects `.gitignore`. Nothing outside the folder is
-listed, and no link is followed.
+In a trusted repository git lists the files, otherwise a walk that respects `.gitignore` does. Files outside the folder
+are never listed, and links are not followed.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class FileIndex:
             listed = list_files(self._root, self._folder, self._env, _GIT_SECONDS)
             if listed:
                 return listed
-        return self._walked()
+        return self._walk()
 
-    def _walked(self) -> Iterator[str]:
+    def _walk(self) -> Iterator[str]:
         from qcode.tools.files.walk import WalkTooLarge, files
 
         folder = self._folder.resolve()

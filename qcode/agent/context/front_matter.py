@@ -1,7 +1,7 @@
 """Front matter: the YAML fields between two `---` lines at the start of a Markdown file, and the text after them.
 
-The only reader of it, for skills, commands, agents and rules. It reads no files and decides nothing about a field: the
-caller asks for text, a switch or names, and gets an error of the form `file:line: what` if the value is something else.
+Skills, commands, agents and rules all use this parser. It reads no files and knows no fields: the caller requests a
+field as text, switch, number or names, and gets an error of the form `file:line: problem` if the value does not fit.
 A separate module because PyYAML loads with the first file that has front matter.
 """
 
@@ -32,12 +32,12 @@ Value: TypeAlias = "str | Scalar | list[Value] | dict[str, Value]"
 
 
 class FrontMatterError(ValueError):
-    """Front matter or a field of it cannot be used. The text is one line for the user: `file:line: what`."""
+    """Front matter, or one of its fields, cannot be used. The text is one line for the user: `file:line: problem`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """An unquoted value that YAML does not read as text, as it is written: `123`, `yes`, `2026-01-31`, or nothing."""
+    """The source of an unquoted value that YAML does not read as text: `123`, `yes`, `2026-01-31`, or nothing."""
 
     source: str
     is_empty: bool = False
@@ -56,8 +56,8 @@ class FrontMatterField:
 class FrontMatter:
     """The fields of a file, in their order, and its `body`. `label` is the path of the file in errors.
 
-    `is_present`: the file begins with front matter; otherwise all of it is the body. `warning` is not empty if it is
-    not YAML, and only its lines of the form `name: value` were read. Methods raise `FrontMatterError`.
+    `is_present`: the file begins with front matter; otherwise the whole file is the body. `warning` is not empty if the
+    front matter is not YAML, so that only lines of the form `name: value` were read. Methods raise `FrontMatterError`.
     """
 
     label: str
@@ -69,29 +69,29 @@ class FrontMatter:
 
     def text(self, name: str) -> str | None:
         """Return the text of a field, None if the field is missing or empty."""
-        found = self._field(name)
-        if found is None:
+        entry = self._field(name)
+        if entry is None:
             return None
-        if isinstance(found.value, Scalar):
-            raise self.error(name, f'`{name}` must be text; quote it: {name}: "{one_line(found.value.source, 60)}"')
-        if not isinstance(found.value, str):
-            raise self.error(name, f"`{name}` must be text, not a {_kind(found.value)}")
-        return found.value.strip() or None
+        if isinstance(entry.value, Scalar):
+            raise self.error(name, f'`{name}` must be text; quote it: {name}: "{one_line(entry.value.source, 60)}"')
+        if not isinstance(entry.value, str):
+            raise self.error(name, f"`{name}` must be text, not a {_kind(entry.value)}")
+        return entry.value.strip() or None
 
     def source(self, name: str) -> str | None:
-        """Return the value of a field on one line as it is written, such as `[file] [format]`; None if it is empty."""
-        found = self._field(name)
-        if found is None:
+        """Return the source of a field's value on one line, such as `[file] [format]`; None if it is empty."""
+        entry = self._field(name)
+        if entry is None:
             return None
-        source = found.value if isinstance(found.value, str) else found.source
+        source = entry.value if isinstance(entry.value, str) else entry.source
         return single_spaced(source, 400) or None
 
     def switch(self, name: str, *, default: bool) -> bool:
         """Return a field that is true or false, also written yes, no, on, off, 1 or 0."""
-        found = self._field(name)
-        if found is None:
+        entry = self._field(name)
+        if entry is None:
             return default
-        value = found.value.source if isinstance(found.value, Scalar) else found.value
+        value = entry.value.source if isinstance(entry.value, Scalar) else entry.value
         is_on = _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
         if is_on is None:
             raise self.error(name, f"`{name}` must be true or false")
@@ -99,10 +99,10 @@ class FrontMatter:
 
     def number(self, name: str) -> int | None:
         """Return a whole number, None if the field is missing or empty."""
-        found = self._field(name)
-        if found is None:
+        entry = self._field(name)
+        if entry is None:
             return None
-        value = found.value.source if isinstance(found.value, Scalar) else found.value
+        value = entry.value.source if isinstance(entry.value, Scalar) else entry.value
         if not isinstance(value, str) or re.fullmatch(r"[0-9]{1,9}", value.strip()) is None:
             raise self.error(name, f"`{name}` must be a whole number")
         return int(value)
@@ -112,13 +112,13 @@ class FrontMatter:
 
         `Read, Bash(git log:*)` and `[Read, "Bash(git log:*)"]` are the same names.
         """
-        found = self._field(name)
-        if found is None:
+        entry = self._field(name)
+        if entry is None:
             return None
-        if not isinstance(found.value, list):
+        if not isinstance(entry.value, list):
             return split_names(self.text(name) or "")
-        items = [item for item in found.value if isinstance(item, str)]
-        if len(items) < len(found.value):
+        items = [item for item in entry.value if isinstance(item, str)]
+        if len(items) < len(entry.value):
             raise self.error(name, f"`{name}` must be a list of texts; quote its items")
         return tuple(item.strip() for item in items if item.strip())
 
@@ -127,16 +127,16 @@ class FrontMatter:
         return _error(self.label, self.fields[name].line if name in self.fields else 1, problem)
 
     def _field(self, name: str) -> FrontMatterField | None:
-        found = self.fields.get(name)
-        is_empty = found is not None and isinstance(found.value, Scalar) and found.value.is_empty
-        return None if is_empty else found
+        entry = self.fields.get(name)
+        is_empty = entry is not None and isinstance(entry.value, Scalar) and entry.value.is_empty
+        return None if is_empty else entry
 
 
 def read_front_matter(data: bytes | str, label: str, *, is_lenient: bool = False) -> FrontMatter:
     """Split a file into its fields and body; raise `FrontMatterError`. `label` is its path for the user.
 
-    With `is_lenient`, front matter that is not YAML has the fields of its lines `name: value`, and a warning. A byte
-    order mark and CRLF are accepted; the body has LF. Anchors, aliases, tags and repeated names are refused.
+    With `is_lenient`, the fields of front matter that is not YAML are its lines `name: value`, with a warning. A byte
+    order mark and CRLF are accepted; the body has LF. Anchors, aliases, tags and repeated names are errors.
     """
     text = _decoded(data, label)
     first, newline, rest = text.partition("\n")
@@ -162,7 +162,7 @@ def read_front_matter(data: bytes | str, label: str, *, is_lenient: bool = False
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Split at commas and blanks outside parentheses; an unclosed one reaches to the end."""
+    """Split at commas and blanks outside parentheses; an unclosed parenthesis extends to the end."""
     return tuple(re.findall(r"[^\s,(]+(?:\([^()]*(?:\)|$))?", text))
 
 
@@ -209,7 +209,7 @@ def _parse_yaml(header: str, label: str) -> dict[str, FrontMatterField]:
             try:
                 return _Composer(quoted, label).fields()
             except YAMLError:
-                pass  # the first error has the words of the user
+                pass  # the first error quotes the text of the user
         raise _yaml_error(error, header, label) from None
 
 
@@ -217,9 +217,9 @@ _LINE = lazy_pattern(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
 
 
 def _line_fields(header: str, label: str) -> dict[str, FrontMatterField]:
-    """Return the fields of the lines that look like one, the first of a name; each is YAML on its own, or text.
+    """Return the fields of lines of the form `name: value`, parsed one by one; the first of equal names counts.
 
-    Some agents of Claude Code continue their `description` below its line, as plain text.
+    A value that is not YAML is text. Some agents of Claude Code continue their `description` in further lines of text.
     """
     from yaml import YAMLError
 
@@ -294,26 +294,26 @@ class _Composer:
                 return {}
             if not isinstance(start, yaml.MappingStartEvent):
                 self._refuse(start, "the front matter must be lines of the form `name: value`")
-            found = self._top_level()
+            fields_by_name = self._top_level()
             self._next()  # the end of the document
             end = self._next()
             if not isinstance(end, yaml.StreamEndEvent):
                 self._refuse(end, "the front matter has a second document")
-            return found
+            return fields_by_name
         finally:
             self._loader.dispose()
 
     def _top_level(self) -> dict[str, FrontMatterField]:
-        found: dict[str, FrontMatterField] = {}
+        fields: dict[str, FrontMatterField] = {}
         while True:
             key = self._next()
             if isinstance(key, self._yaml.MappingEndEvent):
-                return found
-            name = self._key(key, found)
+                return fields
+            name = self._key(key, fields)
             event = self._next()
             start = self._start
             value = self._value(event, 1)
-            found[name] = FrontMatterField(value, _line(key), self._text[start : self._end].strip())
+            fields[name] = FrontMatterField(value, _line(key), self._text[start : self._end].strip())
 
     def _value(self, event: Event, depth: int) -> Value:
         yaml = self._yaml

@@ -14,7 +14,7 @@ MAX_STEPS = 60_000
 """The comparisons of one match; beyond them the pattern does not match."""
 
 _ANY, _IN_NAME, _ONE = "**", "*/", "?/"
-"""Tests of wildcards. A literal has one character as its test, and `[...]` itself."""
+"""Tests of wildcards. The test of a literal is its character, the test of `[...]` is its source."""
 
 
 class GlobError(ValueError):
@@ -45,7 +45,7 @@ class GlobPattern:
         return last in current
 
     def _epsilon_closure(self, nodes: set[int]) -> set[int]:
-        """Return the nodes and all that can be reached from them without a character."""
+        """Return the nodes and all nodes that are reachable from them without consuming a character."""
         pending = list(nodes)
         while pending:
             node = pending.pop()
@@ -67,10 +67,10 @@ def _fits(test: str, char: str) -> bool:
     body, position = test[2 if is_negated else 1 : -1], 0
     while position < len(body):
         if body[position + 1 : position + 2] == "-" and position + 2 < len(body):
-            found, position = body[position] <= char <= body[position + 2], position + 3
+            is_match, position = body[position] <= char <= body[position + 2], position + 3
         else:
-            found, position = body[position] == char, position + 1
-        if found:
+            is_match, position = body[position] == char, position + 1
+        if is_match:
             return not is_negated
     return is_negated and char != "/"
 
@@ -106,13 +106,13 @@ class _Compiler:
         return node
 
     def _literal(self, char: str, before: list[int]) -> int:
-        """Return the node of a character; alternatives that begin alike share their nodes."""
+        """Return the node of a character; alternatives with a common prefix share nodes."""
         if len(before) > 1:
             return self._node(char, before)
-        known = self._shared_nodes.get((before[0], char))
-        if known is None:
-            known = self._shared_nodes[before[0], char] = self._node(char, before)
-        return known
+        node = self._shared_nodes.get((before[0], char))
+        if node is None:
+            node = self._shared_nodes[before[0], char] = self._node(char, before)
+        return node
 
     def _read(self) -> list[int]:
         """Read the whole pattern and return the nodes that its end follows."""

@@ -30,7 +30,7 @@ class InstructionRule:
         return self.patterns is not None and any(pattern.matches(path) for pattern in self.patterns)
 
     def reason_for(self, path: str | None) -> str:
-        """Return why it was read: for the file `path`, or always."""
+        """Return why the rule was read: for the file `path`, or for every file."""
         return "a rule for every file" if path is None else f"a rule for {', '.join(self.globs)[:80]}, read for {path}"
 
 

@@ -1,9 +1,9 @@
 """Instruction files: the user's file, then those of a trusted project from its root down to the folder.
 
 In each folder the first existing name is used, then `CLAUDE.local.md`. A file is quoted in full with its name, without
-HTML comments; its `@path` imports follow it, except secrets and keys. The limit is 64 KiB in all; the truncation is
-marked. Rules (`.claude/rules`) are in `instruction_rules`, files below the folder in `nested`. Separate from `memory`
-because the first paint needs it.
+HTML comments; its `@path` imports follow it, except secrets and keys. All files together are limited to 64 KiB; a
+truncation is marked. `instruction_rules` reads rules (`.claude/rules`), `nested` files below the folder. Separate from
+`memory` because the first paint needs it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TAG = lazy_pattern(r"<(?=/?instructions\b)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class InstructionFile:
-    """A loaded instruction file. `size` is its size in bytes, `used_bytes` how many of them are in the prompt.
+    """A loaded instruction file. `size` is its size in bytes, `used_bytes` the number of bytes in the prompt.
 
     `label` is its path for display, `imported_by` the displayed path of the file that imports it.
     """
@@ -47,7 +47,7 @@ class InstructionFile:
     used_bytes: int
     imported_by: str = ""
     why: str = ""
-    """Why it was read, if it is not an instruction file of a folder between the root and the session's folder."""
+    """The reason for reading it, if it is not in a folder between the root and the session's folder."""
 
     @property
     def is_cut(self) -> bool:
@@ -75,9 +75,9 @@ def load_instructions(
     """Read all instruction files that apply to `folder`. A project's files are read only if it `is_trusted`.
 
     The files and imports of a project must be in the project, and the model must be allowed to read them without
-    asking: the path layer judges each real path, and so does `may_read`, with the rules of the session. The user's file
-    can import files of its folder. `home` has the files that the user keeps for Claude Code: `~/.claude/CLAUDE.md`
-    counts only if `config_dir` has none, `~/.claude/rules` always.
+    asking: `SessionFolders` and `may_read`, which applies the rules of the session, both judge each real path. The
+    user's file can import files of its folder. `home` has the user's files for Claude Code: `~/.claude/CLAUDE.md` is
+    used only if `config_dir` has no instruction file, `~/.claude/rules` always.
     """
     loader = InstructionLoader()
     if config_dir is not None:
@@ -107,7 +107,8 @@ def _chain(folder: Path, project_root: Path) -> Iterator[Path]:
 class InstructionLoader:
     """Reads each instruction file once.
 
-    `bytes_left` is the limit of all files together, `max_file_bytes` that of each. `why` is stored with each file.
+    `bytes_left` is the remaining limit for all files, `max_file_bytes` the limit for each file. `why` is stored with
+    each file.
     """
 
     may_read: Callable[[Path], bool] = lambda path: True
@@ -138,7 +139,7 @@ class InstructionLoader:
             self.load_rules(home / ".claude/rules", None)
 
     def load_rules(self, folder: Path, within: Path | None, path: str | None = None) -> None:
-        """Load the rules in a folder that apply always, or those for the file `path` of the project.
+        """Load the rules in a folder that always apply, or the rules for the file `path` of the project.
 
         `within` is the project, None for the rules of the user.
         """
@@ -175,11 +176,11 @@ class InstructionLoader:
         if real in self.seen_paths:
             return
         self.seen_paths.add(real)
-        found = _read(real, min(self.bytes_left, self.max_file_bytes))
-        if found is None:
+        content = _read(real, min(self.bytes_left, self.max_file_bytes))
+        if content is None:
             self.notices.append(f"cannot read {label}")
             return
-        data, size = found
+        data, size = content
         if b"\0" in data:
             self.notices.append(f"{label} is not text and was not read")
             return
@@ -209,13 +210,13 @@ class InstructionLoader:
         target = importer.parent / name
         try:
             real = target.resolve()
-            is_there = real.exists()
+            is_existing = real.exists()
         except (OSError, RuntimeError, ValueError):
             return
         if name.startswith("~") or not real.is_relative_to(within):
-            if is_there or name.startswith(("/", "~", "..")):
+            if is_existing or name.startswith(("/", "~", "..")):
                 self.notices.append(f"@{name} in {importer_shown} leads outside the project and was not read")
-        elif not is_there:
+        elif not is_existing:
             if name.startswith("./") or name.endswith(".md"):
                 self.notices.append(f"@{name} in {importer_shown} does not exist")
         elif real.is_dir():
@@ -233,7 +234,7 @@ class InstructionLoader:
 
 
 def _resolved(path: Path) -> Path:
-    """Return `path` with its links resolved as far as possible; unlike `Path.resolve` it accepts circular links."""
+    """Return `path` with its links resolved if possible; unlike `Path.resolve` it accepts circular links."""
     return Path(os.path.realpath(path))
 
 
@@ -241,8 +242,8 @@ def _label(path: Path, within: Path) -> str:
     return str(path.relative_to(within)) if path.is_relative_to(within) else str(path)
 
 
-def _read(real: Path, room: int) -> tuple[bytes, int] | None:
-    """Return at most `room` bytes of a regular file, truncated at a line end, and its size. Follows no link."""
+def _read(real: Path, max_bytes: int) -> tuple[bytes, int] | None:
+    """Return at most `max_bytes` bytes of a regular file, truncated at a line end, and its size. Follows no link."""
     try:
         handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -252,13 +253,13 @@ def _read(real: Path, room: int) -> tuple[bytes, int] | None:
             state = os.fstat(stream.fileno())
             if not stat.S_ISREG(state.st_mode):
                 return None
-            data = stream.read(room + 1)
+            data = stream.read(max_bytes + 1)
     except OSError:
         return None
-    if len(data) <= room:
+    if len(data) <= max_bytes:
         return data, len(data)
-    whole = data[:room]
-    return whole[: whole.rfind(b"\n") + 1] or whole.decode("utf-8", "ignore").encode(), max(state.st_size, len(data))
+    prefix = data[:max_bytes]
+    return prefix[: prefix.rfind(b"\n") + 1] or prefix.decode("utf-8", "ignore").encode(), max(state.st_size, len(data))
 
 
 def _attribute(text: str) -> str:
@@ -284,7 +285,7 @@ def find_imports(text: str) -> tuple[str, ...]:
 
 
 def without_comments(text: str) -> str:
-    """Return Markdown without its HTML comments that begin a line; those in fences stay, and one without an end."""
+    """Return Markdown without HTML comments at line starts; comments in fences and unclosed comments stay."""
     if "<!--" not in text:
         return text
     result: list[str] = []
@@ -305,7 +306,7 @@ def without_comments(text: str) -> str:
 
 
 def is_secret(path: Path) -> bool:
-    """Return whether a file, by its name, holds keys or belongs to git's folder; it is never imported."""
+    """Return whether a file, by its name, holds keys or is in a `.git` folder, so that it is never imported."""
     name = path.name.casefold()
     if ".git" in (part.casefold() for part in path.parts):
         return True

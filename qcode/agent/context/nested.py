@@ -1,8 +1,8 @@
-"""Instruction files below the folder of the session, and rules with `paths`: given to the model when it touches a file.
+"""Instruction files below the session's folder, and rules with `paths`: sent when the model uses a file they cover.
 
-They follow the result of the call, outermost first, each once; again after a change, and after a compaction has removed
-them. Nothing of dependency folders and nested repositories is read. Separate from `memory`, because most sessions touch
-no such file.
+They follow the result of the call, outermost first. Each is sent once, and again after it changed or a compaction
+removed it. Files in dependency folders and nested repositories are not read. Separate from `memory`, because most
+sessions use no such file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from qcode.agent.context.project import git_folder
 from qcode.values import dataclass
 
 MAX_BYTES = 16 * 1024
-"""The bytes of one file."""
+"""The maximum size of one file."""
 
 _DEPENDENCIES = frozenset(
     {"node_modules", "site-packages", "dist-packages", ".venv", "venv", "bower_components", "vendor", ".git"}
@@ -31,7 +31,7 @@ _INTRODUCTION = "Instructions of the project for the files that this call touche
 
 @dataclass(frozen=True, slots=True)
 class _Attached:
-    """A file that the model was given, with its modification time in nanoseconds and its size in bytes."""
+    """A file that the model has received, with its modification time in nanoseconds and its size in bytes."""
 
     file: InstructionFile
     state: tuple[int, int]
@@ -80,7 +80,7 @@ class NestedInstructions:
         self._attached_files.clear()
 
     def text_for(self, paths: Iterable[str]) -> str:
-        """Return the instructions for files that a call touched, empty if there are none. It reads files."""
+        """Return the instructions for the files of a call, empty if there are none. Reads files."""
         if not self._is_trusted():
             return ""
         loader: InstructionLoader | None = None
@@ -126,7 +126,7 @@ class NestedInstructions:
 
 def _state(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return (0, -1)
-    return (found.st_mtime_ns, found.st_size)
+    return (stat.st_mtime_ns, stat.st_size)

@@ -1,9 +1,9 @@
 """Placeholders in prompts from Markdown files: arguments, variables, and shell commands to run before sending. Pure.
 
-`$ARGUMENTS` is all that was typed after the name; `$ARGUMENTS[0]` and `$0` are its first word, `$name` a word that the
-front matter names. A file with `$1` and no `$0` counts from 1, because earlier programs did. `\\$1` is literal. Values
-are never expanded again. `` !`command` `` at the start of a line or after a blank is a command, and so is a block that
-begins with ```` ```! ````.
+`$ARGUMENTS` is the text typed after the name; `$ARGUMENTS[0]` and `$0` are its first word, `$name` is a word named in
+the front matter. In a file with `$1` and no `$0`, `$1` is the first word, as in earlier programs. `\\$1` is literal.
+Values are never expanded again. `` !`command` `` at the start of a line or after a blank is a command, and so is a
+block that begins with ```` ```! ````.
 Form: https://code.claude.com/docs/en/skills. A separate module because only skills and commands in Markdown need it.
 """
 
@@ -48,7 +48,7 @@ def expand(
 ) -> tuple[PromptPart, ...]:
     """Return the parts of a prompt; without `runs_commands` its commands stay text.
 
-    If the text uses no argument, a last line `ARGUMENTS: ...` has them. A placeholder without a value stays.
+    If the text uses no argument, a last line `ARGUMENTS: ...` is added. A placeholder without a value stays unchanged.
     """
     values = _Values(text, arguments.strip(), names, variables or {})
     parts: list[PromptPart] = []
@@ -96,7 +96,7 @@ class _Values:
         yield PromptPart(text[end:])
 
     def _value(self, match: re.Match[str]) -> PromptPart | None:
-        """Return the value of a placeholder, None if it stays as it is."""
+        """Return the value of a placeholder, None if it stays unchanged."""
         variable, item, number, name = (match[key] for key in ("variable", "item", "number", "name"))
         if variable is not None:
             value = self._variables.get(variable)

@@ -58,9 +58,9 @@ def read_small(path: Path) -> str | None:
         os.close(handle)
 
 
-def _has_store(place: Path) -> bool:
+def _has_store(folder: Path) -> bool:
     try:
-        return (place / "objects").is_dir() and (place / "refs").is_dir()
+        return (folder / "objects").is_dir() and (folder / "refs").is_dir()
     except (OSError, ValueError):
         return False
 

@@ -1,7 +1,7 @@
 """Builds the system prompt: stable parts first, so that provider caches stay warm.
 
 The texts are in `text/` beside this module; `docs/prompt.md` explains them. Trust is not decided here.
-`PendingAttachments` holds what precedes the text of the next request.
+`PendingAttachments` holds the blocks that precede the text of the next prompt.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _UNATTENDED = (
 class Briefing:
     """The inputs of a system prompt. `model` is `provider/model`.
 
-    `replacement` is a prompt of the user that replaces all other parts; None: there is no such prompt; empty: only the
-    environment is left. `addition` always comes last.
+    `replacement` is a prompt of the user that replaces all other parts, None without one; if it is empty, the prompt is
+    the environment alone. `addition` always comes last.
     `is_attended`: a user can answer and approve. `skills` is the section that lists the skills. `plan_instructions`
     replace the instructions of plan mode, even if there is a `replacement`.
     """
@@ -192,12 +192,12 @@ def _text(name: str) -> str:
 class PendingAttachments:
     """Attachments that wait for the next prompt or steering message.
 
-    `mentioned` returns the files that a text mentions, and a line for each that is not attached. Its second argument is
-    the spans of the text that come from a file of the project.
+    `find_mentions` returns the files that a text mentions, and a line for each file that is not attached. Its second
+    argument are the spans of the text that come from a file of the project.
     """
 
-    def __init__(self, mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
-        self._find_mentions = mentioned
+    def __init__(self, find_mentions: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
+        self._find_mentions = find_mentions
         self._held_blocks: tuple[Block, ...] = ()
         self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []
         self.complaints: list[str] = []
@@ -207,7 +207,7 @@ class PendingAttachments:
         self._held_blocks = (*self._held_blocks, *blocks)
 
     def take_blocks(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
-        """Return the blocks to put before `text`: the held ones, its images, and the files it mentions."""
+        """Return the blocks to put before `text`: pending blocks, its attachments, and the files it mentions."""
         mentioned, complaints = self._find_mentions(text, foreign)
         self.complaints += complaints
         pending, self._held_blocks = self._held_blocks, ()

@@ -59,14 +59,16 @@ class HookFolders:
 
     def names_project(self, command: HookCommand) -> bool:
         """Whether a command uses a variable of the project."""
-        return any(_PROJECT_VARIABLE.search(word) for word in (command.line, *command.argv))
+        return any("$" in word and _PROJECT_VARIABLE.search(word) for word in (command.line, *command.argv))
 
     def files(self, command: HookCommand) -> tuple[Path, ...]:
         """Return the real paths of the workspace files that a command names."""
         words = command.argv or _SEPARATORS.split(command.line)
         found: dict[Path, None] = {}
         for word in filter(None, words):
-            text = _HOME.sub(lambda _: self._home, _PROJECT_VARIABLE.sub(lambda _: str(self._root), word))
+            text = word
+            if "$" in word or word.startswith("~"):
+                text = _HOME.sub(lambda _: self._home, _PROJECT_VARIABLE.sub(lambda _: str(self._root), word))
             if "\0" in text:
                 continue
             path = os.path.join(self._folder, text)  # noqa: PTH118  # `..` after a link

@@ -89,7 +89,7 @@ class TranscriptFile:
 
 def _remove_old(folder: Path) -> None:
     oldest = time.time() - MAX_AGE_DAYS * 86_400
-    for path in folder.glob("*.jsonl"):
+    for path in folder.iterdir():
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < oldest:
+            if path.suffix == ".jsonl" and path.stat().st_mtime < oldest:
                 path.unlink()

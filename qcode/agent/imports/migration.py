@@ -17,7 +17,7 @@ from typing import Literal
 
 from qcode.agent.imports.foreign import NO_RESULT, ForeignCompaction, ForeignSession
 from qcode.agent.sessions.file import Lock, make_private, sync_folder
-from qcode.agent.sessions.records import redacted
+from qcode.agent.sessions.records import redact_message
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, header_of
 from qcode.protocol.errors import SessionError
@@ -65,7 +65,7 @@ class Migration:
             return ImportResult(session_id, "imported", len(foreign.messages))
         stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
         known = [message.entry.message for message in stored if not message.is_summary]
-        messages = [redacted(message.message, self._redact) for message in foreign.messages]
+        messages = [redact_message(message.message, self._redact) for message in foreign.messages]
         count = object_in(header.get("imported")).get("messages")
         is_continued = not isinstance(count, int) or len(known) > count
         is_part = messages == known[: len(messages)]

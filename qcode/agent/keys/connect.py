@@ -1,8 +1,8 @@
 """Connecting to a provider: check a key, store it, and the source of the credential of each provider.
 
 `read_key` cleans up a pasted key: it strips quotes, `export NAME=` and other wrapping, and rejects text that cannot be
-a key with a `ValueError` that never contains the pasted text. `check_key` validates a key with one small request, for
-the list of models or for a path that needs a valid key. No row, text or report contains any part of a key.
+a key with a `ValueError` that never contains the pasted text. `check_key` validates a key with one small request: for
+the list of models, or for a path that requires a valid key. No message contains any part of a key.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ class CredentialRow:
     def text(self) -> str:
         match self.source:
             case "environment":
-                found = f"environment variable {self.name}"
+                description = f"environment variable {self.name}"
             case "command":
-                found = f"the command in {self.name}"
+                description = f"the command in {self.name}"
             case "aws" | "google":
                 chain = "AWS chain" if self.source == "aws" else "Google credentials"
-                found = f"{chain} ({self.name} is set)"
+                description = f"{chain} ({self.name} is set)"
             case "keyring" | "file":
-                found = f"stored in the {'keyring' if self.source == 'keyring' else 'key file'}"
+                description = f"stored in the {'keyring' if self.source == 'keyring' else 'key file'}"
             case "config":
-                found = f"headers in the configuration ({self.name})"
+                description = f"headers in the configuration ({self.name})"
             case "not needed":
-                found = "needs no key"
+                description = "needs no key"
             case _:
-                found = f"no key; {self.status}"
+                description = f"no key; {self.status}"
         place = "keyring" if self.shadowed == "keyring" else "key file"
-        return found + (f"; the key in the {place} is not used" if self.shadowed else "")
+        return description + (f"; the key in the {place} is not used" if self.shadowed else "")
 
     def as_json(self) -> dict[str, object]:
         row = {"provider": self.provider, "source": self.source, "name": self.name, "shadowed": self.shadowed}
@@ -79,12 +79,12 @@ class CredentialRow:
 
 
 def rows_of(settings: Settings, keys: Keys) -> list[CredentialRow]:
-    """Return a row for every provider except the demo, those of the configuration last."""
+    """Return a row for every provider except the demo; providers of the configuration come last."""
     return [row_of(spec, settings, keys) for name, spec in known_specs(settings).items() if name != "demo"]
 
 
 def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
-    """Return the row of one provider. A key in the keyring is read, to know that it exists."""
+    """Return the row of one provider. A key in the keyring is read, to check that it exists."""
     variable = registry.credential_of(spec, keys.env)
     stored = keys.place_of(spec)
     if variable:
@@ -109,8 +109,8 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
     if not needs_key(spec, settings, keys.env):
         return CredentialRow(spec.name, "not needed")
     variables = " or ".join(spec.key_variables)
-    way = f"set {variables}, or {registry.login_command(spec)}" if variables else registry.login_command(spec)
-    return CredentialRow(spec.name, "none", status=way)
+    remedy = f"set {variables}, or {registry.login_command(spec)}" if variables else registry.login_command(spec)
+    return CredentialRow(spec.name, "none", status=remedy)
 
 
 Group: TypeAlias = Literal["popular", "local", "other"]
@@ -120,8 +120,8 @@ Group: TypeAlias = Literal["popular", "local", "other"]
 class ProviderChoice:
     """A provider that can be chosen. `state` describes its credential, empty if there is none.
 
-    `takes_key`: a key can be entered. `is_ready`: it works without entering one. `title` is its name for people, `hint`
-    one line about it, `key_page` the page where a key is created, empty if unknown.
+    `takes_key`: a key can be entered. `is_ready`: it works without entering one. `title` is its display name, `hint` a
+    line about it, `key_page` the web page to create a key, empty if unknown.
     """
 
     name: str
@@ -167,16 +167,16 @@ _ABOUT: Mapping[str, _ProviderText] = {
     "kimi": _ProviderText("Moonshot Kimi", "Kimi models", "https://platform.moonshot.ai/console/api-keys"),
     "glm": _ProviderText("Z.AI", "GLM models", "https://z.ai/manage-apikey/apikey-list"),
 }
-"""The description of each provider for the user. Its documentation names the key page."""
+"""The description of each provider for the user, with the key page from its documentation."""
 _POPULAR = ("anthropic", "openai", "gemini", "openrouter")
 _GROUPS: tuple[Group, ...] = ("popular", "local", "other")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedKey:
-    """A key that the host did not reject; None stands for the current one.
+    """A key that the host did not reject. `key` is None for the current key.
 
-    `is_accepted` is False if the host gave no clear answer. `note` is one line about that, empty if the key is valid.
+    `is_accepted` is False if the host gave no clear answer; `note` then has the reason.
     """
 
     key: Secret | None
@@ -296,7 +296,7 @@ _TAKEN = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 class KeyCheck:
     """The result of a check. `unknown`: the host could not be reached, or gave no clear answer.
 
-    `models` are the names it listed. `note` is one line without the key, empty if the key is valid.
+    `models` are the models that the host listed. `note` is one line without the key, empty if the key is valid.
     """
 
     verdict: Literal["accepted", "refused", "unknown"]
@@ -340,7 +340,7 @@ _CONNECT_S = 5.0
 
 
 def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *, is_accepted: bool) -> tuple[str, ...]:
-    """Return the messages about a stored key: whether it is valid, where it is, what overrides it."""
+    """Return the messages about a stored key: its validity, its location, and a variable that overrides it."""
     unchecked = "the key could not be checked" if note else "the key was not checked"
     first = f"{spec.name} accepted the key" if is_accepted else unchecked
     location = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, readable only by you"
@@ -404,8 +404,8 @@ class KeysService:
         """Return the providers by group: popular ones, local servers, the others."""
         specs = known_specs(self._context.settings)
         names = (*_POPULAR, *(name for name in specs if name not in _POPULAR and name != "demo"))
-        found = [self._describe_choice(self._choice(specs[name]), specs[name]) for name in names if name in specs]
-        return tuple(sorted(found, key=lambda choice: _GROUPS.index(choice.group)))
+        providers = [self._describe_choice(self._choice(specs[name]), specs[name]) for name in names if name in specs]
+        return tuple(sorted(providers, key=lambda choice: _GROUPS.index(choice.group)))
 
     async def local_models(self) -> Mapping[str, str]:
         """Return the local servers that answer now, each with its first model."""
@@ -413,8 +413,8 @@ class KeysService:
 
         settings = self._context.settings
         configured = [spec for name, spec in known_specs(settings).items() if name in settings.providers]
-        found = await find_local_servers(configured=filter(_is_here, configured))
-        return {spec.name: model for spec, model in found}
+        servers = await find_local_servers(configured=filter(_is_here, configured))
+        return {spec.name: model for spec, model in servers}
 
     def _describe_choice(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
         description = _ABOUT.get(choice.name, _ProviderText(choice.name, spec.base_url))
@@ -458,8 +458,8 @@ class KeysService:
             chosen = default_of(self._spec(name), self._context.settings, "")
         except QcodeError:
             return ""
-        is_there = not listed or any(model.startswith(chosen.model) for model in listed)
-        return chosen.name if is_there else ""
+        is_listed = not listed or any(model.startswith(chosen.model) for model in listed)
+        return chosen.name if is_listed else ""
 
     def finish(self, model: str) -> None:
         """Record that the setup was finished or skipped: its screen does not open automatically again.
@@ -477,9 +477,11 @@ class KeysService:
     def _choice(self, spec: ProviderSpec) -> ProviderChoice:
         settings, keys = self._context.settings, self._context.keys
         if not registry.takes_key(spec):
-            found = registry.credential_of(spec, keys.env)
+            source_name = registry.credential_of(spec, keys.env)
             chain = _GOOGLE_CHAIN if spec.is_vertex else _AWS_CHAIN
-            return ProviderChoice(spec.name, f"{found} is set" if found else chain, takes_key=False, is_ready=True)
+            return ProviderChoice(
+                spec.name, f"{source_name} is set" if source_name else chain, takes_key=False, is_ready=True
+            )
         source = keys.source_of(spec)
         if source:
             return ProviderChoice(spec.name, source_words(source), is_ready=True)

@@ -31,8 +31,8 @@ LOGIN_PREFIX = "mcp:"
 class Keys:
     """The credentials of this run. `open_store` is called on the first request that the environment cannot satisfy.
 
-    If it is None, no stored key is used. `commands` are those of the configuration. `complaints` are lines for the
-    user, one for each stored key that could not be read, and for each command that failed.
+    If it is None, no stored key is used. `commands` are the key commands of the configuration. `complaints` are lines
+    for the user, one for each stored key that could not be read and for each command that failed.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class Keys:
         self.env = env
         self._open_store = open_store
         self._commands = commands or KeyCommands({}, Path())
-        self._is_brief = False
+        self._is_waiting_limited = False
         self._complaints: dict[str, None] = {}
 
     @cached_property
     def store(self) -> KeyStore | None:
         """The stored keys; None without a store."""
         store = None if self._open_store is None else self._open_store()
-        if store is not None and self._is_brief:
-            store.keyring.be_brief()
+        if store is not None and self._is_waiting_limited:
+            store.keyring.limit_waiting()
         return store
 
     @property
@@ -71,20 +71,20 @@ class Keys:
 
     def credential_of(self, spec: ProviderSpec) -> str:
         """Return the source of a usable credential, empty if there is none."""
-        found = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
-        return found or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
+        source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
+        return source or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
 
     def source_of(self, spec: ProviderSpec) -> str:
-        """Return the credential without reading the keyring, so a key stored there may be unusable."""
-        found = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
-        return found or (registry.login_command(spec) if self.place_of(spec) is not None else "")
+        """Return the source of the credential without reading the keyring; a key stored there may be unusable."""
+        source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
+        return source or (registry.login_command(spec) if self.place_of(spec) is not None else "")
 
     def setting_of(self, spec: ProviderSpec) -> str:
-        """Return the setting with the command that supplies the key, empty without one."""
+        """Return the name of the setting with the key command, empty without one."""
         return self._commands.setting_of(spec)
 
     def failure_of(self, spec: ProviderSpec) -> str:
-        """Return why the command for the key of `spec` failed, empty if it did not, or did not run."""
+        """Return why the key command of `spec` failed, empty if it did not fail or did not run."""
         return self._commands.failures.get(self._commands.setting_of(spec), "")
 
     def place_of(self, spec: ProviderSpec) -> Place | None:
@@ -100,12 +100,12 @@ class Keys:
         if self.store is not None:
             self.store.note(key)
 
-    def be_brief(self) -> None:
+    def limit_waiting(self) -> None:
         """Use the keyring silently and with a short timeout from now on, because the app is on screen."""
-        self._is_brief = True
+        self._is_waiting_limited = True
         store = vars(self).get("store")
         if store is not None:
-            store.keyring.be_brief()
+            store.keyring.limit_waiting()
 
     def known_keys(self) -> frozenset[Secret]:
         """Return every key that this process has read from a store or a command, so that it can be redacted."""
@@ -146,9 +146,10 @@ _running = threading.Lock()
 
 
 class KeyCommands:
-    """The commands of the configuration that print a key, by provider. They run in the configuration folder.
+    """The commands of the configuration that print a key, by provider.
 
-    So a relative path never means a program of the project. `failures` has a line for each that failed, by its setting.
+    They run in the configuration folder, so that a relative path never means a program of the project. `failures` has
+    a line for each failed command, by its setting.
     """
 
     def __init__(self, commands: Mapping[str, tuple[str, ...]], folder: Path) -> None:
@@ -163,11 +164,11 @@ class KeyCommands:
         return f"providers.{name}.api_key_command" if name else ""
 
     def _name_of(self, spec: ProviderSpec) -> str:
-        """Return the provider that has the command; providers with the same variables share it, like a stored key."""
+        """Return the provider with the command; providers with the same variables share it, like a stored key."""
         return next((name for name in (spec.name, registry.key_name(spec)) if name in self._commands), "")
 
     def key_of(self, spec: ProviderSpec, env: Mapping[str, str]) -> str:
-        """Return the key that the command prints, empty if it fails. It runs once, also for several agents."""
+        """Return the key that the command prints, empty if it fails. It runs once per process."""
         setting = self.setting_of(spec)
         if setting in self.failures:
             return ""

@@ -36,19 +36,19 @@ class Keyring:
     def __init__(self, service: str, *, patience_s: float = 5.0, on_wait: Callable[[], None] | None = None) -> None:
         self._service = service
         self._patience_s = patience_s
-        self._brief_s = patience_s
+        self._get_timeout_s = patience_s
         self._on_wait = on_wait
         self._fault = ""
 
-    def be_brief(self, patience_s: float = 5.0) -> None:
+    def limit_waiting(self, patience_s: float = 5.0) -> None:
         """Do not call `on_wait` from now on, and shorten the timeout of `get`, because the app is on screen."""
-        self._brief_s = min(self._patience_s, patience_s)
+        self._get_timeout_s = min(self._patience_s, patience_s)
         self._on_wait = None
 
     def get(self, name: str) -> Secret | None:
         """Return the key, None if there is none; raise `KeyringError`."""
-        found = self._ask(lambda: _backend().get_password(self._service, name), self._brief_s)
-        return Secret(found) if found else None
+        key = self._ask(lambda: _backend().get_password(self._service, name), self._get_timeout_s)
+        return Secret(key) if key else None
 
     def store(self, name: str, key: Secret) -> str:
         """Store the key, read it back, and return the name of the keyring; raise `KeyringError`."""
@@ -58,8 +58,8 @@ class Keyring:
             backend.set_password(self._service, name, key.reveal())
             return str(backend.name), backend.get_password(self._service, name) == key.reveal()
 
-        title, is_kept = self._ask(store)
-        if not is_kept:
+        title, is_stored = self._ask(store)
+        if not is_stored:
             raise KeyringError("does not store keys")
         return title
 
@@ -73,10 +73,10 @@ class Keyring:
             backend.delete_password(self._service, name)
             return True, backend.get_password(self._service, name) is not None
 
-        was_there, is_there = self._ask(forget)
-        if is_there:
+        had_key, still_has_key = self._ask(forget)
+        if still_has_key:
             raise KeyringError("does not delete the key")
-        return was_there
+        return had_key
 
     def _ask(self, work: Callable[[], T], patience_s: float | None = None) -> T:
         patience_s = self._patience_s if patience_s is None else patience_s
@@ -131,7 +131,7 @@ def _backend() -> KeyringBackend:
     from keyring.backends.chainer import ChainerBackend
 
     chosen = keyring.get_keyring()
-    # A chain may fall back to an unsafe backend, so the best safe one is used alone.
+    # A chain may fall back to an unsafe backend, so only its best safe backend is used.
     links = chosen.backends if isinstance(chosen, ChainerBackend) else [chosen]
     for backend in links:
         if _is_safe(backend):

@@ -1,8 +1,8 @@
 """Stores API keys by name: in the keyring, or in a private file if no keyring works.
 
 A key is in one place only. The file (mode 0600 in a folder of mode 0700, written atomically, never opened through a
-link) also lists the keys in the keyring, so that the keyring package is imported only for such a key. This module does
-not read the environment, knows no provider, and shows no key.
+link) also lists the names of the keys in the keyring, so that the keyring package is imported only if it is needed.
+This module does not read the environment, knows no provider, and shows no key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Place: TypeAlias = Literal["keyring", "file"]
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """The place of a stored key. `where` is the keyring or the file; `why_no_keyring` completes "the keyring ..."."""
+    """The place of a stored key. `where` names the keyring or the file; `why_no_keyring` continues "the keyring …"."""
 
     place: Place
     where: str
@@ -66,15 +66,15 @@ class KeyStore:
             self._note(key)
             return key
         if name not in self._cached_keys:
-            found = self.keyring.get(name)
-            if found is None:
+            key_in_keyring = self.keyring.get(name)
+            if key_in_keyring is None:
                 raise KeyringError("no longer has the key; store it again")
-            self._note(found)
-            self._cached_keys[name] = found
+            self._note(key_in_keyring)
+            self._cached_keys[name] = key_in_keyring
         return self._cached_keys[name]
 
     def known_keys(self) -> frozenset[Secret]:
-        """Return the keys to redact everywhere: those in the file, and each that was read or added."""
+        """Return the keys to redact everywhere: all keys in the file, and every key that was read or added."""
         return frozenset(self._note())
 
     def note(self, key: Secret) -> None:
@@ -101,25 +101,25 @@ class KeyStore:
 
     def remove(self, name: str) -> tuple[Place, ...]:
         """Delete the key everywhere; return where it was. Raise `KeyringError` if it is still in the keyring."""
-        found: list[Place] = []
+        places: list[Place] = []
         self._cached_keys.pop(name, None)
         is_in_keyring = False
         with self.file.edit_rows() as rows:
             if name in rows:
                 is_in_keyring = rows[name] is None
                 if not is_in_keyring:
-                    found.append("file")
+                    places.append("file")
                     del rows[name]
         # Also if the file lists none in the keyring: the file may have been lost, or not written yet.
         if self._forget_in_keyring(name, is_needed=is_in_keyring):
-            found.append("keyring")
+            places.append("keyring")
         if is_in_keyring:
             with self.file.edit_rows() as rows:
                 rows.pop(name, None)
-        return tuple(found)
+        return tuple(places)
 
     def _note(self, *keys: Secret) -> set[Secret]:
-        """Add to the known keys, which begin with those in the file, and return them."""
+        """Add `keys` to the known keys, which at first are the keys in the file; return all."""
         if self._all_known_keys is None:
             try:
                 self._all_known_keys = {key for key in self.file.read().values() if key is not None}
@@ -240,12 +240,12 @@ class KeyFile:
         with os.fdopen(handle, "rb") as file:
             _make_private(file.fileno(), self.path, 0o600)
             try:
-                found = _parse_rows(file.read(_MAX_FILE_BYTES + 1))
+                rows = _parse_rows(file.read(_MAX_FILE_BYTES + 1))
             except OSError as error:
                 raise _unusable(self.path, error) from None
-        if found is None and not is_lenient:
+        if rows is None and not is_lenient:
             raise KeyStoreError(f"{self.path} is corrupted and was ignored; store the keys again with qcode auth login")
-        return found or {}
+        return rows or {}
 
     def _write(self, folder: int, rows: Mapping[str, Secret | None]) -> None:
         self._sweep(folder)

@@ -257,7 +257,7 @@ class ServerConnection:
                 self._connection_lost.set()
                 raise ServerError(f"{self._auth.problem}: {login_words(self._spec.name)}") from None
             if is_closed(error):
-                raise ServerError("the server ended during the call") from None
+                raise ServerError(self.log.violation or "the server ended during the call") from None
             if error.message == "Session terminated":
                 self._connection_lost.set()
             raise ServerError(f"the server answered with an error: {error_text(error)}") from None
@@ -353,6 +353,7 @@ class ServerConnection:
         """Connect and yield a session after its tools were listed, with the seconds until they expire."""
         self._connection_lost.clear()
         self._lists_changed.clear()
+        self.log.violation = ""
         config = self._spec.expanded(self._context.env)
         await self._admit()
         async with AsyncExitStack() as stack:
@@ -444,6 +445,8 @@ class ServerConnection:
 
     def _with_log(self, why: str) -> str:
         """Return the reason of a failure with the exit code and the last line of the server's log."""
+        if self.log.violation:
+            return self.log.violation
         last = single_spaced(next(reversed(self.log.tail), ""), MAX_REASON)
         code = exit_text(self.log.exit_code) if self.log.exit_code else ""
         detail = ": ".join(filter(None, (code, last if last not in why else "")))

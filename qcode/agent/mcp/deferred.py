@@ -27,7 +27,7 @@ SHARE = 0.1
 """The share of the context window from which tools are deferred."""
 
 FIND, USE = "find_tools", "use_tool"
-_WORD = lazy_pattern(r"[a-z]+|[0-9]+")
+_WORD = lazy_pattern(r"[^\W\d_]+|[0-9]+")
 _FIND = ToolSpec(
     name=FIND,
     description=(
@@ -82,13 +82,21 @@ def fixed_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]
 
 
 def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Return the tools with words of the query in name or description, the best first; a name counts three times."""
+    """Return the tools with words of the query in name or description, the best first.
+
+    A name counts three times, and a whole word more than a part of one: 7 finds `page7` before `page17`.
+    """
     words = set(_WORD.findall(query.lower()))
 
     def score(spec: ToolSpec) -> int:
         name, description = spec.name.lower(), spec.description.lower()
         exact = 10 if query.strip().lower() in (name, name.partition("__")[2]) else 0
-        return exact + sum(3 * (word in name) + (word in description) for word in words)
+        in_name, in_description = (
+            words.intersection(_WORD.findall(name)),
+            words.intersection(_WORD.findall(description)),
+        )
+        part = sum(3 * (word in name) + (word in description) for word in words)
+        return 2 * (exact + part) + 3 * len(in_name) + len(in_description)
 
     found = sorted(((-score(spec), spec.name, spec) for spec in specs), key=lambda row: row[:2])
     return [spec for rank, _, spec in found if rank][:MAX_HITS]
@@ -117,6 +125,10 @@ class FindTools:
         server = checked.text("server")
         tools = [spec for spec in self._tools() if not server or spec.name.startswith(f"{server}__")]
         hits = ranked(checked.text("query"), tools)
+        servers = sorted({spec.name.partition("__")[0] for spec in self._tools()})
+        if server and server not in servers:
+            text = f"There is no server {json.dumps(server)[:100]} with tools. The servers: {', '.join(servers)}."
+            return ToolOutcome(text, summary="no tool")
         if not hits:
             return ToolOutcome("No tool matches. Use other words, or a name of the list.", summary="no tool")
         return ToolOutcome("\n\n".join(map(_description_json, hits)), summary=count_text(len(hits), "tool"))
@@ -143,7 +155,10 @@ class UseTool:
             raise Refused(f"{USE}: name must be text and arguments must be an object, as {FIND} returned them.")
         spec = next((tool for tool in self._tools() if tool.name == name), None)
         if spec is None:
-            raise Refused(f"{USE}: there is no tool {json.dumps(name)[:100]}. Search for it with {FIND}.")
+            complete = [tool.name for tool in self._tools() if name and tool.name.partition("__")[2] == name]
+            hint = f"Use the complete name: {' or '.join(complete[:MAX_HITS])}." if complete else ""
+            hint = hint or f"Search for it with {FIND}."
+            raise Refused(f"{USE}: there is no tool {json.dumps(name)[:100]}. {hint}")
         missing = [name for name in spec.required if name not in tool_arguments]
         if missing:
             schema = json.dumps(dict(spec.parameters), ensure_ascii=False)[:MAX_HIT_CHARS]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mcp.client.context import ClientRequestContext
     from mcp.client.session import ListRootsFnT, LoggingFnT
     from mcp_types import InputRequests, InputResponses
+    from pydantic import ValidationError
 
     Elicit: TypeAlias = Callable[
         ["types.ElicitRequestFormParams | types.ElicitRequestURLParams"], Awaitable["types.ElicitResult"]
@@ -121,6 +122,7 @@ def explain(error: BaseException) -> str:
     """Return one line for the user."""
     import httpx2
     from mcp import MCPError
+    from pydantic import ValidationError
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -134,6 +136,8 @@ def explain(error: BaseException) -> str:
             return f"it cannot be reached: {text}"
         case httpx2.HTTPStatusError():
             return f"it answered {error.response.status_code} {error.response.reason_phrase}"
+        case ValidationError():
+            return f"its response is not valid ({_first_problem(error)})"
         case OSError():
             return f"it cannot be started: {error.strerror or text}"
     return text or type(error).__name__
@@ -294,11 +298,15 @@ def _problem(check: Callable[[], object]) -> str:
     try:
         check()
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        return single_spaced(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", MAX_REASON)
+        return _first_problem(error)
     except KeyError:
         return ""  # a protocol version without such a list
     return ""
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_input=False, include_url=False)[0]
+    return single_spaced(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", MAX_REASON)
 
 
 async def agree(session: ClientSession, *, probes: bool) -> None:

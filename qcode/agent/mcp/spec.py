@@ -128,7 +128,7 @@ class ServerSpec:
             return config
 
         def fill(text: str) -> str:
-            return _VARIABLE.sub(value_of, text)
+            return _VARIABLE.sub(value_of, text) if "${" in text else text
 
         def value_of(found: re.Match[str]) -> str:
             name, default = found[1], found[2]

@@ -84,7 +84,7 @@ def offered(server: str, listed: Sequence[ListedTool], configured: Collection[st
         name = tool_name(server, listed_tool.name)
         schema, problem = _parameters(listed_tool.schema)
         problem = listed_tool.problem or problem
-        if names[name] > 1:
+        if names[name] > 1 and not listed_tool.problem:
             problem = f"{names[name]} tools of this server would be called {name}"
         description = _description(server, listed_tool.description)
         made.append(CheckedTool(listed_tool.name, ToolSpec(name, description, schema), _hash(listed_tool), problem))
@@ -101,8 +101,8 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def shown_name(tool: str) -> str:
-    """Return the name of a tool for display: cleaned, on one line, truncated."""
-    text = _plain(tool).replace("\n", " ").replace("\t", " ").strip()
+    """Return the name of a tool for display: cleaned, on one line, truncated; `(unnamed)` if nothing is left."""
+    text = _plain(tool).replace("\n", " ").replace("\t", " ").strip() or "(unnamed)"
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 

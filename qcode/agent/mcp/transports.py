@@ -152,7 +152,8 @@ async def _read(
                     continue
                 await out.send(SessionMessage(message))
     except ValueError:
-        log.note(f"[stopped: it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB]")
+        log.violation = f"it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB"
+        log.note(f"[stopped: {log.violation}]")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         return
     finally:
@@ -316,12 +317,14 @@ class Log:
     """The end of a server's log. `note` adds a line by qcode.
 
     `status` is the status of the last HTTP response, `exit_code` the exit code of a program that ended with an error.
+    `violation` is the reason if qcode ended the connection, empty if it did not.
     """
 
     def __init__(self) -> None:
         self._data = b""
         self.status = 0
         self.exit_code: int | None = None
+        self.violation = ""
 
     def add(self, data: bytes) -> None:
         self._data = (self._data + data)[-_MAX_BYTES:]
@@ -334,7 +337,7 @@ class Log:
         self.note(_exit_text(exit_code))
 
     def clear(self) -> None:
-        self._data, self.exit_code = b"", None
+        self._data, self.exit_code, self.violation = b"", None, ""
 
     @property
     def text(self) -> str:

@@ -1,1 +1,1 @@
-"""Models: the selection at startup, a client for the model, learned limits, and the models to switch to."""
+"""Models: the selection at startup, clients, learned limits, and the list of models that the user can switch to."""

@@ -1,6 +1,6 @@
-"""Short names of models: `sonnet`, `opus`, `haiku`, `flash`, `gpt`, as people and Claude Code's SDKs write them.
+"""Short names of models, such as `sonnet`, `opus`, `haiku`, `flash` and `gpt`, as users and Claude Code's SDKs write.
 
-Separate from `selection`, because it loads only for a name without a provider. A name stands for the newest model of
+Separate from `selection`, because it loads only for a name without a provider. A short name means the newest model of
 its family at the first host with a credential.
 """
 
@@ -37,15 +37,15 @@ class NoCredentialError(ValueError):
 def resolve_alias(name: str, has_credential: Callable[[str], bool]) -> str | None:
     """Return `provider/model` for a short name, None for any other name; raise `NoCredentialError`.
 
-    `has_credential` tells whether a provider, by its name, can be used.
+    `has_credential` returns whether a credential for the named provider exists.
     """
     alias = name.strip().lower().removesuffix(_ONE_MILLION)
-    found = list(_candidates(_OTHER_NAMES.get(alias, alias)))
-    if not found:
+    candidates = list(_candidates(_OTHER_NAMES.get(alias, alias)))
+    if not candidates:
         return None
-    usable = next((f"{host}/{model}" for host, model in found if has_credential(host)), None)
+    usable = next((f"{host}/{model}" for host, model in candidates if has_credential(host)), None)
     if usable is None:
-        host, model = found[0]
+        host, model = candidates[0]
         raise NoCredentialError(f'"{name}" is {host}/{model}, and there is no key for {host}')
     return usable
 

@@ -1,8 +1,8 @@
-"""Asides: questions to the model about the conversation as it is, answered beside it and kept out of it.
+"""Asides (`/btw`): questions about the conversation that do not become part of it.
 
 An aside is a separate turn with the same model, system prompt and history, without calls, compaction or fallback. Its
-replies are recovered as any other. Nothing of it is stored; its usage is added to the usage of the turns. This loads
-separately from the agent, with the first aside.
+truncated replies are continued as usual. Its messages are not stored; its usage is added to the usage of the turns.
+This loads with the first aside.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Asides:
     ) -> AsyncGenerator[TurnEvent, None]:
         """Ask `question`; the last event is `TurnEnded`. Closing the iterator cancels the request.
 
-        Raise `ValueError` if the money limit leaves nothing. `count` gets the usage at the end, if there was any.
+        Raise `ValueError` if the money limit is used up. `count` is called with the usage at the end, if there is any.
         """
         conversation, client = self._conversation, self._conversation.client
-        history, asked = _aside_request(question, conversation.messages)
+        history, prompt = _aside_request(question, conversation.messages)
         turn = Turn(self._settings(client), client.known_model(), history, client.counter())
-        async with aclosing(run_beside(conversation, client, turn, asked, f"/btw {question}", count)) as events:
+        async with aclosing(run_beside(conversation, client, turn, prompt, f"/btw {question}", count)) as events:
             async for event in events:
                 yield event
 
@@ -83,15 +83,15 @@ class Asides:
         )
 
     def budget_left(self) -> Decimal | None:
-        """Return the money limit of one prompt, or the rest of the running turn's limit; raise `ValueError` if none."""
+        """Return the limit of one prompt, or the remaining limit of the running turn; raise `ValueError` if used up."""
         running = self._conversation.turn
         budget = self._max_budget_usd if running is None else running.settings.max_budget_usd
         if budget is None or running is None:
             return budget
-        left = budget - running.tally.ledger.spent
-        if left <= 0:
+        remaining = budget - running.tally.ledger.spent
+        if remaining <= 0:
             raise ValueError("The money limit of this turn is used up. Ask again after it.")
-        return left
+        return remaining
 
 
 async def run_beside(
@@ -121,13 +121,13 @@ async def run_beside(
         if ledger.api_calls.total:
             discarded = ledger.discarded_output_tokens
             used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded, ledger.by_model)
-            conversation.count(used)
+            conversation.add_usage(used)
             conversation.session.record_requests(attempts)
             count(used)
 
 
 def _aside_request(question: str, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message]:
-    """Return the history and the message that asks. A note stands for results and a reply that are not there yet."""
+    """Return the history and the message with the question. Notes stand for a missing reply and missing results."""
     last = messages[-1] if messages else None
     calls = last.calls if last is not None and last.role == "assistant" else ()
     pending = (ToolResult(call.call_id, call.name, _PENDING) for call in calls)

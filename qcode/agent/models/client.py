@@ -1,8 +1,8 @@
-"""Connected models: `ModelClient` is one of them, `Clients` opens and closes them.
+"""Connected models: a `ModelClient` is one model, `Clients` opens and closes them.
 
 A client holds the provider, the facts, the prompts and the learned limits of a model. `ContextSizing` finds the window
-of a local model and the size of the prompt before the first request, until the turn is cancelled. `facts_of` is the
-catalog with the configuration on top. An "unknown model" error gets the nearest model names of the host.
+of a local model and the size of the prompt before the first request of a turn. `facts_of` returns the facts of the
+catalog, overridden by the configuration. An "unknown model" error gets the nearest model names of the host.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def token_counter() -> TokenCounter:
 class ModelClient:
     """A connected model.
 
-    `hosted` are tools that its host runs itself. `question` asks a local server for its context window, if that is not
-    known otherwise; `window` is the answer. Without `tokens` the size of a prompt is estimated.
+    `hosted` are tools that its host runs itself. `question` asks a local server for its context window if the window is
+    unknown; `window` is the answer. Without `tokens` the size of a prompt is estimated.
     """
 
     def __init__(
@@ -97,14 +97,14 @@ class ModelClient:
         return self.model.facts.price
 
     def known_model(self) -> KnownModel:
-        """Return all that is known of the model now."""
+        """Return everything that is currently known about the model."""
         host = self._limits.knowledge(self.provider.host, self.model.name)
         # The current answer of the server overrides a limit learned earlier.
         first_cap = self._limits.first_cap(self.provider.host, self.model.name)
         return replace(self.model, host=replace(host, window=self.window or host.window, first_cap=first_cap))
 
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
-        """Return every tool the model is offered, hosted ones last."""
+        """Return every tool that the model is offered, with hosted tools last."""
         hosted = self._hosted_tools if policy.lets_host_search else ()
         return (*toolbox.specs(self.model.name, self.known_model().window), *filter(toolbox.is_offered, hosted))
 
@@ -142,8 +142,8 @@ _NOT_FOUND = 404
 async def with_nearest_models(error: ProviderError, provider: Provider, model: str) -> ProviderError:
     """Return `error` with the requested model and the nearest model names in its message.
 
-    A 404 that does not mention a model is about the model only if the host lists models, and this one is not among
-    them; otherwise it is returned unchanged, because the address may be wrong.
+    A 404 that does not mention a model may mean that the address is wrong. It is changed only if the host lists its
+    models, and this model is not among them.
     """
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
@@ -174,8 +174,8 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
 class Clients:
     """A factory of model clients that owns every connection until `close`.
 
-    The keys that it uses are added to `secrets`. `log` observes the run, `recording` is its recording.
-    `wrap` returns the provider to use in place of one.
+    The keys that it uses are added to `secrets`. `log` observes the run, `recording` records it. `wrap` returns the
+    provider to use instead of the given provider.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Clients:
         elif self._may_send_text_calls(provider, settings.models.get(name)):
             provider = TextCallWatch(provider, LearnedCalls(self._limits, provider.host, selection.model))
         if self._recording is not None:
-            provider = self._recording.recorded(provider)
+            provider = self._recording.wrap(provider)
         if self._wrap is not None:
             provider = self._wrap(provider)
         return ModelClient(
@@ -253,14 +253,14 @@ class Clients:
         )
 
     def _may_send_text_calls(self, provider: Provider, configured: ModelSettings | None) -> bool:
-        """Return whether calls as text are to be recognized: the official hosts never send any."""
+        """Return whether to recognize calls sent as text, which official hosts never send."""
         is_off = not self._context.settings.tools.text_calls or (
             configured is not None and configured.text_tool_calls is False
         )
         return not is_off and provider.name != "demo" and bool(opaque_origin(provider.host))
 
     def _retries(self, network: Network) -> RetrySettings:
-        """Return the retries of a provider. Without a user to ask, `ask` means never; a flag overrides the setting."""
+        """Return the retries of a provider. In an unattended run `ask` means never; a flag overrides the setting."""
         options = self._context.options
         if options.wait_for_limit is not None:
             return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.wait_for_limit)
@@ -284,20 +284,20 @@ class Clients:
             _check_priced(self._context, client.name)
 
     def output_of(self, client: ModelClient, explicit: Mapping[str, object]) -> OutputSettings:
-        """Return the output settings of a model with those of a command on top; a flag overrides both."""
+        """Return the output settings of a model, overridden by those of a command; a flag overrides both."""
         if not explicit:
             return client.output
         settings = self._context.settings
-        own = {key: value for key, value in explicit.items() if settings.origin(f"output.{key}").kind != "flag"}
-        tuned = replace(settings.output_for(client.name), **own)  # type: ignore[arg-type]  # checked when read
-        return output_settings(tuned, tuned.max_tokens)
+        overrides = {key: value for key, value in explicit.items() if settings.origin(f"output.{key}").kind != "flag"}
+        settings_of_turn = replace(settings.output_for(client.name), **overrides)  # type: ignore[arg-type]  # checked when read
+        return output_settings(settings_of_turn, settings_of_turn.max_tokens)
 
     def borrow(self, name: str, current: ModelClient) -> ModelClient:
-        """Return a client of another model for one turn; raise `ValueError` with one line if there is no such model."""
-        return current if name in ("", current.name) else self.client_for_turns(name)
+        """Return the client of a model for one turn; raise `ValueError` with one line if there is no such model."""
+        return current if name in ("", current.name) else self.cached_client(name)
 
-    def client_for_turns(self, name: str) -> ModelClient:
-        """Return a client that is connected once and used for some turns; raise `ValueError` as `client_named` does."""
+    def cached_client(self, name: str) -> ModelClient:
+        """Return a client that is connected once and used for several turns; raise `ValueError` as `client_named`."""
         if name not in self._turn_clients:
             self._turn_clients[name] = self.client_named(name)
         return self._turn_clients[name]
@@ -343,14 +343,14 @@ def check_connection(context: RunContext, selection: Selection) -> None:
 
 
 def _check_priced(context: RunContext, name: str) -> None:
-    """Raise `UsageError` if the run has a budget: the price of model `name` is not known."""
+    """Raise `UsageError` if the run has a budget, because the price of model `name` is unknown."""
     if context.options.max_budget_usd is not None:
         text = f"--max-budget-usd needs a price, and the price of {name} is unknown: set price in"
         raise UsageError(f'{text} [models."{name}"]')
 
 
 def _connect(context: RunContext, spec: registry.ProviderSpec, *, is_chosen: bool) -> tuple[Provider, str]:
-    """Return a client for a provider, and its key. `is_chosen`: it is the one that `--base-url` is for."""
+    """Return a client for a provider, and its key. `is_chosen`: `--base-url` applies to this provider."""
     settings = context.settings
     network = settings.network_for(spec.name)
     address, source = address_of(spec, settings, context.env)
@@ -380,28 +380,28 @@ class ContextSizing:
             task.cancel()
 
     async def ask(self, client: ModelClient) -> str:
-        """Ask for the window if it is not known yet; return a warning if it is small, otherwise an empty text."""
+        """Ask for the window if it is not known yet; return a warning if it is small, otherwise an empty string."""
         if client.window is not None or client.question is None or client.question.is_settled:
             return ""
-        asking = asyncio.ensure_future(client.question.ask())
-        await self._wait_for(asking)
-        found = None if asking.cancelled() else asking.result()
-        if found is None:
+        task = asyncio.ensure_future(client.question.ask())
+        await self._wait_for(task)
+        window = None if task.cancelled() else task.result()
+        if window is None:
             return ""
-        client.window = found.tokens
-        if not found.is_small:
+        client.window = window.tokens
+        if not window.is_small:
             return ""
         return (
-            f"{client.name} has a context window of only {found.tokens:,} tokens, which is too small for most "
-            f"coding tasks: {found.advice}"
+            f"{client.name} has a context window of only {window.tokens:,} tokens, which is too small for most "
+            f"coding tasks: {window.advice}"
         )
 
     async def wait_for(self, work: Coroutine[None, None, None]) -> None:
         """Wait for other work that a turn needs; a cancelled turn continues without it."""
-        waiting = asyncio.ensure_future(work)
-        await self._wait_for(waiting)
-        if not waiting.cancelled():
-            waiting.result()
+        task = asyncio.ensure_future(work)
+        await self._wait_for(task)
+        if not task.cancelled():
+            task.result()
 
     async def count(
         self,
@@ -446,7 +446,7 @@ def output_settings(output: Output, override: int | None) -> OutputSettings:
 
 
 def _at_base_url(spec: registry.ProviderSpec, address: str, host: str) -> str:
-    """Return the address at the host of `--base-url`; on Vertex AI project and location stay."""
+    """Return the address with the host of `--base-url`; an address of Vertex AI keeps project and location."""
     if not spec.is_vertex:
         return host
     if not address:
@@ -457,7 +457,7 @@ def _at_base_url(spec: registry.ProviderSpec, address: str, host: str) -> str:
 
 
 def facts_of(provider: str, model: str, configured: ModelSettings | None) -> ModelFacts:
-    """Return the facts of a model: those of the catalog with the configuration's on top."""
+    """Return the facts of a model from the catalog, overridden by the configuration."""
     if provider == "demo":
         from qcode.providers.demo.provider import DEMO_FACTS
 

@@ -1,7 +1,7 @@
-"""The models that take over if the model of a conversation is overloaded, unreachable or at a limit.
+"""The models that replace the model of a conversation if it is overloaded, unreachable or at a limit.
 
-Loads apart, only if `fallback` is set. The engine decides when a model is given up; this module says which one is next,
-and until when the first one is not asked again. A model without a key, or without a price in a run with a budget, is
+Loads only if `fallback` is set. The engine decides when to give up a model; this module chooses the next model, and
+remembers until when a model is at its limit. A model without a key, or without a price in a run with a budget, is
 skipped.
 """
 
@@ -38,23 +38,23 @@ class FallbackModels:
 
     @property
     def settings(self) -> Fallback | None:
-        """When another model may take over; None if the current turn has no other."""
+        """The conditions for a fallback; None if the current turn has no other model."""
         return Fallback(self._on_quota) if len(self._tried_names) + len(self._untried_names) > 1 else None
 
     def for_turn(self, client: ModelClient) -> tuple[ModelClient, tuple[TurnEvent, ...]]:
         """Begin a turn with `client`, or with the first fallback model if the limit of `client` has not ended.
 
-        The events say which models were skipped and which one is used instead.
+        The events name the models that were skipped and the model that is used instead.
         """
         self._configured_client = client
         self._untried_names, self._tried_names = [name for name in self._names if name != client.name], [client.name]
         if not self._is_limited(client.name):
             return client, ()
-        other, skipped = self._next()
+        fallback, skipped = self._next()
         notices: tuple[TurnEvent, ...] = tuple(Notice("warning", line) for line in skipped)
-        if other is None:
+        if fallback is None:
             return client, notices
-        return other, (*notices, ModelFellBack(client.name, other.name, None))
+        return fallback, (*notices, ModelFellBack(client.name, fallback.name, None))
 
     async def after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
         """Return the next model after `client` failed, None if there is none, and a line for each skipped one."""
@@ -73,7 +73,7 @@ class FallbackModels:
 
     @property
     def limit(self) -> ErrorInfo | None:
-        """The limit that ends first of the models of the turn, None if it is that of the last one or unknown."""
+        """The limit that ends first among the turn's models; None if unknown, or if it belongs to the last model."""
         name = self._first_limited()
         if name is None or name == self._failed_name:
             return None
@@ -82,13 +82,13 @@ class FallbackModels:
         return replace(limit, retry_after=max(0.0, limit.resets_at - self._clock()), limited_model=name)
 
     def _first_limited(self) -> str | None:
-        """Return the model of the turn whose limit ends first; one that may not be waited for only if all are so."""
-        known = [
+        """Return the model of the turn whose limit ends first, preferably one whose limit may be waited for."""
+        limited = [
             (bool(limit.wait_refusal), limit.resets_at or 0, name)
             for name in self._tried_names
             if (limit := self._limits.get(name)) is not None and limit.kind == ErrorKind.RATE_LIMIT
         ]
-        return min(known)[2] if known else None
+        return min(limited)[2] if limited else None
 
     def _next(self) -> tuple[ModelClient | None, tuple[str, ...]]:
         skipped: list[str] = []
@@ -100,7 +100,7 @@ class FallbackModels:
                 continue
             try:
                 is_own = self._configured_client is not None and name == self._configured_client.name
-                return self._configured_client if is_own else self._clients.client_for_turns(name), tuple(skipped)
+                return self._configured_client if is_own else self._clients.cached_client(name), tuple(skipped)
             except ValueError as refusal:
                 skipped.append(f"Fallback model {name} skipped: {str(refusal).rstrip('.')}.")
         return None, tuple(skipped)

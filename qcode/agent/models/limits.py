@@ -27,9 +27,9 @@ LENGTHS_NAME = "reply_lengths.json"
 
 
 def reply_length(event: ReplyFinished) -> int | None:
-    """Return the output tokens of a reply, negative if it stayed truncated; None if they say nothing about the cap.
+    """Return the output tokens of a reply, negative if it stayed truncated; None if they do not help to choose a cap.
 
-    A reply whose first attempt was truncated counts as longer than the default cap, even if another attempt was not.
+    A reply whose first attempt was truncated counts as longer than the default cap, even if a later attempt was not.
     """
     attempts = event.attempts
     lengths = [attempt.usage.output for attempt in attempts if not attempt.is_discarded]
@@ -45,7 +45,7 @@ def reply_length(event: ReplyFinished) -> int | None:
 
 
 class _Lengths:
-    """The kept lengths as last read; they are read again once the file was replaced, each turn asks several times."""
+    """A cache of the stored lengths, valid until the file is replaced: each turn needs them several times."""
 
     def __init__(self) -> None:
         self._version: tuple[int, ...] = ()
@@ -83,7 +83,7 @@ class LimitStore:
         return self._rows().get((host, model), HostKnowledge())
 
     def all_knowledge(self) -> Mapping[tuple[str, str], HostKnowledge]:
-        """Return all stored limits by host and model; a model with only native calls recorded is left out."""
+        """Return all stored limits by host and model, without models for which only native calls are recorded."""
         return {
             host_and_model: row
             for host_and_model, row in self._rows().items()
@@ -91,22 +91,22 @@ class LimitStore:
         }
 
     def _rows(self) -> Mapping[tuple[str, str], HostKnowledge]:
-        """Return what is stored by host and model, without invalid rows."""
-        found: dict[tuple[str, str], HostKnowledge] = {}
+        """Return the stored limits by host and model, without invalid rows."""
+        rows: dict[tuple[str, str], HostKnowledge] = {}
         for host, models in state_file.load_json(self.path).items():
             for model, row in (models if isinstance(models, dict) else {}).items():
                 if isinstance(row, dict):
-                    found[host, model] = _knowledge(row)
-        return found
+                    rows[host, model] = _knowledge(row)
+        return rows
 
     def all_limits(self) -> list[tuple[tuple[str, str], HostKnowledge]]:
         """Return all stored limits, learned first caps included, sorted by host and model."""
-        found = dict(self.all_knowledge())
+        limits = dict(self.all_knowledge())
         for host_and_model, lengths in self._lengths().items():
             first_cap = learn_first_cap(lengths)
             if first_cap is not None:
-                found[host_and_model] = replace(found.get(host_and_model, HostKnowledge()), first_cap=first_cap)
-        return sorted(found.items())
+                limits[host_and_model] = replace(limits.get(host_and_model, HostKnowledge()), first_cap=first_cap)
+        return sorted(limits.items())
 
     def remember(self, host: str, model: str, knowledge: HostKnowledge) -> None:
         """Store or replace the limits of one model."""
@@ -115,7 +115,7 @@ class LimitStore:
         self._write(rows)
 
     def forget(self) -> int:
-        """Delete all learned limits and lengths; return the number of models they were about."""
+        """Delete all learned limits and lengths; return the number of models that had any."""
         count = len({*self.all_knowledge(), *self._lengths()})
         for path in (self.path, self._lengths_path):
             with contextlib.suppress(OSError):
@@ -123,18 +123,18 @@ class LimitStore:
         return count
 
     def first_cap(self, host: str, model: str) -> FirstCap | None:
-        """Return the first cap that the kept lengths suggest; None for the default."""
+        """Return the first cap that suits the stored lengths; None for the default."""
         return learn_first_cap(self._lengths().get((host, model), []))
 
     def note_length(self, host: str, model: str, length: int) -> None:
-        """Keep the length of a reply, as `reply_length` returns it, and drop old ones."""
+        """Store the length of a reply, as `reply_length` returns it, and drop old lengths."""
         rows = {**self._lengths()}
         rows[host, model] = [*rows.get((host, model), []), length][-MAX_KEPT_LENGTHS:]
         table: JsonObject = {}
         for (owner, name), lengths in sorted(rows.items()):
             table[owner] = {**object_in(table.get(owner)), name: list(lengths)}
         with contextlib.suppress(OSError):
-            # Without line breaks: written at the end of each turn, 200 numbers a model.
+            # Without line breaks, because it is written after each turn, with up to 200 numbers for each model.
             state_file.replace(self._lengths_path, json.dumps(table).encode("ascii"))
 
     @property
@@ -142,7 +142,7 @@ class LimitStore:
         return self.state_dir / LENGTHS_NAME
 
     def _lengths(self) -> dict[tuple[str, str], list[int]]:
-        """Return the kept lengths by host and model, without invalid values. Not to be changed."""
+        """Return the stored lengths by host and model, without invalid values. The caller must not change them."""
         return self._known_lengths.read(self._lengths_path)
 
     def _write(self, rows: Mapping[tuple[str, str], HostKnowledge]) -> None:
@@ -185,7 +185,7 @@ def _count(value: object) -> int | None:
 
 
 class NoLimits(LimitStore):
-    """Knows and learns nothing: the same recording is played back in the same way everywhere."""
+    """A store that is always empty, so that a recording is played back in the same way everywhere."""
 
     __slots__ = ()
 
@@ -219,7 +219,7 @@ class LearnedCalls:
         return bool(self._row.text_calls) or not self._row.native_calls
 
     def note_native(self) -> None:
-        """Count a native call; the second one after a call as text takes that back."""
+        """Count a native call; the second native call after a call as text resets `form`."""
         known = self._row
         if known.native_calls >= MAX_NATIVE_CALLS:
             return

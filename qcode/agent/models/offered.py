@@ -1,4 +1,4 @@
-"""The models to switch to, by provider: from the catalog, the configuration, learned limits and the hosts' lists."""
+"""The models that the user can choose, by provider: from the catalog, the settings, learned limits and hosts' lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OfferedModel:
 class OfferedProvider:
     """A provider with its known models, the most likely choice first.
 
-    `is_ready`: it can be used without setup; `state` says why. `is_to_ask`: its host may list more models, see
+    `is_ready`: it can be used without setup, for the reason in `state`. `is_to_ask`: its host may list more models, see
     `ModelsService.list_host_models`.
     """
 
@@ -51,7 +51,7 @@ _VERSION = re.compile(r"/v\d\w*$")
 
 
 class ModelsService:
-    """The models that the app offers. The configuration is the one read at startup."""
+    """The models that the app offers, by the configuration at startup."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -61,7 +61,7 @@ class ModelsService:
     def providers(self, *, with_unready: bool = False) -> tuple[OfferedProvider, ...]:
         """Return the models that are known without a request; this may read files.
 
-        Providers that cannot be used have no models here, unless `with_unready`.
+        Providers that cannot be used are returned without models, unless `with_unready`.
         """
         learned = self._limits.all_knowledge()
         specs = known_specs(self._context.settings).values()
@@ -104,7 +104,7 @@ class ModelsService:
         return self._choices.effort
 
     def keep_model(self, name: str) -> str:
-        """Make this model the default of the next start; return a line if something overrides it, otherwise ""."""
+        """Make this model the default of the next start; return a line if a setting overrides it, otherwise ""."""
         if name.partition("/")[0] == "demo":
             return ""
         self._choices.keep_model(name)
@@ -154,7 +154,7 @@ class ModelsService:
         known = next(
             (known for (host, model), known in learned.items() if model == name and _plain(host) == host_facts), None
         )
-        return OfferedModel(name, facts if known is None else _taught_facts(facts, known))
+        return OfferedModel(name, facts if known is None else _with_learned(facts, known))
 
     def _host(self, spec: ProviderSpec) -> str:
         return _plain(address_of(spec, self._context.settings, self._context.keys.env)[0])
@@ -166,7 +166,7 @@ def newest_first(name: str) -> tuple[tuple[bool, float, str], ...]:
 
 
 def _in_catalog(spec: ProviderSpec) -> list[str]:
-    """Return the catalog's models of a provider; each of OpenAI's two protocols gets only its own models."""
+    """Return the catalog's models of a provider; each of the two protocols of OpenAI gets only its own models."""
     if spec.name == "demo":
         return ["demo"]
     from qcode.providers import catalog
@@ -180,7 +180,7 @@ def _in_catalog(spec: ProviderSpec) -> list[str]:
     return names
 
 
-def _taught_facts(facts: ModelFacts, known: HostKnowledge) -> ModelFacts:
+def _with_learned(facts: ModelFacts, known: HostKnowledge) -> ModelFacts:
     return replace(
         facts,
         context_window=known.window or facts.context_window,
@@ -191,5 +191,5 @@ def _taught_facts(facts: ModelFacts, known: HostKnowledge) -> ModelFacts:
 
 
 def _plain(address: str) -> str:
-    """Return an address without the version, which some clients add, so that limits and settings match."""
+    """Return an address without a version such as `/v1`, which some clients add, so that limits and settings match."""
     return _VERSION.sub("", address.rstrip("/"))

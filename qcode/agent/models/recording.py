@@ -1,8 +1,8 @@
 """Recordings of a run: the requests and replies of its models, independent of the provider, and their playback.
 
 A recording is a file of JSON lines: a header, then prompts, requests and replies in the order in which they began. A
-request has only the messages that its thread did not have before. All texts are redacted. `replay/FILE` as a model
-plays the replies back; `replay-timed/FILE` also waits as the recorded model did.
+request stores only the messages that are new in its thread (a conversation or a sub-agent). All texts are redacted.
+The model `replay/FILE` plays the replies back; `replay-timed/FILE` plays them at their recorded times.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ERROR_FIELDS = ("status", "retry_after", "request_id", "code", "param", "resets
 
 
 class Recording:
-    """Writes a recording to `path`, which only its owner can read. Raises `OSError` if that cannot be opened.
+    """Writes a recording to `path`, which only its owner can read. Raises `OSError` if the file cannot be opened.
 
     The first write error ends the recording without disturbing the run.
     """
@@ -59,8 +59,8 @@ class Recording:
         """Record that a turn begins."""
         self._write({"prompt": text})
 
-    def recorded(self, provider: Provider) -> Provider:
-        """Return the provider as one whose replies are recorded."""
+    def wrap(self, provider: Provider) -> Provider:
+        """Return a provider that records the requests and replies of `provider`."""
         return _RecordedProvider(provider, self)
 
     def request(self, request: ModelRequest) -> int:
@@ -97,7 +97,7 @@ class Recording:
                 return
 
     def _redacted(self, timed: list[tuple[int, ReplyEvent]]) -> Iterator[tuple[int, ReplyEvent]]:
-        """Yield the events; the deltas of a block are joined where a secret is, because it may span several of them."""
+        """Yield the events. If the deltas of a block contain a secret, which may span several, they are joined."""
 
         def kind_of(item: tuple[int, ReplyEvent]) -> tuple[str, int]:
             event = item[1]
@@ -160,9 +160,9 @@ class _RecordedProvider:
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A recorded reply, and the request before it with all of its messages; texts are redacted.
+    """A recorded reply, and its request with all messages; texts are redacted.
 
-    `error` ended it; without one, a reply that has no `ReplyEnded` was cancelled.
+    `error` is the error that ended it; a reply with neither an error nor `ReplyEnded` was cancelled.
     """
 
     request: JsonObject
@@ -185,7 +185,7 @@ class Recorded:
 
     @classmethod
     def read(cls, path: Path) -> Recorded:
-        """Read a recording; raise `InputError` with the line that cannot be used. A torn last line is left out."""
+        """Read a recording; raise `InputError` with the invalid line. An incomplete last line is skipped."""
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise InputError(f"{path}: the recording is larger than {MAX_BYTES >> 20} MiB")
@@ -225,8 +225,8 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
             thread, count = str(row["thread"]), cast(int, row["kept"])
             threads[thread] = [*threads.get(thread, [])[:count], *cast("list[Json]", row["messages"])]
             reply = ended.get(row["request"], {})
-            found = tuple(_event_from_json(entry) for entry in cast("list[JsonObject]", reply.get("events", [])))
-            yield RecordedReply({**row, "messages": threads[thread]}, found, _error_from(reply.get("error")))
+            events = tuple(_event_from_json(entry) for entry in cast("list[JsonObject]", reply.get("events", [])))
+            yield RecordedReply({**row, "messages": threads[thread]}, events, _error_from(reply.get("error")))
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
             reason = one_line(str(fault), 100)
             raise InputError(f"{path}: request {row.get('request')} is unreadable: {reason}") from None
@@ -234,7 +234,7 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
 
 def _event_to_json(at: int, event: ReplyEvent) -> JsonObject:
     if isinstance(event, BlockEnded):
-        event = BlockEnded(event.block)  # data for the provider alone
+        event = BlockEnded(event.block)  # without data that only the provider can use
     return {"at": at, "event": type(event).__name__, **dataclasses.asdict(event)}
 
 
@@ -264,14 +264,14 @@ def redacted_values(value: Json, redact: Callable[[str], str]) -> Json:
 
 
 def _thread_of(first: JsonObject) -> str:
-    """Return the thread of a request, by its first message: a sub-agent has its own."""
+    """Return the id of a request's thread, derived from its first message: each sub-agent has its own thread."""
     return hashlib.sha256(json.dumps(first, sort_keys=True).encode("utf-8", "replace")).hexdigest()[:12]
 
 
 class ReplayProvider:
-    """Plays a recording back: each request gets the next reply of its thread, and `requests` keeps it.
+    """Plays a recording back: each request gets the next reply of its thread. `requests` are the requests so far.
 
-    After the last reply a request fails, which `unanswered` counts. `is_timed`: events come at their recorded times.
+    A request after the last reply fails; `unanswered` counts these. `is_timed`: events come at their recorded times.
     """
 
     def __init__(self, recorded: Recorded, *, is_timed: bool) -> None:
@@ -332,8 +332,8 @@ def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonOb
 def departures(recorded: Recorded, playback: ReplayProvider, redact: Callable[[str], str]) -> list[str]:
     """Return a line for each request of a playback that is missing or differs from the recorded one.
 
-    A recording that ended early gives a line too, because nothing after its end can be compared. Texts are redacted
-    before they are compared, as those of the recording are.
+    A recording that ended early gives a line too, because requests after its end cannot be compared. Texts are redacted
+    before they are compared, because the recording is redacted.
     """
     lines = []
     played = playback.requests
@@ -380,7 +380,7 @@ def _block_difference(before: JsonObject, now: JsonObject) -> str:
 
 
 def _difference_context(before: str, now: str) -> tuple[str, str]:
-    """Return two texts from shortly before their first difference on."""
+    """Return two texts, each from a little before their first difference."""
     at = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
     start = max(0, at - 20)
     return _quoted(before[start:]), _quoted(now[start:])

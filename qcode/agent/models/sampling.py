@@ -1,4 +1,4 @@
-"""Requests of tool servers to the model of the user (sampling): shown whole, approved one by one, bounded, and counted.
+"""Requests of tool servers to the user's model (sampling): shown in full, approved one by one, limited in number.
 
 A request is a separate turn without tools, which does not see the conversation. This loads with the first request.
 Specification: client/sampling, 2025-11-25; deprecated in 2026-07-28.
@@ -47,7 +47,7 @@ class Sampling:
     async def sample(
         self, server: str, params: CreateMessageRequestParams, ask: Ask | None
     ) -> CreateMessageResult | ErrorData:
-        """Return the answer of the model to a request, or why there is none."""
+        """Return the answer of the model to a request, or an error with the reason if there is none."""
         import mcp_types as types
 
         try:
@@ -71,7 +71,7 @@ class Sampling:
         return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=stop)
 
     def _count(self) -> None:
-        """Count a request of the running turn; raise `ValueError` for one too many."""
+        """Count a request of the running turn; raise `ValueError` if there are too many."""
         turn = self._conversation.turn
         if turn is None or turn is not self._turn:
             self._turn, self._requests = turn, 0
@@ -111,7 +111,7 @@ def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
         raise ValueError("tools are not supported")
     if params.max_tokens < 1:
         raise ValueError("maxTokens must be at least 1")
-    found: list[Message] = []
+    messages: list[Message] = []
     size = len(params.system_prompt or "")
     for message in params.messages:
         blocks: list[Block] = []
@@ -124,18 +124,18 @@ def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
                     blocks.append(Image(block.mime_type, block.data))
                 case _:
                     raise ValueError(f"content of the type {block.type} is not supported")
-        if found and found[-1].role == message.role:
-            blocks = [*found.pop().blocks, *blocks]
-        found.append(Message(message.role, tuple(blocks)))
+        if messages and messages[-1].role == message.role:
+            blocks = [*messages.pop().blocks, *blocks]
+        messages.append(Message(message.role, tuple(blocks)))
     if size > MAX_CHARS:
         raise ValueError(f"the request has {size:,} characters, more than {MAX_CHARS:,}")
-    if not found or found[0].role != "user" or found[-1].role != "user":
+    if not messages or messages[0].role != "user" or messages[-1].role != "user":
         raise ValueError("the first and the last message must be of the user")
-    return tuple(found)
+    return tuple(messages)
 
 
 def _detail(params: CreateMessageRequestParams, messages: tuple[Message, ...]) -> str:
-    """Return the whole request for the user."""
+    """Return the complete request as text for the user."""
     rows = [f"At most {min(params.max_tokens, MAX_TOKENS):,} tokens, without tools and without your conversation."]
     rows += ["", "[system]", params.system_prompt] if params.system_prompt else []
     for message in messages:

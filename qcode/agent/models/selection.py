@@ -22,7 +22,7 @@ from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
 from qcode.values import dataclass
 
 REPLAYS: Mapping[str, bool] = {"replay": False, "replay-timed": True}
-"""The providers that play a recording back, `replay/FILE`: whether they also wait as the recorded model did."""
+"""The providers that play back a recording (`replay/FILE`), and whether they use its recorded times."""
 NO_CREDENTIAL_TEXT = (
     "no model available: no key is set or stored, and no local server responds\n  store a key with qcode auth "
     "login PROVIDER, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS credential, or start a "
@@ -32,11 +32,11 @@ NO_CREDENTIAL_TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selected model. `name` is `provider/model`, `model` its name at the host; `note` says why it was chosen.
+    """A selected model. `name` is `provider/model`, `model` its name at the host; `note` is the reason for the choice.
 
-    `is_last_resort`: it was chosen only because nothing was configured or found. `provider` is given by a program that
-    brings its own, or plays a recording back; otherwise one is connected by `spec`. `is_replay`: nothing is learned
-    about the host.
+    `is_last_resort`: it was chosen only because nothing was configured or found. `provider` is a provider that the
+    program supplies or that plays back a recording; without it, `spec` tells how to connect. `is_replay`: nothing is
+    learned about the host.
     """
 
     spec: ProviderSpec
@@ -78,7 +78,7 @@ def _configured(name: str, provider: ProviderSettings, known: ProviderSpec | Non
 
 
 def select_model(name: str, settings: Settings, note: str, keys: Keys | None = None) -> Selection:
-    """Return the selection for `provider/model`, for a model name that only one provider has, or for a short name.
+    """Return the selection for `provider/model`, a model name that only one provider has, or a short name.
 
     A short name such as `sonnet` selects the first host with a credential; without `keys`, the first host.
     """
@@ -87,7 +87,7 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
     if provider in REPLAYS and model and provider not in settings.providers:
         return _replay_selection(Path(model), specs, is_timed=REPLAYS[provider])
     if provider == "vertex" and model.startswith("claude"):
-        provider = "vertex-anthropic"  # another protocol, but the same provider for the user
+        provider = "vertex-anthropic"  # the protocol differs, but for the user it is the same provider
     if slash and provider in specs:
         if not model:
             return default_of(specs[provider], settings, note)
@@ -110,19 +110,19 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
     from qcode.providers import catalog
 
     try:
-        short = resolve_alias(name, lambda host: keys is None or _has_access(specs[host], settings, keys))
+        full_name = resolve_alias(name, lambda host: keys is None or _has_access(specs[host], settings, keys))
     except NoCredentialError as error:
         if settings.small_model and name.lower() == "haiku":
             return select_model(settings.small_model, settings, note)
         raise CredentialError(f"{error}; {_nearest_usable(specs, settings, keys)}") from None
-    found = short or catalog.resolve(name, specs)
-    if isinstance(found, str):
-        host, _, model = found.partition("/")
+    matches = full_name or catalog.resolve(name, specs)
+    if isinstance(matches, str):
+        host, _, model = matches.partition("/")
         return Selection(specs[host], model, note)
-    if len(found) > 0:
+    if len(matches) > 0:
         from qcode.text.match import nearest_list
 
-        raise UsageError(f'"{name}" does not name the model of exactly one provider; {nearest_list(found)}')
+        raise UsageError(f'"{name}" does not name the model of exactly one provider; {nearest_list(matches)}')
     raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
 
 
@@ -132,12 +132,12 @@ def is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
 
 
 def _has_access(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
-    """Return whether a host has a credential, or an address that needs none; bedrock may find one only later."""
+    """Return whether a host has a credential or needs none; bedrock, which may find one later, has none yet."""
     return bool(keys.credential_of(spec)) or (spec.needs_key and not needs_key(spec, settings, keys.env))
 
 
 def _nearest_usable(specs: Mapping[str, ProviderSpec], settings: Settings, keys: Keys | None) -> str:
-    """Return what to do without the host of a short name: use the nearest model that has a credential, if any."""
+    """Return advice if a short name has no host with a credential: the nearest usable model, or how to store a key."""
     from qcode.providers import catalog
 
     for host in catalog.BUILT_IN if keys is not None else ():
@@ -167,7 +167,7 @@ def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
     try:
         return Selection(spec, catalog.default_model(spec.name), note)
     except LookupError:
-        raise UsageError(f"no model was select_model for {spec.name}: use -m {spec.name}/MODEL") from None
+        raise UsageError(f"no model was named for {spec.name}: use -m {spec.name}/MODEL") from None
 
 
 def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
@@ -230,20 +230,20 @@ def source_words(source: str) -> str:
 def choose(
     settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
 ) -> Selection:
-    """Return the model to begin with: select_model by a flag, the environment or the configuration, otherwise one
-    with a key, a local server, or the demo if `has_demo`.
+    """Return the model to start with: from a flag, the environment or the configuration, otherwise a model with a key,
+    a local server, or the demo if `has_demo`.
 
-    `connected` is the model the app switched to last; it is preferred if there is a key for it.
+    `connected` is the model that the app used last; it is preferred if there is a key for it.
     """
     if settings.model:
         origin = settings.origin("model")
-        return select_model(settings.model, settings, f"select_model by {'-m' if flag else origin}", keys)
+        return select_model(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
     if connected and base_url is None and (again := _select_connected(connected, settings, keys)) is not None:
         return again
     with_key = _with_key(settings, keys, base_url)
     if with_key is not None:
         return with_key
-    import asyncio  # a host is answered before it loads
+    import asyncio  # not needed if a key was found
 
     return asyncio.run(_without_key(settings, keys, has_demo=has_demo))
 
@@ -262,9 +262,9 @@ def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) ->
 
 
 def begin_with(context: RunContext, *, has_demo: bool = False) -> Selection:
-    """Return the selection by the flags, settings and keys of this run; raise `QcodeError` if there is none.
+    """Return the model to start with, from the flags, settings and keys of this run; raise `QcodeError` if none.
 
-    `has_demo`: without a key it is the demo model.
+    `has_demo`: use the demo model if there is no key.
     """
     options, connected = context.options, ""
     if options.model is not None and not isinstance(options.model, str):

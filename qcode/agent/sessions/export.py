@@ -1,6 +1,6 @@
 """Exports the turns of a session as Markdown, JSON or an HTML page, to a new file.
 
-All formats say the same: prompts, replies, each call with its result, what was truncated and continued, tokens, cost
+All formats contain the same: prompts, replies, each call with its result, notes about truncated replies, tokens, cost
 and models. Only JSON contains control characters. This module is imported on first use; `page` writes the HTML.
 """
 
@@ -77,19 +77,19 @@ def export_request(typed: str) -> ExportRequest:
     if unknown := re.search(r"(?:^|\s)(--\S*)", rest):
         raise ValueError(f"Cannot use {unknown[1]} here. Type /export {EXPORT_USAGE}.")
     first, _, after = rest.partition(" ")
-    named = next((form for form in EXPORT_FORMS if form == first), None)
-    path = after.strip() if named else rest
+    form = next((form for form in EXPORT_FORMS if form == first), None)
+    path = after.strip() if form else rest
     turns = next((option["turns"] for option in options if option["turns"]), "")
-    return ExportRequest(named or form_of(path), path, turns, not any(option["none"] for option in options))
+    return ExportRequest(form or form_of(path), path, turns, not any(option["none"] for option in options))
 
 
 def form_of(path: str) -> ExportForm:
-    """Return the format that the ending of a file stands for; Markdown if there is none."""
+    """Return the format for the extension of a path; Markdown if it has none of the formats."""
     ending = path.rpartition(".")[2].lower()
     return next((form for form in EXPORT_FORMS if form == ending), "md")
 
 
-def exported(turns: Sequence[SessionTurn], heading: ExportHeading, request: ExportRequest) -> str:
+def export_turns(turns: Sequence[SessionTurn], heading: ExportHeading, request: ExportRequest) -> str:
     """Return the requested turns in the requested format, ending with a newline.
 
     Raise `ValueError` with one line for the user if there are no such turns.
@@ -109,7 +109,7 @@ def exported(turns: Sequence[SessionTurn], heading: ExportHeading, request: Expo
 
 
 def facts(turns: Sequence[SessionTurn], heading: ExportHeading) -> tuple[str, ...]:
-    """Return the date, the models, and what the turns took."""
+    """Return the date, the models, the number of turns, their tokens and their cost."""
     models = dict.fromkeys(model for turn in turns for model in turn.models)
     date = turns[0].steps[0].entry.at[:10] if turns else ""
     used = usage_facts(sum((turn.usage for turn in turns), Usage()), total_cost(turns))
@@ -158,14 +158,14 @@ def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> Js
 
 
 def _shown_json(result: ShownResult) -> JsonObject:
-    found: JsonObject = {
+    row: JsonObject = {
         "state": result.state,
         "summary": result.summary,
         "diff": result.diff,
         "seconds": result.seconds,
     }
-    found["problems"] = result.problems
-    return {name: value for name, value in found.items() if value or name == "state"}
+    row["problems"] = result.problems
+    return {name: value for name, value in row.items() if value or name == "state"}
 
 
 def _without_tools(message: Message) -> Message:
@@ -266,9 +266,9 @@ def _code(text: str) -> str:
     """Return one line as a code span; a text with a backtick gets a longer fence."""
     if not text:
         return ""
-    mark = "`" * (longest_run(text) + 1)
-    blank = " " if len(mark) > 1 else ""
-    return f"{mark}{blank}{text}{blank}{mark}"
+    fence = "`" * (longest_run(text) + 1)
+    padding = " " if len(fence) > 1 else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
 
 
 def save_export(folder: Path, name: str, text: str) -> str:

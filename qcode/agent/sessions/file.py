@@ -24,7 +24,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 @dataclass(frozen=True, slots=True)
 class SessionFileContent:
-    """The content of a file. `end` is the number of bytes in complete lines, `torn` is the rest.
+    """The content of a file. `end` is the number of bytes in complete lines, `torn` the incomplete last line.
 
     `is_unended`: the last record is complete except for its newline.
     """
@@ -35,7 +35,7 @@ class SessionFileContent:
     is_unended: bool
 
     def parsed(self) -> Iterator[JsonObject | None]:
-        """Parse one line after the other, because a session may have 10,000; None for an invalid one."""
+        """Yield each line parsed, None for an invalid line; lazily, because a session may have 10,000 lines."""
         return (_record(line) for line in self.lines if line)
 
     @property
@@ -45,7 +45,7 @@ class SessionFileContent:
 
 
 def read_records(data: bytes) -> SessionFileContent:
-    """Split the content of a file. A truncated record is never a valid record, so none is misread."""
+    """Split the content of a file into lines. A truncated record is never valid JSON, so it cannot be misread."""
     *lines, tail = data.split(b"\n")
     is_unended = bool(tail) and _record(tail) is not None
     if is_unended:
@@ -62,7 +62,7 @@ def _record(line: bytes) -> JsonObject | None:
 
 
 class RecordFile:
-    """Appends lines to a file. With `path` None nothing is kept.
+    """Appends lines to a file. With `path` None nothing is written.
 
     Only `open_existing`, which reads, raises `OSError`.
     """
@@ -118,14 +118,14 @@ class RecordFile:
             self._fail(error)
             return contents, "the last record of this session is incomplete and was skipped" if contents.torn else ""
 
-    def hold(self, line: bytes) -> None:
+    def buffer(self, line: bytes) -> None:
         """Buffer a line; it is written together with the next one."""
         if self._path is not None:
             self._pending.append(line)
 
     def append(self, line: bytes) -> None:
         """Append a line with one write, or keep it in memory while the file cannot be written."""
-        self.hold(line)
+        self.buffer(line)
         self._flush()
 
     def sync(self) -> None:
@@ -142,8 +142,8 @@ class RecordFile:
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return warnings for the user, each line once."""
-        found, self._warnings = tuple(self._warnings), []
-        return found
+        warnings, self._warnings = tuple(self._warnings), []
+        return warnings
 
     def close(self) -> None:
         """Sync and close the file, and release its lock. Buffered lines are dropped."""
@@ -199,13 +199,13 @@ class RecordFile:
                 count += os.write(self._handle, data[count:])
         except OSError:
             if count:
-                self._take_back()
+                self._remove_partial_record()
             raise
         self._end += count
         self._is_torn = False
         self._is_dirty = True
 
-    def _take_back(self) -> None:
+    def _remove_partial_record(self) -> None:
         """Remove a partially written record; if that fails, ensure that the next record starts on a new line."""
         assert self._handle is not None
         try:
@@ -224,8 +224,8 @@ class RecordFile:
             os.write(self._handle, b"\n")
             self._end += 1
             return ""
-        aside = self._path.with_suffix(".corrupt")
-        handle = os.open(aside, _FLAGS, 0o600)
+        corrupt_path = self._path.with_suffix(".corrupt")
+        handle = os.open(corrupt_path, _FLAGS, 0o600)
         try:
             _write_all(handle, contents.torn + b"\n")
             os.fsync(handle)
@@ -234,7 +234,7 @@ class RecordFile:
         os.ftruncate(self._handle, contents.end)
         os.fsync(self._handle)
         self._end = contents.end
-        return f"the last record of this session was incomplete and was moved to {aside}"
+        return f"the last record of this session was incomplete and was moved to {corrupt_path}"
 
     def _fail(self, error: OSError | SessionBusy) -> None:
         self._is_failing = True
@@ -291,8 +291,8 @@ class Lock:
         """Release the lock. Idempotent."""
         if self._handle is None:
             return
-        # Removed while still locked: a process that has the old file open detects, once it gets the lock, that the
-        # path is no longer that file, and tries again.
+        # Removed while still locked: a process that already opened this file gets the lock, detects that the path
+        # is a different file now, and tries again.
         self._path.unlink(missing_ok=True)
         os.close(self._handle)
         self._handle = None
@@ -303,7 +303,7 @@ class Lock:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self._is_current(handle):
-                    with suppress(OSError):  # on a full disk the lock is held all the same, but names no holder
+                    with suppress(OSError):  # on a full disk the lock still works, but names no holder
                         os.ftruncate(handle, 0)
                         os.write(handle, str(os.getpid()).encode())
                     return handle

@@ -1,4 +1,4 @@
-"""The history of a session: messages, file changes, and the moves back and forth between its states.
+"""The history of a session: messages, file changes, and the moves between its states (undo, rewind, redo).
 
 A message keeps its number forever; a `Head` lists the messages of the conversation in one state. Nothing is removed: a
 rewind, an undo and a compaction each create a new head, so that each can be undone. For example, after messages 0 to 5
@@ -28,17 +28,18 @@ from qcode.text.json import parse_object
 from qcode.values import dataclass
 
 Run: TypeAlias = "tuple[int, int]"
-"""A range of message numbers, without its end."""
+"""A half-open range of message numbers: `(0, 4)` are the messages 0 to 3."""
 
-Why: TypeAlias = Literal["rewind", "undo", "redo"]
-WHYS: tuple[Why, ...] = ("rewind", "undo", "redo")
+MoveKind: TypeAlias = Literal["rewind", "undo", "redo"]
+MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """A stored message. `note` is for the user and is never sent to the model; `at` is its time (ISO 8601).
 
-    `is_filled_in`: it replaces a message that is missing in the file. `numbers` are the messages it was merged from.
+    `is_filled_in`: it replaces a message that is missing in the file. `numbers` are the numbers of the messages that it
+    was merged from.
     """
 
     message: Message
@@ -70,23 +71,23 @@ class AgentWork:
 
     @property
     def started_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that it started, in order, with the arguments with which they ran."""
+        """The calls that it started, in order, with their final arguments."""
         return tuple(
             self.as_run(call) for item in self.messages for call in item.message.calls if call.call_id in self.intents
         )
 
     def as_run(self, call: ToolCall) -> ToolCall:
-        """Return `call` as it ran, if the user edited it."""
-        ran = self.edited_arguments.get(call.call_id)
-        return call if ran is None else replace(call, arguments=ran)
+        """Return `call` with the arguments with which it ran: the user may have edited them."""
+        edited = self.edited_arguments.get(call.call_id)
+        return call if edited is None else replace(call, arguments=edited)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownResult:
-    """How the result of a call was shown. `output` is what the user saw of it, None if that is its content.
+    """The display of a call's result. `output` is the text that the user saw, None if it is the content of the result.
 
-    `ran` are the arguments with which it ran, as JSON, if the user edited them; otherwise empty. `problems` are those
-    that an edit brought, below its diff.
+    `ran` are the arguments with which the call ran, as JSON, if the user edited them; otherwise empty. `problems` are
+    the problems that an edit caused, shown below its diff.
     """
 
     state: CallState
@@ -100,14 +101,14 @@ class ShownResult:
 
 @dataclass(frozen=True, slots=True)
 class ShownPrompt:
-    """How a prompt was shown, if not as it was sent, such as `/review src`."""
+    """The text shown for a prompt, if it differs from the text sent, such as `/review src`."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """A stretch of reasoning that took `seconds`."""
+    """The duration of one section of reasoning."""
 
     seconds: float
 
@@ -128,12 +129,12 @@ class ShownItem:
 class StoredMessage:
     """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
 
-    `is_summary`: a compaction replaced older messages with it. `agent_work` are the sub-agents that its calls started.
-    `shown_events` and `shown_results` are what a front end showed with the message, for a replay. `edited_arguments`
-    are the arguments of calls that the user edited before they ran, as JSON. `requests` were sent after the message and
-    belong to no other one.
+    `is_summary`: a compaction replaced older messages with it. `agent_work` is the work of sub-agents that its calls
+    started. `shown_events` and `shown_results` were shown with the message, and are stored for a replay.
+    `edited_arguments` are the arguments of calls that the user edited before they ran, as JSON. `requests` were sent
+    after the message and belong to no other message.
 
-    A collection is created when it is first used: in a session of 10,000 messages most are not.
+    Each collection is created at its first use: in a session of 10,000 messages most are never used.
     """
 
     intents: set[str]
@@ -156,12 +157,12 @@ class StoredMessage:
             kind = _COLLECTIONS.get(name)
             if kind is None:
                 raise AttributeError(name)
-            setattr(self, name, found := kind())
-            return found
+            setattr(self, name, collection := kind())
+            return collection
 
     @property
     def other_requests(self) -> tuple[AttemptRecord, ...]:
-        """The requests of its sub-agents, and those that belong to no message."""
+        """The requests of its sub-agents, and requests that belong to no message."""
         inner = (
             attempt for item in self.agent_work.values() for stored in item.messages for attempt in stored.attempts
         )
@@ -169,9 +170,9 @@ class StoredMessage:
 
     @property
     def entry_with_requests(self) -> HistoryEntry:
-        """The entry, with all requests beside it added so that the cost is complete."""
-        beside = self.other_requests
-        return replace(self.entry, attempts=(*self.entry.attempts, *beside)) if beside else self.entry
+        """The entry with its own and all other requests, so that the cost is complete."""
+        others = self.other_requests
+        return replace(self.entry, attempts=(*self.entry.attempts, *others)) if others else self.entry
 
 
 _COLLECTIONS: dict[str, type[Any]] = {
@@ -187,8 +188,8 @@ LINK_PREFIX = "link-"
 class FileState:
     """A version of a file: SHA-256 of its content in hexadecimal, size in bytes, permission bits.
 
-    `is_kept`: its content is in the store and can be restored. A symbolic link has its target as content, and the
-    digest begins with `link-`, which an earlier version of qcode takes for a content that is missing.
+    `is_kept`: its content is in the store and can be restored. The content of a symbolic link is its target, and its
+    digest begins with `link-`, which earlier versions of qcode treat as missing content.
     """
 
     digest: str
@@ -213,7 +214,7 @@ class FileState:
 class RecordedChange:
     """A change of the file at `path` (absolute) after the message `number`; a state of None means no file.
 
-    `by`: reported by a tool, which is exact, or found by comparing files before and after a command.
+    `by`: reported by a tool, which is exact, or detected by comparing files before and after a command.
     """
 
     number: int
@@ -274,7 +275,7 @@ class Move:
     """An undo, rewind or redo. `changes` are the positions of the file changes that it reverted or applied again."""
 
     move_id: int
-    why: Why
+    why: MoveKind
     before: Head
     after: Head
     files: tuple[FileMove, ...] = ()
@@ -295,7 +296,7 @@ class SessionHistory:
         self.redoable: list[Move] = []
         self.unfinished: Move | None = None
         self.moves = 0
-        self._taken_back: set[int] = set()
+        self._reverted: set[int] = set()
         self._latest = -1
         self._head_by_key: dict[tuple[tuple[Run, ...], int | None], Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
@@ -339,7 +340,7 @@ class SessionHistory:
             last.requests += attempts
 
     def show(self, items: Iterable[ShownItem]) -> None:
-        """Add what was shown with the latest message."""
+        """Add items that were shown with the latest message."""
         if (last := self.stored.get(self._latest)) is not None:
             last.shown_events += items
 
@@ -348,7 +349,7 @@ class SessionHistory:
             last.shown_results[call_id] = result
 
     def intend_inner(self, call_id: str, inner_call: str, ran: str) -> bool:
-        """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""
+        """Add a call of a sub-agent that runs with the arguments `ran`; return whether they were edited."""
         if (last := self.stored.get(self._latest)) is None:
             return False
         inner = last.agent_work.setdefault(call_id, AgentWork())
@@ -375,25 +376,25 @@ class SessionHistory:
     def change(self, at: int, change: RecordedChange) -> None:
         """Record that a file is about to be changed, under a new position."""
         if at in self.changes:
-            raise ValueError("a position that was given before")
+            raise ValueError("the position is already used")
         self.changes[at] = change
 
     def void(self, at: int) -> None:
         """Mark the change at this position as not made."""
-        self._taken_back.add(at)
+        self._reverted.add(at)
 
     def live_changes(self, since: int) -> list[tuple[int, RecordedChange]]:
         """Return the changes from message `since` on that were not reverted, with their positions."""
-        found = sorted(self.changes.items())
-        return [(at, change) for at, change in found if change.number >= since and at not in self._taken_back]
+        changes = sorted(self.changes.items())
+        return [(at, change) for at, change in changes if change.number >= since and at not in self._reverted]
 
     def head_of(self, runs: tuple[Run, ...], prompt: int | None) -> Head:
         """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""
-        known = self._head_by_key.get((runs, prompt))
-        if known is not None:
-            return known
+        head = self._head_by_key.get((runs, prompt))
+        if head is not None:
+            return head
         if prompt is not None and prompt not in self._prompts:
-            raise ValueError("a move to a message that is not there")
+            raise ValueError("a move to an unknown message")
         return Head(runs, self._prompts[prompt] if prompt is not None else None)
 
     def move(self, move: Move) -> None:
@@ -402,11 +403,11 @@ class SessionHistory:
         self.moves = max(self.moves, move.move_id + 1)
         self.head = move.after
         if move.why == "redo":
-            self._taken_back.difference_update(move.changes)
+            self._reverted.difference_update(move.changes)
             if self.redoable:
                 self.redoable.pop()
         else:
-            self._taken_back.update(move.changes)
+            self._reverted.update(move.changes)
             self.redoable.append(move)
         self.unfinished = move if move.files else None
 
@@ -416,12 +417,12 @@ class SessionHistory:
 
     def prompts(self) -> list[UserPrompt]:
         """Return the prompts of the user that led to the head, in order."""
-        found = []
+        prompts = []
         prompt = self.head.prompt
         while prompt is not None:
-            found.append(prompt)
+            prompts.append(prompt)
             prompt = prompt.before.prompt
-        return found[::-1]
+        return prompts[::-1]
 
     def all_numbers(self) -> list[int]:
         """Return the numbers of all messages that led to the head, without compaction."""
@@ -430,16 +431,16 @@ class SessionHistory:
     def walk(self) -> Iterator[int]:
         """Yield the numbers of all messages that led to the head, without compaction, from the first one on."""
         prompt_numbers = {prompt.number for prompt in self.prompts()}
-        is_on_the_way = True
+        leads_to_head = True
         for number, stored in self.stored.items():
             if stored.is_own:
-                is_on_the_way = number in prompt_numbers
-            if is_on_the_way and not stored.is_summary:
+                leads_to_head = number in prompt_numbers
+            if leads_to_head and not stored.is_summary:
                 yield number
 
     def _store(self, number: int, stored: StoredMessage) -> None:
         if number <= self._latest:
-            raise ValueError("a number that was given before")
+            raise ValueError("the number is already used")
         self.stored[number] = stored
         self._latest = number
 

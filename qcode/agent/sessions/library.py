@@ -1,7 +1,6 @@
-"""The sessions of a folder beside the open one: list, preview, search, rename, resume, fork, delete, export.
+"""Operations on the sessions of a folder: list, preview, search, rename, resume, fork, delete, export.
 
-The conversation continues with whichever is chosen. Titles are made by the small model of the configuration: which
-prompt it gets, and which part of the answer is a title.
+Also the titles of sessions, which the small model of the configuration writes: its prompt, and reading its answer.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ _DEMO = "demo"
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session in a list. `updated` is in seconds since 1970. `is_open`: it is the session open here.
+    """A session in a list. `updated` is in seconds since 1970. `is_open`: it is the session of this conversation.
 
-    `branch` is the git branch when it began, empty if it is unknown.
+    `branch` is the git branch at its start, empty if unknown.
     """
 
     session_id: str
@@ -55,7 +54,7 @@ class Library:
     """The sessions of a folder, one of them open in a conversation. `store` None: no sessions are kept in this run.
 
     Methods raise `ValueError` with one line for the user. Only `make_title` may be called while a turn runs.
-    `clients` has the model that makes titles.
+    `clients` connects the model that writes titles.
     """
 
     def __init__(
@@ -73,14 +72,16 @@ class Library:
 
     @property
     def title(self) -> str:
-        """The title of the open session: its given name, or the first words in it, or empty."""
+        """The title of the open session: its name, otherwise its first words, otherwise empty."""
         session = self._conversation.session
         return session.title or first_words(self._messages())
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""
-        found = self._optional_store.summaries() if self._optional_store is not None else ()
-        return tuple(_info(summary, summary.session_id == self._conversation.session.session_id) for summary in found)
+        summaries = self._optional_store.summaries() if self._optional_store is not None else ()
+        return tuple(
+            _info(summary, summary.session_id == self._conversation.session.session_id) for summary in summaries
+        )
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a session without opening it."""
@@ -104,11 +105,11 @@ class Library:
     async def make_title(self) -> TurnUsage | None:
         """Let the small model name the open session once, if one is configured and the session has no name.
 
-        Return the usage, None if no request was sent. The title stays unchanged if the model fails, or if the user
-        names the session meanwhile.
+        Return the usage, None if no request was sent. The title stays unchanged if the model fails, or if the user has
+        named the session in the meantime.
         """
         session = self._conversation.session
-        messages = self._first_exchange() if self._is_to_be_named(session) else ()
+        messages = self._first_exchange() if self._needs_title(session) else ()
         small = self._clients.small() if is_worth_a_title(messages) else None
         if small is None or small.provider.name == _DEMO:
             return None
@@ -121,13 +122,13 @@ class Library:
         used = TurnUsage(
             "(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1), by_model=(spent,)
         )
-        asked = AttemptRecord("first", _MAX_TOKENS, "", naming.usage, model=small.name)
-        self._conversation.count(used)
-        self._conversation.session.record_requests((asked,))
+        request = AttemptRecord("first", _MAX_TOKENS, "", naming.usage, model=small.name)
+        self._conversation.add_usage(used)
+        self._conversation.session.record_requests((request,))
         return used
 
-    def _is_to_be_named(self, session: Session) -> bool:
-        """Return whether the session needs a title: it is kept, and sending its text to the small model is allowed."""
+    def _needs_title(self, session: Session) -> bool:
+        """Return whether the session needs a title. The demo model and sessions that are not saved need none."""
         is_demo = self._conversation.model.partition("/")[0] == _DEMO
         return (
             self._optional_store is not None
@@ -137,14 +138,14 @@ class Library:
         )
 
     def delete(self, session_id: str) -> None:
-        """Delete a session and its stored file contents; the open session is refused."""
+        """Delete a session and its stored file contents; raise `ValueError` for the open session."""
         if session_id == self._conversation.session.session_id:
             raise ValueError("This session is open here. Type /clear first to start another one.")
         with _one_line():
             self._store.delete(session_id)
 
     def resume(self, session_id: str) -> tuple[str, ...]:
-        """Continue the conversation with another session; return lines for the user about its file."""
+        """Continue the conversation with another session; return notices about its file for the user."""
         self._check_idle()
         if session_id == self._conversation.session.session_id:
             return ()
@@ -170,26 +171,26 @@ class Library:
 
     def export(self, request: ExportRequest) -> str:
         """Return the open session, or a range of its turns, as text."""
-        from qcode.agent.sessions.export import ExportHeading, exported
+        from qcode.agent.sessions.export import ExportHeading, export_turns
 
         session = self._conversation.session
         heading = ExportHeading(session.session_id, session.redact(self.title), self._conversation.model)
-        return exported(self.turns(), heading, request)
+        return export_turns(self.turns(), heading, request)
 
     def _messages(self) -> Iterator[Message]:
-        """Return the messages of the open session from its first one on; the session may be long."""
+        """Yield the messages of the open session from the first one; lazily, because the session may be long."""
         history = self._conversation.session.history
         return (history.stored[number].entry.message for number in history.walk())
 
     def _first_exchange(self) -> tuple[Message, ...]:
-        """Return the first prompt and the first answer with text, as far as there are any."""
-        found: dict[str, Message] = {}
+        """Return the first prompt and the first answer with text; fewer if they do not exist."""
+        first_by_role: dict[str, Message] = {}
         for message in self._messages():
             if (typed_text(message) if message.role == "user" else message.text).strip():
-                found.setdefault(message.role, message)
-            if len(found) == len(get_args(Role)):
+                first_by_role.setdefault(message.role, message)
+            if len(first_by_role) == len(get_args(Role)):
                 break
-        return tuple(found.values())
+        return tuple(first_by_role.values())
 
     @property
     def _store(self) -> SessionStore:
@@ -256,23 +257,23 @@ async def ask_for_title(provider: Provider, model: str, limit: int | None, messa
     prompt += f"<answer>\n{_first_words(messages, 'assistant')[:_ANSWER_CHARS]}\n</answer>"
     cap = min(_MAX_TOKENS, limit or _MAX_TOKENS)
     request = ModelRequest(model, _SYSTEM, (user(prompt),), (), cap)
-    text, usage, is_whole = "", Usage(), False
+    text, usage, is_complete = "", Usage(), False
     stream = provider.stream(request)
     try:
         async with asyncio.timeout(TIMEOUT_S):
             async for event in stream:
                 match event:
-                    case TextDelta(text=piece) if len(text) < _MAX_READ:
-                        text += piece
+                    case TextDelta(text=part) if len(text) < _MAX_READ:
+                        text += part
                     case UsageReported(usage=reported):
                         usage = _merge_usage(usage, reported)
                     case ReplyEnded(stop=stop):
-                        is_whole = stop is StopReason.END_TURN
+                        is_complete = stop is StopReason.END_TURN
                     case _:
                         pass
     except (ProviderError, TimeoutError):
         return TitleResult("", usage)
-    return TitleResult(title_of(text) if is_whole else "", usage)
+    return TitleResult(title_of(text) if is_complete else "", usage)
 
 
 def title_of(answer: str) -> str:

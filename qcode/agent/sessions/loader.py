@@ -63,7 +63,7 @@ class LoadedSession:
     has_header: bool = True
     history: SessionHistory = field(default_factory=SessionHistory)
     recovered: int | None = None
-    """The number of a message that is not in the file yet: the reply under way when the process was killed."""
+    """The number of a message that is not in the file yet: the reply that was interrupted when the process died."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -79,7 +79,7 @@ def rebuild(
 ) -> LoadedSession:
     """Build the conversation from the records of a file. The skipped lines and `notice` become notices.
 
-    `partial` returns the reply that was under way as message `number` when the process was killed, or None.
+    `partial` returns the unfinished reply with this message number, if the process was killed during it; or None.
     """
     reader = _SessionReader()
     for record in contents.parsed():
@@ -97,7 +97,7 @@ class _SessionReader:
     newer: int = 0
 
     def add(self, record: JsonObject | None) -> None:
-        """Add a record; one that is invalid, or None for a line that is, is skipped and counted."""
+        """Add a record. Invalid records and invalid lines (None) are skipped and counted."""
         if record is None:
             self.skipped_lines += 1
             return
@@ -114,7 +114,7 @@ class _SessionReader:
             case "message":
                 self.history.add(*stored_from(record, self.history.next_number))
             case "intent" | "result" | "note" | "compaction" | "shown":
-                self._read_beside(record)
+                self._read_related(record)
             case "agent":
                 self._agent(record)
             case "requests":
@@ -134,7 +134,8 @@ class _SessionReader:
         self.model = model
         self.history.use_model(model)
 
-    def _read_beside(self, record: JsonObject) -> None:
+    def _read_related(self, record: JsonObject) -> None:
+        """Read a compaction, or a record that belongs to the latest message."""
         history = self.history
         last = history.stored.get(history.latest)
         match record["kind"]:
@@ -165,8 +166,8 @@ class _SessionReader:
 
     def _show(self, record: JsonObject) -> None:
         items = record.get("items")
-        found = map(shown_from, items if isinstance(items, list) else ())
-        self.history.show([item for item in found if item is not None])
+        shown_items = map(shown_from, items if isinstance(items, list) else ())
+        self.history.show([item for item in shown_items if item is not None])
 
     def _agent(self, record: JsonObject) -> None:
         call_id = text(record, "call_id")
@@ -190,20 +191,20 @@ class _SessionReader:
         recovered = None
         if partial is not None and self.history.stored:
             recovered = self.history.next_number
-            # Its cost is not known: the process ended before the provider reported it.
+            # The cost of the reply is unknown: the process ended before the provider reported it.
             killed = AttemptRecord("first", 0, "killed", Usage())
             entry = HistoryEntry(partial, (killed,), INTERRUPTED_REPLY, numbers=(recovered,))
             self.history.add(recovered, StoredMessage(entry, is_own=False))
-        found = assemble(self.history, self.history.head.numbers)
-        self.skipped_lines += found.misplaced_records
+        loaded = assemble(self.history, self.history.head.numbers)
+        self.skipped_lines += loaded.misplaced_records
         return LoadedSession(
             session_id,
-            found.entries,
+            loaded.entries,
             self.model,
             self.title,
             text(self.header, "cwd", ""),
             text(self.header, "created", ""),
-            tuple(self._notices(notice, found.unknown_outcomes, is_recovered=recovered is not None)),
+            tuple(self._notices(notice, loaded.unknown_outcomes, is_recovered=recovered is not None)),
             bool(self.header),
             self.history,
             recovered,
@@ -225,7 +226,7 @@ class _SessionReader:
 
 
 def is_about_broken_turn(notice: str) -> bool:
-    """Whether a notice of a loaded conversation only says what a turn left that did not finish."""
+    """Whether a notice of a loaded conversation is only about a turn that was interrupted."""
     return notice == _TEXT_KEPT or notice.endswith(_OUTCOME_UNKNOWN)
 
 
@@ -282,7 +283,7 @@ class _Builder:
     def _assistant(self, stored: StoredMessage) -> None:
         self.close_calls()
         last = self.entries[-1] if self.entries else None
-        # After a pause the next assistant message is the rest of the same reply.
+        # After a pause the next assistant message continues the same reply.
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
             self.entries.append(HistoryEntry(user(LOST), is_filled_in=True))
         self.entries.append(stored.entry)
@@ -303,33 +304,33 @@ class _Builder:
             return message
         results: list[ToolResult] = []
         for call in calls:
-            at = next((at for at, result in enumerate(received) if result.call_id == call.call_id), None)
-            results.append(self._outcome(call) if at is None else received.pop(at))
+            index = next((index for index, result in enumerate(received) if result.call_id == call.call_id), None)
+            results.append(self._outcome(call) if index is None else received.pop(index))
         # A strict server would reject a history with a result that belongs to no call.
         self.misplaced_records += len(received)
         return Message("user", (*results, *(image for image in message.blocks if not isinstance(image, ToolResult))))
 
     def _outcome(self, call: ToolCall) -> ToolResult:
         prompt_entry = self.prompt_entry
-        known = prompt_entry.results.get(call.call_id) if prompt_entry is not None else None
-        if known is not None:
-            return known
+        recorded = prompt_entry.results.get(call.call_id) if prompt_entry is not None else None
+        if recorded is not None:
+            return recorded
         if prompt_entry is None or call.call_id not in prompt_entry.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        inner = (
+        agent_text = (
             _begun_calls_text(prompt_entry.agent_work[call.call_id]) if call.call_id in prompt_entry.agent_work else ""
         )
-        ran = prompt_entry.edited_arguments.get(call.call_id)
-        edited = f" The user had edited the call; it ran with {_shortened(ran)}." if ran is not None else ""
-        return ToolResult(call.call_id, call.name, INTERRUPTED + edited + inner, is_error=True)
+        arguments = prompt_entry.edited_arguments.get(call.call_id)
+        edited = f" The user had edited the call; it ran with {_shortened(arguments)}." if arguments is not None else ""
+        return ToolResult(call.call_id, call.name, INTERRUPTED + edited + agent_text, is_error=True)
 
 
-def _begun_calls_text(inner: AgentWork) -> str:
+def _begun_calls_text(work: AgentWork) -> str:
     """Return a line about the calls of a sub-agent that had started when it was interrupted."""
-    calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.started_calls]
-    left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []
-    return "\n".join(["\nIts sub-agent had begun:", *left_out, *calls[-_SHOWN_CALLS:]]) if calls else ""
+    calls = [f"- {call.name} {_shortened(call.arguments)}" for call in work.started_calls]
+    omitted = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []
+    return "\n".join(["\nIts sub-agent had begun:", *omitted, *calls[-_SHOWN_CALLS:]]) if calls else ""
 
 
 def _shortened(arguments: str) -> str:

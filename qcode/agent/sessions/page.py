@@ -1,8 +1,8 @@
 """Writes the HTML page of an export: one file that loads nothing and contains no script.
 
-Replies are rendered from Markdown and code is highlighted, both as text: HTML in a reply stays text, a link may only
-lead to a web page or a mail address, and an image of a reply is a link. The output is also well-formed XML, so that a
-tag that is not closed fails a test. `page.css` has the style.
+Replies are rendered from Markdown, and code is highlighted. HTML in a reply stays text, links may only lead to web
+pages and mail addresses, and images in a reply become links. The output is well-formed XML, so that a test finds tags
+that are not closed. `page.css` has the style.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _prompt(prompt: PromptParts) -> Iterator[str]:
 
 
 def _card(view: CallView, agent: str = "") -> str:
-    """Return a folded card: its line, then the change or the arguments, then the result."""
+    """Return a collapsed card: its summary line, then the diff or the arguments, then the result."""
     lines = count_text(len(view.output.splitlines()), "line") if view.output and not view.state else ""
     notes = view.notes or tuple(filter(None, (lines,)))
     labels = "".join(f" <small>{_text(note)}</small>" for note in notes)
@@ -122,7 +122,7 @@ def _card(view: CallView, agent: str = "") -> str:
 
 
 def _arguments(view: CallView) -> str:
-    """Return the arguments that the line of the card does not show in full."""
+    """Return the arguments that the summary line of the card does not show in full."""
     return "".join(
         f'<p class="name">{_text(name)}</p>{_pre(text, language=language)}' for name, text, language in view.details
     )
@@ -214,7 +214,7 @@ def _highlight(code: str, language: str, _attributes: str) -> str:
 
 
 def _link_addresses(state: StateCore) -> None:
-    """Make links of the addresses in the text of a reply."""
+    """Turn the addresses in the text of a reply into links."""
     for block in state.tokens:
         if block.type == "inline" and block.children and "://" in block.content:
             block.children = list(_with_links(block.children))
@@ -244,9 +244,9 @@ def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, _opt
 
 
 def _lowered_heading(renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: Any) -> str:  # noqa: ANN401  the signature of a render rule
-    """Lower a heading below those of the page, and below the heading before it by one level at most.
+    """Lower a heading below the headings of the page, without skipping a level.
 
-    A reply that starts with `## Title` starts with `h3` too: a reader of the page would look for a missing level.
+    A reply that starts with `## Title` starts with `h3`, not `h4`, because a skipped level would confuse readers.
     """
     token = tokens[index]
     if token.nesting == 1:

@@ -1,9 +1,9 @@
-"""The file with the shown text of the reply under way, so that a killed process loses almost none of it.
+"""The file with the text of the current reply, so that a killed process loses almost none of it.
 
-`ID.partial` lies beside the session file and is emptied when the reply is committed. It is append-only JSONL, written
-without fsync: the number of the message that the reply will become, and segments of text. A segment that comes again
-replaces the one before it, so that a secret which arrives in two parts is redacted as a whole; the first part is held
-back. A new attempt moves the text aside; `read_partial` returns the text that `PartialRestored` would bring back.
+`ID.partial` is beside the session file and is emptied when the reply is committed. It is append-only JSONL, written
+without fsync: the number of the message that the reply will become, and segments of text. A segment with the same
+index replaces the earlier one. Text that may be the start of a secret is written later, so that the whole secret is
+redacted. A new attempt supersedes the text; `read_partial` returns the text that `PartialRestored` would restore.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 FLUSH_SECONDS = 0.25
-"""How long text waits to be written. Its last word, which may be the start of a secret, waits twice as long at most."""
+"""The delay before text is written. The last word, which may be the start of a secret, waits at most twice as long."""
 FLUSH_CHARS = 2_000
 MAX_SEGMENT = 4 * FLUSH_CHARS
 _MAX_WORD = 512
@@ -36,11 +36,11 @@ Kind: TypeAlias = Literal["text", "reasoning"]
 
 
 class PartialReply:
-    """Writes the shown text of the reply under way to `path`; with None nothing is kept.
+    """Writes the text of the current reply to `path`; with None nothing is written.
 
-    `number` returns the number of the message that is committed next. `undecided` returns the length of the end of a
-    text that may be the start of a secret; it is held back. `handle` needs a running event loop. After a write error
-    the rest of the reply is not kept; the session file reports the same error.
+    `number` returns the number of the message that is committed next. `undecided` returns the length of the suffix of a
+    text that may be the start of a secret; it is written later. `handle` needs a running event loop. After a write
+    error the rest of the reply is not saved; the session file reports the same error.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class PartialReply:
         self._due = FLUSH_CHARS
 
     def handle(self, event: TurnEvent) -> None:
-        """Take an event that is about to be shown; events without text of the reply are ignored."""
+        """Record an event that is about to be shown; events without text of the reply are ignored."""
         if self._path is None:
             return
         if type(event) is TextDelta:
@@ -96,7 +96,7 @@ class PartialReply:
                 pass
 
     def renumber(self) -> None:
-        """Use the new number of the next message: a compaction during the reply has changed it."""
+        """Write the new number of the reply, which a compaction during the reply has changed."""
         if self._is_begun:
             self._write({"n": self._number()})
 
@@ -118,7 +118,7 @@ class PartialReply:
                 self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write the rest and close the file; remove it if it is empty. Idempotent."""
+        """Write the remaining text and close the file; remove it if it is empty. Idempotent."""
         self._stop_timer()
         self.flush(is_whole=True)
         if self._handle is not None and self._path is not None:
@@ -129,12 +129,12 @@ class PartialReply:
             self._handle = None
         self._path = None
 
-    def _take(self, kind: Kind, block: int, piece: str) -> None:
+    def _take(self, kind: Kind, block: int, text: str) -> None:
         if block != self._block or kind != self._kind:
             self._end_segment()
             self._begin_segment(kind, block)
-        self._segment.append(piece)
-        self._size += len(piece)
+        self._segment.append(text)
+        self._size += len(text)
         if self._size >= self._due:
             self.flush(is_full=True)
         if self._timer is None:
@@ -173,7 +173,7 @@ class PartialReply:
         self._size_at_flush = len(text)
 
     def _end_of_segment(self, text: str) -> int:
-        """Return where a full segment ends, 0 while it is not full; no secret is divided."""
+        """Return the end of a full segment, 0 if it is not full; the cut never divides a secret."""
         cut = _end_of_segment(text)
         return cut - self._undecided_length(text[:cut]) if cut else 0
 
@@ -221,7 +221,7 @@ def _end_of_words(text: str) -> int:
 
 
 def _end_of_segment(text: str) -> int:
-    """Return where a full segment ends, at a line end outside a private key if possible; 0 while it is not full."""
+    """Return the end of a full segment, if possible at a line end outside a private key; 0 if it is not full."""
     if len(text) < FLUSH_CHARS:
         return 0
     cut = text.rfind("\n") + 1
@@ -239,25 +239,25 @@ class _ShownText:
 
     @property
     def size(self) -> int:
-        return sum(len(piece) for kind, _, piece in self.segments.values() if kind == "text")
+        return sum(len(content) for kind, _, content in self.segments.values() if kind == "text")
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return the blocks up to the last one with text; reasoning that nothing follows was never an answer."""
+        """Return the blocks up to the last block with text, because reasoning alone is not an answer."""
         joined: list[tuple[Kind, int, str]] = []
-        for kind, block, piece in self.segments.values():
+        for kind, block, content in self.segments.values():
             if joined and joined[-1][:2] == (kind, block):
-                joined[-1] = (kind, block, joined[-1][2] + piece)
+                joined[-1] = (kind, block, joined[-1][2] + content)
             else:
-                joined.append((kind, block, piece))
+                joined.append((kind, block, content))
         while joined and (joined[-1][0] == "reasoning" or not joined[-1][2].strip()):
             joined.pop()
-        return tuple(Text(piece) if kind == "text" else Reasoning(piece) for kind, _, piece in joined if piece)
+        return tuple(Text(content) if kind == "text" else Reasoning(content) for kind, _, content in joined if content)
 
 
 def read_partial(path: Path, number: int) -> Message | None:
-    """Return the reply that was under way when qcode was killed, None if there is none.
+    """Return the unfinished reply if qcode was killed during one, otherwise None.
 
-    `number` is the number of the next message. Text under another number was committed already, but the process ended
+    `number` is the number of the next message. Text with another number was already committed, and the process ended
     before it could empty the file.
     """
     try:
@@ -265,26 +265,26 @@ def read_partial(path: Path, number: int) -> Message | None:
     except OSError:
         return None
     try:
-        shown, found = _fold_records(records)
+        shown, stored_number = _fold_records(records)
     except ValueError:
         return None
     blocks = shown.blocks()
-    return assistant(*blocks) if found == number and blocks else None
+    return assistant(*blocks) if stored_number == number and blocks else None
 
 
 def _fold_records(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None]:
-    """Return the longer of the text shown last and the text moved aside, and the number of the message."""
-    live, aside, number = _ShownText(), _ShownText(), None
+    """Return the text of the last attempt or the superseded text, if that is longer; and the message number."""
+    live, superseded, number = _ShownText(), _ShownText(), None
     for record in records:
         if "n" in record:
             number = whole(record, "n")
         elif "over" in record:
-            live, aside = _ShownText(), max(aside, live, key=lambda shown_text: shown_text.size)
+            live, superseded = _ShownText(), max(superseded, live, key=lambda shown_text: shown_text.size)
         elif "restored" in record:
-            live, aside = _ShownText(), _ShownText()
+            live, superseded = _ShownText(), _ShownText()
             live.segments[-2] = ("reasoning", -2, text(record, "reasoning"))
             live.segments[-1] = ("text", -1, text(record, "restored"))
         else:
             kind: Kind = "reasoning" if text(record, "kind") == "reasoning" else "text"
             live.segments[whole(record, "segment")] = (kind, whole(record, "block"), text(record, "text"))
-    return (live if live.size > aside.size else aside), number
+    return (live if live.size > superseded.size else superseded), number

@@ -1,7 +1,7 @@
 """Converts messages, attempts and history records to JSON and back, and records to lines of bytes; redacts messages.
 
-Parsing is strict: a value of a wrong shape raises `ValueError`. A line is one JSON object followed by a newline. No
-other character in it can be taken for a line end by any reader: control characters, U+0085, U+2028 and U+2029 are
+Parsing is strict: a value of the wrong type raises `ValueError`. A line is one JSON object followed by a newline. It
+contains no other character that a reader could take for a line end: control characters, U+0085, U+2028 and U+2029 are
 escaped.
 """
 
@@ -15,12 +15,13 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, cast, get_args, overload
 
 from qcode.agent.sessions.history import (
-    WHYS,
+    MOVE_KINDS,
     FileMove,
     FileState,
     HistoryEntry,
     InnerMessage,
     Move,
+    MoveKind,
     RecordedChange,
     Run,
     SessionHistory,
@@ -29,7 +30,6 @@ from qcode.agent.sessions.history import (
     ShownResult,
     StoredMessage,
     Thought,
-    Why,
 )
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
@@ -102,7 +102,7 @@ def block_from_json(value: Json) -> Block:
 
 
 def usage_to_json(usage: Usage) -> JsonObject:
-    """Return the counts that were reported."""
+    """Return the counts that the provider reported."""
     return {name: count for name in _USAGE_FIELDS if (count := getattr(usage, name)) is not None}
 
 
@@ -135,7 +135,7 @@ def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
 
 
 class StoredAttempts(Sequence[AttemptRecord]):
-    """The attempts of a message in a file, decoded when first read: of most messages of a session they never are."""
+    """The attempts of a message in a file, decoded at their first use: for most messages they are never used."""
 
     __slots__ = ("_value",)
 
@@ -192,13 +192,13 @@ def _opaque(opaque: Opaque | None) -> JsonObject:
 
 
 def _result(block: ToolResult) -> JsonObject:
-    found: JsonObject = {"type": "result", "call_id": block.call_id, "name": block.name}
-    found |= {"content": block.content, "is_error": block.is_error}
+    row: JsonObject = {"type": "result", "call_id": block.call_id, "name": block.name}
+    row |= {"content": block.content, "is_error": block.is_error}
     if block.is_signal:
-        found["is_signal"] = True
+        row["is_signal"] = True
     if block.images:
-        found["images"] = [block_to_json(image) for image in block.images]
-    return found
+        row["images"] = [block_to_json(image) for image in block.images]
+    return row
 
 
 def _read_opaque(value: JsonObject) -> Opaque | None:
@@ -259,7 +259,7 @@ def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
 
 
 def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessage]:
-    """Return a message and its number; if the file has no numbers, messages are counted."""
+    """Return a message and its number, which is `next_number` if the record has none."""
     number = whole(record, "n", next_number)
     message = message_from_json(record)
     attempts, note, at = _stored_attempts(record), text(record, "note", ""), text(record, "at", "")
@@ -299,7 +299,7 @@ def runs_from(value: Json) -> tuple[Run, ...]:
             case [int(first), int(end)] if 0 <= first < end:
                 runs.append((first, end))
             case _:
-                raise ValueError("no run of messages")
+                raise ValueError("not a range of messages")
     return tuple(runs)
 
 
@@ -338,28 +338,28 @@ def move_from(record: JsonObject, history: SessionHistory) -> Move:
     after = history.head_of(runs_from(to.get("runs")), whole(to, "own") if own_number is not None else None)
     files = tuple(_file_move(_record_object(item)) for item in _list(record, "files"))
     changes = tuple(_record_index(item) for item in _list(record, "changes"))
-    return Move(whole(record, "move"), _move_reason(record), history.head, after, files, changes)
+    return Move(whole(record, "move"), _move_kind(record), history.head, after, files, changes)
 
 
 def text(record: JsonObject, name: str, default: str | None = None) -> str:
     found = record.get(name, default)
     if not isinstance(found, str):
-        raise ValueError(f"{name} is missing or no text")
+        raise ValueError(f"{name} is missing or not a string")
     return found
 
 
 def whole(record: JsonObject, name: str, default: int | None = None) -> int:
     found = record.get(name, default)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise ValueError(f"{name} is missing or no number")
+        raise ValueError(f"{name} is missing or not a number")
     return found
 
 
-def _move_reason(record: JsonObject) -> Why:
-    found = text(record, "why")
-    for why in WHYS:
-        if why == found:
-            return why
+def _move_kind(record: JsonObject) -> MoveKind:
+    name = text(record, "why")
+    for kind in MOVE_KINDS:
+        if kind == name:
+            return kind
     raise ValueError("no such move")
 
 
@@ -388,7 +388,7 @@ def _state(record: JsonObject, name: str) -> FileState | None:
 def _list(record: JsonObject, name: str) -> list[Json]:
     found = record.get(name)
     if not isinstance(found, list):
-        raise ValueError(f"{name} is missing or no list")
+        raise ValueError(f"{name} is missing or not a list")
     return found
 
 
@@ -413,38 +413,38 @@ _SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
     "thought": (Thought, {"seconds": float}),
     "prompt": (ShownPrompt, {"text": str}),
 }
-"""Items whose fields are plain values, by their name in the file."""
+"""Classes of items whose fields are plain values, by their name in the file."""
 _SHOWN_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
 
 
 def result_to_json(result: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
     """Return the display of a result whose redacted content is `content`."""
-    found: JsonObject = {"state": result.state}
+    row: JsonObject = {"state": result.state}
     texts = {"summary": result.summary, "diff": result.diff, "problems": result.problems}
-    found |= {name: redact(text) for name, text in texts.items() if text}
+    row |= {name: redact(text) for name, text in texts.items() if text}
     if result.seconds is not None:
-        found["seconds"] = round(result.seconds, 3)
+        row["seconds"] = round(result.seconds, 3)
     if result.ran:
-        found["ran"] = redacted_call(ToolCall("", "", result.ran), redact).arguments
+        row["ran"] = redact_call(ToolCall("", "", result.ran), redact).arguments
     if result.output is not None:
         output = redact(result.output)
         start = output.removesuffix("\n")
-        # Mostly the start of the content, and then not written twice.
-        found["output"] = len(start) if content.startswith(start) else output
-    return found
+        # The output is usually a prefix of the content; then only its length is written.
+        row["output"] = len(start) if content.startswith(start) else output
+    return row
 
 
 def result_from(value: Json, content: str) -> ShownResult | None:
-    """Return the display of a result, None if there is none or it is invalid: the result itself is still used."""
+    """Return the display of a result, None if it is missing or invalid; the result itself is still used."""
     if not isinstance(value, dict):
         return None
     state, seconds, output = value.get("state"), value.get("seconds"), value.get("output")
     if state not in get_args(CallState):
         return None
     display = content[:output] if isinstance(output, int) else output if isinstance(output, str) else None
-    took = float(seconds) if isinstance(seconds, (int, float)) else None
+    duration = float(seconds) if isinstance(seconds, (int, float)) else None
     summary, diff, ran, problems = (text_in(value.get(name)) for name in ("summary", "diff", "ran", "problems"))
-    return ShownResult(cast("CallState", state), summary, diff, took, display, ran, problems)
+    return ShownResult(cast("CallState", state), summary, diff, duration, display, ran, problems)
 
 
 def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
@@ -478,34 +478,34 @@ def shown_from(value: Json) -> ShownItem | None:
     if name not in _SHOWN_FIELDS:
         return None
     cls, kinds = _SHOWN_FIELDS[name]
-    found = {field: value.get(field) for field in kinds}
+    values = {field: value.get(field) for field in kinds}
     for field, kind in kinds.items():
-        if not isinstance(found[field], (int, float) if kind is float else kind):
+        if not isinstance(values[field], (int, float) if kind is float else kind):
             raise ValueError(f"{field} is missing or of the wrong kind")
-    if cls is Notice and found["level"] not in get_args(Level):
+    if cls is Notice and values["level"] not in get_args(Level):
         raise ValueError("no such level")
-    return ShownItem(cls(**found), at)
+    return ShownItem(cls(**values), at)
 
 
 def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:
     usage = {field.name: getattr(ended.usage, field.name) for field in fields(Usage)}
-    found: JsonObject = {
+    row: JsonObject = {
         "type": "turn",
         "outcome": ended.outcome,
         "usage": {name: count for name, count in usage.items() if count is not None},
         "api_calls": {name: count for name, count in asdict(ended.api_calls).items() if count},
     }
     if ended.seconds is not None:
-        found["seconds"] = round(ended.seconds, 3)
+        row["seconds"] = round(ended.seconds, 3)
     if ended.cost is not None:
-        found["cost"] = str(ended.cost)
+        row["cost"] = str(ended.cost)
     if ended.discarded_output_tokens:
-        found["discarded"] = ended.discarded_output_tokens
+        row["discarded"] = ended.discarded_output_tokens
     if ended.limit is not None:
-        found["limit"] = ended.limit
+        row["limit"] = ended.limit
     if ended.error is not None:
-        found["error"] = {"kind": ended.error.kind, "message": redact(ended.error.message)}
-    return found
+        row["error"] = {"kind": ended.error.kind, "message": redact(ended.error.message)}
+    return row
 
 
 def _turn_from(value: JsonObject) -> TurnEnded:
@@ -541,8 +541,8 @@ def _searched_from(value: JsonObject) -> WebSearched:
 
 def _counts(value: Json, cls: type[Any]) -> dict[str, int]:
     known = {field.name for field in fields(cls)}
-    found = value.items() if isinstance(value, dict) else ()
-    return {name: count for name, count in found if name in known and isinstance(count, int)}
+    items = value.items() if isinstance(value, dict) else ()
+    return {name: count for name, count in items if name in known and isinstance(count, int)}
 
 
 _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in _ESCAPED}
@@ -560,28 +560,28 @@ def to_line(record: JsonObject) -> bytes:
         return json.dumps(record, separators=(",", ":")).encode() + b"\n"
 
 
-def redacted(message: Message, redact: Callable[[str], str]) -> Message:
-    return replace(message, blocks=tuple(redacted_block(block, redact) for block in message.blocks))
+def redact_message(message: Message, redact: Callable[[str], str]) -> Message:
+    return replace(message, blocks=tuple(redact_block(block, redact) for block in message.blocks))
 
 
-def redacted_block(block: Block, redact: Callable[[str], str]) -> Block:
+def redact_block(block: Block, redact: Callable[[str], str]) -> Block:
     match block:
         case Text() | Reasoning():
             return replace(block, text=redact(block.text))
         case ToolCall():
-            return redacted_call(block, redact)
+            return redact_call(block, redact)
         case ToolResult():
             return replace(block, content=redact(block.content))
         case _:
             return block
 
 
-def redacted_call(call: ToolCall, redact: Callable[[str], str]) -> ToolCall:
+def redact_call(call: ToolCall, redact: Callable[[str], str]) -> ToolCall:
     """Redact arguments so that they stay valid JSON: as text if possible, otherwise value by value."""
     text = redact(call.arguments)
-    found = parse_object(call.arguments)
-    if text != call.arguments and found is not None and parse_object(text) is None:
-        text = json.dumps(_redacted_json(found, redact), ensure_ascii=False)
+    arguments = parse_object(call.arguments)
+    if text != call.arguments and arguments is not None and parse_object(text) is None:
+        text = json.dumps(_redacted_json(arguments, redact), ensure_ascii=False)
     return replace(call, arguments=text)
 
 

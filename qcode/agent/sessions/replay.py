@@ -1,7 +1,7 @@
-"""Turns stored messages, and what was shown with them, into the events with which they were seen.
+"""Converts stored messages, and the events stored with them, back to the events of their turns.
 
-A front end shows these events like those of a running turn, so a resumed session looks as it did. Pure. Messages that
-an older version stored replay from their blocks alone.
+A front end shows these events like those of a running turn, so a resumed session looks as before. Pure. Messages
+stored by an older version are replayed from their blocks alone.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplayedPrompt:
-    """A message of the user. `typed_text` is how its text was shown, if not as it was sent."""
+    """A message of the user. `typed_text` is the text that was shown, if it differs from the text sent."""
 
     message: Message
     typed_text: str = ""
 
 
 ReplayItem: TypeAlias = TurnEvent | ReplayedPrompt | Thought
-"""A `Thought` follows the reasoning that took its time."""
+"""An item of a replay. A `Thought` follows the reasoning whose duration it gives."""
 
 
-def replayed(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
-    """Yield what to show of stored messages, in the order in which it was seen."""
+def replay_messages(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
+    """Yield the items to show for stored messages, in their original order."""
     step = 0
     for index, stored in enumerate(messages):
         message = stored.entry.message
@@ -74,7 +74,7 @@ def replayed(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
 
 
 def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
-    """Yield the blocks of a reply, with marks at their places in the text."""
+    """Yield the blocks of a reply, with marks such as `Retry` at their positions in the text."""
     message = stored.entry.message
     marks = [
         (item.at, item.event)
@@ -117,7 +117,7 @@ def _piece_with_mark(number: int, piece: str, mark: Retry | OutputEscalated | Pa
 
 
 def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayItem]:
-    """Yield the calls of a reply with their results, which the next message holds unless the process ended."""
+    """Yield the calls of a reply with their results, which are in the next message unless the process ended."""
     results = {
         block.call_id: block for block in (following.blocks if following else ()) if isinstance(block, ToolResult)
     }
@@ -135,7 +135,7 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
 def _finished(
     call: ToolCall, result: ToolResult | None, stored_result: ShownResult | None, *, has_begun: bool
 ) -> ToolFinished:
-    # The result that a resumed session gives to a call without an outcome is written for the model.
+    # The text that a resumed session adds as the result of an interrupted call is for the model only.
     is_unknown = result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
     if is_unknown and stored_result is None:
         if not has_begun:
@@ -178,7 +178,7 @@ def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """A plan of the model, as Markdown. `is_settled`: it was approved; `summary` says how it may be carried out."""
+    """A plan of the model, as Markdown. `is_settled`: it was approved; `summary` names the mode chosen for it."""
 
     text: str
     is_settled: bool
@@ -198,7 +198,7 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
 
 
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
-    """Whether the last turn broke off: no end of it is recorded, and it lacks a reply or a result."""
+    """Whether the last turn was interrupted: it has no recorded end, and lacks a reply or a result."""
     last = messages[-1] if messages else None
     if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown_events):
         return False

@@ -1,8 +1,7 @@
 """One open session: the interface through which a conversation writes to its file.
 
-`ShownRecorder` writes the display of a turn beside its messages, for a replay. No method raises for a disk error;
-`take_warnings` returns lines for the user. A file change may be recorded from a thread while the conversation
-continues.
+`ShownRecorder` records the display of a turn beside its messages, for a replay. No method raises for a disk error;
+`take_warnings` returns lines for the user. A thread may record a file change while the conversation continues.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from qcode.agent.sessions.records import (
     inner_to_json,
     is_a_prompt,
     move_to_json,
-    redacted,
-    redacted_block,
-    redacted_call,
+    redact_block,
+    redact_call,
+    redact_message,
     result_to_json,
     runs_to_json,
     shown_to_json,
@@ -78,8 +77,8 @@ class Session:
 
     `redact` removes secrets from every text before it is written; the conversation itself is not changed. `history` is
     the history so far and is updated here. `blobs` is the folder for the contents of changed files, `partial` the file
-    for the reply under way; None if nothing is kept on disk. `undecided` returns the length of the end of a text that
-    may be the start of a secret.
+    for the current reply; None if nothing is saved. `undecided` returns the length of the suffix of a text that may be
+    the start of a secret.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class Session:
             header["forked_from"] = forked_from
         if imported is not None:
             header["imported"] = imported
-        self._file.hold(to_line(header))
+        self._file.buffer(to_line(header))
         self.history.use_model(model)
 
     def append(
@@ -158,12 +157,12 @@ class Session:
             return number
 
     def _without_session_model(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
-        """Return attempts; each names its model only if it differs from the model of the session."""
+        """Return the attempts without model names that equal the model of the session."""
         current = self.history.model_of(self.history.next_number)
         return tuple(replace(attempt, model="") if attempt.model == current else attempt for attempt in attempts)
 
     def recover(self, number: int) -> None:
-        """Write message `number`, which was loaded from the file of the reply under way, and empty that file."""
+        """Write message `number`, which was loaded from the file of an unfinished reply, and remove that file."""
         with self._lock:
             stored = self.history.stored[number]
             stored.entry = replace(stored.entry, at=self._now())
@@ -240,7 +239,7 @@ class Session:
 
     def intend(self, call: ToolCall) -> None:
         """Record that `call` is about to run. Call `sync` before it runs."""
-        clean = redacted_call(call, self.redact)
+        clean = redact_call(call, self.redact)
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
         self._write({**record, "name": clean.name, "arguments": clean.arguments})
 
@@ -248,10 +247,10 @@ class Session:
         """Record the result of a call while other calls of the step still run, so that a crash does not lose it.
 
         The message with all results of the step is appended later, and replaces this record when the file is loaded.
-        `display` is how the user saw it.
+        `display` is the result as the user saw it.
         """
         with self._lock:
-            clean = redacted_block(result, self.redact)
+            clean = redact_block(result, self.redact)
             record: JsonObject = {"kind": "result", "at": self._now(), **block_to_json(clean)}
             if display is not None:
                 if len(display.diff) > MAX_DIFF_CHARS:
@@ -263,14 +262,14 @@ class Session:
     def record_shown(self, items: Sequence[ShownItem]) -> None:
         """Record items that were shown with the last message, beside its text."""
         with self._lock:
-            found: list[Json] = [shown_to_json(item, self.redact) for item in items]
-            self._write({"kind": "shown", "at": self._now(), "items": found})
+            rows: list[Json] = [shown_to_json(item, self.redact) for item in items]
+            self._write({"kind": "shown", "at": self._now(), "items": rows})
             self.history.show(items)
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
         with self._lock:
-            inner = InnerMessage(redacted(message, self.redact), self._without_session_model(attempts))
+            inner = InnerMessage(redact_message(message, self.redact), self._without_session_model(attempts))
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
             self.history.add_inner(call_id, InnerMessage(message, inner.attempts))
 
@@ -278,7 +277,7 @@ class Session:
         """Record that a call of the sub-agent started by `call_id` is about to run. Call `sync` before it runs."""
         record: JsonObject = {"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id}
         if self.history.intend_inner(call_id, call.call_id, call.arguments):
-            record["arguments"] = redacted_call(call, self.redact).arguments
+            record["arguments"] = redact_call(call, self.redact).arguments
         self._write(record)
 
     def record_requests(self, attempts: Iterable[AttemptRecord]) -> None:
@@ -331,38 +330,38 @@ class Session:
 
     def _clean_stored(self, stored: StoredMessage) -> StoredMessage:
         entry = stored.entry
-        message = redacted(entry.message, self.redact)
+        message = redact_message(entry.message, self.redact)
         return StoredMessage(replace(entry, message=message, note=self.redact(entry.note)), stored.is_own)
 
 
 class SessionTranscript:
-    """The messages of one session. `known` are the history of a session without a file."""
+    """The messages of one session. `history` is the history of a session without a file."""
 
-    def __init__(self, session: Session, known: tuple[Message, ...] = ()) -> None:
+    def __init__(self, session: Session, history: tuple[Message, ...] = ()) -> None:
         self.session = session
         self._messages: list[Message] = []
         self._numbers: list[tuple[int, ...]] = []
         self.read_again()
         if not self._messages:
-            self._messages, self._numbers = list(known), [()] * len(known)
+            self._messages, self._numbers = list(history), [()] * len(history)
 
     @property
     def messages(self) -> list[Message]:
-        """The current messages. The list may grow, or be replaced by another one."""
+        """The current messages. The list may grow, or be replaced by another list."""
         return self._messages
 
     def read_again(self) -> None:
         """Load the messages up to the current head of the session."""
         entries = self.session.entries()
-        # One-way tools may not be offered in this run; without them their calls would be in its requests.
+        # Calls of one-way tools are removed, because this run may not offer those tools.
         self._messages = list(without_signals([entry.message for entry in entries], None))
         self._numbers = [entry.numbers for entry in entries]
 
     def last_count(self, model: str) -> tuple[tuple[Message, ...], int, int] | None:
-        """Return the last prompt that `model` counted, its tokens, and those of the reply; None if there is none.
+        """Return the last prompt that `model` counted, its tokens, and the tokens of the reply; None if there is none.
 
-        Then a long session needs no vocabulary to know that its next prompt fits. A compaction after the reply voids
-        the count, because the prompt had other messages.
+        With this count, a long session need not load the tokenizer to see that its next prompt fits. A compaction after
+        the reply makes the count invalid, because the prompt had other messages.
         """
         history = self.session.history
         for at in range(len(self._messages) - 1, -1, -1):
@@ -389,7 +388,7 @@ class SessionTranscript:
         self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
 
     def keep_result(self, finished: ToolFinished) -> None:
-        """Store the result of a call at once, while other calls of its step have yet to run."""
+        """Store the result of a call at once, while other calls of its step may still run."""
         call, outcome = finished.call, finished.outcome
         result = ToolResult(
             call.call_id, call.name, outcome.content, outcome.is_error, outcome.images, outcome.is_signal
@@ -402,9 +401,9 @@ class SessionTranscript:
 
 
 class ShownRecorder:
-    """Records, of the events of one turn, those that no message holds. `prompt` is how the prompt was shown.
+    """Records the events of one turn that are not part of a message. `prompt` is the prompt as it was shown.
 
-    `record` is called once the message that the items belong to is stored.
+    `record` is called after the message to which the items belong is stored.
     """
 
     def __init__(self, record: Callable[[list[ShownItem]], None], clock: Callable[[], float], prompt: str = "") -> None:
@@ -419,7 +418,7 @@ class ShownRecorder:
         self._has_shown = False
 
     def see(self, event: TurnEvent) -> TurnEvent:
-        """Record an event, and return it with the time it took."""
+        """Record an event, and return it with its duration."""
         match event:
             case TurnStarted() if self._prompt:
                 self._record([ShownItem(ShownPrompt(self._prompt))])
@@ -475,7 +474,7 @@ class ShownRecorder:
             self._pending_items.append(ShownItem(event, self._chars))
         else:
             self._start_reply()
-            # A label over text that the new attempt replaced is gone when the reply is finished.
+            # The app removes the label of a retry whose text was replaced when the reply ends.
             if not self._has_shown:
                 self._pending_items.append(ShownItem(event))
 

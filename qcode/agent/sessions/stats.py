@@ -1,7 +1,7 @@
 """Totals over stored sessions: turns, tokens, cost and recoveries, by day and model.
 
-Loads apart, for `qcode stats`. Files are read line by line, without building a conversation; a line that cannot be read
-is skipped. Tokens are those that the provider reported. The cost is at today's prices, because sessions store none.
+Separate because only `qcode stats` imports it. Files are read line by line, without building a conversation; unreadable
+lines are skipped. Tokens are as the provider reported them. Costs use current prices, because sessions store no prices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = tuple(
 
 @dataclass(slots=True)
 class UsageTotals:
-    """Sums over some sessions. `cost` leaves out requests of unknown price; `unpriced_requests` counts those."""
+    """Sums over some sessions. `cost` omits requests with an unknown price, which `unpriced_requests` counts."""
 
     turns: int = 0
     requests: int = 0
@@ -72,10 +72,10 @@ class UsageTotals:
 
 
 class Stats:
-    """The totals of sessions, by day (`2026-11-22`, local time) and model. `price_of` is given `provider/model`.
+    """The totals of sessions, by day (`2026-11-22`, local time) and model. `price_of` gets `provider/model`.
 
-    Turns of other programs, in imported sessions, are in `imported_turns` alone. Messages that a fork has from its
-    original are counted once.
+    Turns of other programs, in imported sessions, count only in `imported_turns`. Messages that a fork copied from its
+    original count once.
     """
 
     def __init__(self, price_of: Callable[[str], Price | None]) -> None:
@@ -87,7 +87,7 @@ class Stats:
         self._prices: dict[str, Price | None] = {}
 
     def read(self, files: Iterable[Path]) -> None:
-        """Add session files; one that cannot be read is left out."""
+        """Add session files; unreadable files are skipped."""
         for path in sorted(files, key=lambda path: path.name):  # by time: an original comes before its forks
             try:
                 with path.open("rb") as stream:
@@ -106,9 +106,9 @@ class Stats:
             if record is None:
                 continue
             day = _day(record.get("at")) or day
-            named = record.get("model")
-            if isinstance(named, str) and named:
-                model = named
+            record_model = record.get("model")
+            if isinstance(record_model, str) and record_model:
+                model = record_model
             if record["kind"] == "session":
                 imported, is_fork = _imported_messages(record), "forked_from" in record
                 is_own = not imported
@@ -143,7 +143,7 @@ class Stats:
         return _sum(self.by.values())
 
     def as_json(self) -> JsonObject:
-        rows = [{"day": day, "model": model, **found.as_json()} for (day, model), found in sorted(self.by.items())]
+        rows = [{"day": day, "model": model, **totals.as_json()} for (day, model), totals in sorted(self.by.items())]
         total = self.totals.as_json()
         return {
             "sessions": self.sessions,
@@ -159,7 +159,7 @@ class Stats:
             notes.append(f"{count_text(self.imported_turns, 'turn')} of imported sessions not counted")
         if not self.by:
             return ["no sessions yet", *notes]
-        rows = [_HEADER, *(_row(day, model, found) for (day, model), found in sorted(self.by.items()))]
+        rows = [_HEADER, *(_row(day, model, totals) for (day, model), totals in sorted(self.by.items()))]
         rows.append(_row("total", count_text(self.sessions, "session"), self.totals))
         table = columns(rows, text_columns=_TEXT_COLUMNS)
         if unpriced := self.totals.unpriced_requests:
@@ -171,28 +171,28 @@ _TEXT_COLUMNS = 2
 _HEADER = ("day", "model", "turns", "requests", "input", "cached", "output", "recovered", "cost")
 
 
-def _row(day: str, model: str, found: UsageTotals) -> tuple[str, ...]:
-    recovered = found.escalations + found.continuations
-    tokens = (tokens_text(count) for count in (found.input, found.cache_read, found.output))
-    cost = "-" if found.unpriced_requests == found.requests and found.requests else cost_text(found.cost)
-    return (day or "-", model or "-", f"{found.turns:,}", f"{found.requests:,}", *tokens, f"{recovered:,}", cost)
+def _row(day: str, model: str, totals: UsageTotals) -> tuple[str, ...]:
+    recovered = totals.escalations + totals.continuations
+    tokens = (tokens_text(count) for count in (totals.input, totals.cache_read, totals.output))
+    cost = "-" if totals.unpriced_requests == totals.requests and totals.requests else cost_text(totals.cost)
+    return (day or "-", model or "-", f"{totals.turns:,}", f"{totals.requests:,}", *tokens, f"{recovered:,}", cost)
 
 
 def _sum(parts: Iterable[UsageTotals]) -> UsageTotals:
-    whole = UsageTotals()
+    total = UsageTotals()
     for part in parts:
-        whole.turns += part.turns
-        whole.requests += part.requests
-        whole.input += part.input
-        whole.output += part.output
-        whole.cache_read += part.cache_read
-        whole.discarded_output += part.discarded_output
-        whole.escalations += part.escalations
-        whole.continuations += part.continuations
-        whole.retries += part.retries
-        whole.cost += part.cost
-        whole.unpriced_requests += part.unpriced_requests
-    return whole
+        total.turns += part.turns
+        total.requests += part.requests
+        total.input += part.input
+        total.output += part.output
+        total.cache_read += part.cache_read
+        total.discarded_output += part.discarded_output
+        total.escalations += part.escalations
+        total.continuations += part.continuations
+        total.retries += part.retries
+        total.cost += part.cost
+        total.unpriced_requests += part.unpriced_requests
+    return total
 
 
 def _is_turn(record: JsonObject) -> bool:

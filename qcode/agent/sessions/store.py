@@ -1,7 +1,7 @@
 """All sessions of one project: create, find, resume, copy, list and delete them; names and summaries.
 
 They are stored in `STATE/sessions/PROJECT/ID.jsonl`, with `ID.lock` for an open session, `ID.corrupt` for the truncated
-end of a damaged one, `ID.partial` for the shown text of a reply under way, and `ID.files` for the contents of changed
+end of a damaged session, `ID.partial` for the text of the current reply, and `ID.files` for the contents of changed
 files. There is no index to rebuild. A summary is read without building the conversation.
 """
 
@@ -62,10 +62,10 @@ def _nothing(text: str) -> int:
 
 
 class SessionStore:
-    """The sessions of the project at `project_root`, kept under `state_dir`.
+    """The sessions of the project at `project_root`, stored below `state_dir`.
 
-    `clock` returns a time with a zone, `new_id` an id for a session that starts then, `redact` a text without secrets;
-    for `undecided` see `Session`.
+    `clock` returns a time with a zone, `new_id` an id for a session that starts at a time, `redact` a text without
+    secrets. See `Session` for `undecided`.
     """
 
     def __init__(
@@ -112,21 +112,21 @@ class SessionStore:
 
     def find(self, text: str) -> str:
         """Return the id equal to `text`, or the only one that starts with it. Raise `SessionNotFound` otherwise."""
-        known = self.ids()
-        if text in known:
+        ids = self.ids()
+        if text in ids:
             return text
-        matches = [session_id for session_id in known if text and session_id.startswith(text)]
+        matches = [session_id for session_id in ids if text and session_id.startswith(text)]
         if len(matches) == 1:
             return matches[0]
-        raise SessionNotFound(_not_found(text, matches, known))
+        raise SessionNotFound(_not_found(text, matches, ids))
 
     def ids(self) -> tuple[str, ...]:
         """Return all ids, the most recently written one first."""
-        found = []
+        files = []
         for file in self.folder.glob("*.jsonl"):
             with suppress(OSError):
-                found.append((file.stat().st_mtime_ns, file.stem))
-        return tuple(session_id for _, session_id in sorted(found, reverse=True))
+                files.append((file.stat().st_mtime_ns, file.stem))
+        return tuple(session_id for _, session_id in sorted(files, reverse=True))
 
     def latest(self) -> str | None:
         """Return the id of the most recently written session."""
@@ -173,7 +173,7 @@ class SessionStore:
         return session, loaded
 
     def fork(self, text: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
-        """Create a copy of a session, which may be open elsewhere and is not changed."""
+        """Create a copy of a session. The original is not changed, and may be open in another process."""
         session_id = self.find(text)
         contents = read_records(self._read(session_id))
         loaded = self._rebuild(session_id, contents, "")
@@ -200,8 +200,8 @@ class SessionStore:
     def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
         """Return a passage for each of these sessions that contains all words of `text`, ignoring case."""
         words = text.casefold().split()
-        found = ((session_id, passage(self._path(session_id), words)) for session_id in session_ids)
-        return {session_id: text for session_id, text in found if text is not None}
+        passages = ((session_id, passage(self._path(session_id), words)) for session_id in session_ids)
+        return {session_id: text for session_id, text in passages if text is not None}
 
     def prune(self, older_than: datetime, keep: Collection[str] = ()) -> int:
         """Remove sessions last written before `older_than`, except open ones; return how many."""
@@ -216,15 +216,15 @@ class SessionStore:
 
     def summaries(self) -> tuple[SessionSummary, ...]:
         """Return the summaries of all sessions, the most recently written one first; unreadable files are skipped."""
-        found = (summarize(self._path(session_id)) for session_id in self.ids())
+        summaries = (summarize(self._path(session_id)) for session_id in self.ids())
         return tuple(
             replace(summary, size=summary.size + self._size_beside(summary.session_id))
-            for summary in found
+            for summary in summaries
             if summary is not None
         )
 
     def _size_beside(self, session_id: str) -> int:
-        """Return the size of what is stored for a session beside its file."""
+        """Return the size of the other files of a session."""
         path = self._path(session_id)
         size = 0
         for candidate in (path.with_suffix(".corrupt"), self._partial(session_id), *self._blobs(session_id).glob("*")):
@@ -256,7 +256,7 @@ class SessionStore:
             return rebuild(session_id, contents, notice, lambda number: read_partial(path, number))
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
-        """Copy the contents of changed files. The copy cannot restore a content that was not copied."""
+        """Copy the contents of changed files. A content that cannot be copied cannot be restored in the copy."""
         import shutil
 
         source, target = self._blobs(session_id), self._blobs(copy_id)
@@ -290,14 +290,14 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
+def _not_found(text: str, matches: list[str], ids: tuple[str, ...]) -> str:
     if matches:
         return f'"{text}" matches {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
-    if not known:
+    if not ids:
         return f'no session "{text}": this folder has no sessions yet'
     from qcode.text.match import nearest_list, similar
 
-    hint = nearest_list(similar(text, known, _SHOWN)) or f"the latest: {', '.join(known[:_SHOWN])}"
+    hint = nearest_list(similar(text, ids, _SHOWN)) or f"the latest: {', '.join(ids[:_SHOWN])}"
     return f'no session "{text}" in this folder; {hint}'
 
 
@@ -309,10 +309,10 @@ _TITLE = b'{"kind":"title"'
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A session in a list. `title` is its given title, or the first words of the user. `messages` is their number.
+    """A session in a list. `title` is its title, or the first words of the user. `messages` is the number of messages.
 
-    `size` is in bytes, with everything that is deleted with the session. `cwd` is the folder in which it started,
-    `branch` the git branch at that time, empty if it is unknown.
+    `size` is the size in bytes of all its files. `cwd` is the folder in which it started, `branch` the git branch at
+    that time, empty if unknown.
     """
 
     session_id: str
@@ -331,15 +331,15 @@ def stored_sessions(
 ) -> list[tuple[int, SessionSummary]]:
     """Return at most `count` sessions of all projects, newest first, or those that started in `cwd`.
 
-    Each comes with the time of its last change in nanoseconds. `after` is that time and the id of the last session of
-    the page before. Reads only the files that it returns.
+    Each comes with the time of its last change in nanoseconds. `after` is the time and the id of the last session of
+    the previous page. Reads only as many files as needed.
     """
-    found: list[tuple[int, str, Path]] = []
+    files: list[tuple[int, str, Path]] = []
     for path in (state_dir / "sessions").glob("*/*.jsonl"):
         with suppress(OSError):
-            found.append((path.stat().st_mtime_ns, path.stem, path))
+            files.append((path.stat().st_mtime_ns, path.stem, path))
     summaries: list[tuple[int, SessionSummary]] = []
-    for changed, session_id, path in sorted(found, reverse=True):
+    for changed, session_id, path in sorted(files, reverse=True):
         if len(summaries) == count:
             break
         if after is not None and (changed, session_id) >= after:
@@ -351,21 +351,21 @@ def stored_sessions(
 
 
 def delete_stored(state_dir: Path, session_id: str) -> None:
-    """Delete the session of this id, whatever its project; an unknown id is ignored. Raise `SessionBusy` if open."""
+    """Delete the session with this id in any project; ignore an unknown id. Raise `SessionBusy` if it is open."""
     for path in (state_dir / "sessions").glob("*/*.jsonl"):
         if path.stem == session_id:
             _remove(path)
 
 
 def _remove(path: Path) -> None:
-    """Remove a session with everything that belongs to it. Raise `SessionBusy`, or `SessionError`."""
+    """Remove a session with all its files. Raise `SessionBusy`, or `SessionError`."""
     import shutil
 
     file = RecordFile(path)
     try:
         file.open_existing()
-        for beside in (path.with_suffix(".corrupt"), _partial(path)):
-            beside.unlink(missing_ok=True)
+        for extra in (path.with_suffix(".corrupt"), _partial(path)):
+            extra.unlink(missing_ok=True)
         shutil.rmtree(_blobs(path), ignore_errors=True)
         path.unlink()
     except OSError as error:
@@ -430,12 +430,12 @@ _AROUND_BEFORE, _AROUND = 30, 160
 def passage(path: Path, words: Sequence[str]) -> str | None:
     """Return one line of text around the first of the casefolded `words` in a session; None if a word is missing.
 
-    Lines are parsed only if they may have one of the words: 500 sessions are searched in a fraction of a second.
+    Only lines that may contain one of the words are parsed, so that 500 sessions are searched in under a second.
     """
     missing = set(words)
     # JSON escapes none of the characters of a plain word, so the line contains it unchanged.
     plain = {word: word.encode() for word in missing if word.isascii() and not set('"\\/') & set(word)}
-    found = ""
+    text_found = ""
     try:
         with path.open("rb") as stream:
             for line in stream:
@@ -445,11 +445,11 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
                     text = _message_text(_parse(line))
                     folded = text.casefold()
                     present = {word for word in missing if word in folded}
-                    found = found or (_text_around(text, min(map(folded.find, present))) if present else "")
+                    text_found = text_found or (_text_around(text, min(map(folded.find, present))) if present else "")
                     missing -= present
     except OSError:
         return None
-    return None if missing else found
+    return None if missing else text_found
 
 
 def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) -> bool:

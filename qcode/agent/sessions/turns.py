@@ -1,6 +1,6 @@
 """Splits a stored session into turns as a reader sees them: prompt, replies, calls with their results, cost.
 
-For exports, and whatever else shows a session by turns. Secrets are removed here. Pure; `export` writes the turns.
+For exports and other views of a session by turns. Secrets are removed here. Pure; `export` writes the turns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qcode.agent.outcomes import requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult
 from qcode.agent.sessions.loader import assemble
-from qcode.agent.sessions.records import is_a_prompt, redacted
+from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.engine.synthetic import MARKER_KEY
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Price, Usage
@@ -55,7 +55,7 @@ class CallView:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The summary and the state, if there are any, and once if they are the same ("denied")."""
+        """The summary and the state without empty ones; only one of them if they are equal ("denied")."""
         return tuple(dict.fromkeys(note for note in (single_spaced(self.summary), self.state) if note))
 
     @property
@@ -72,9 +72,9 @@ class CallView:
 
 @dataclass(frozen=True, slots=True)
 class SessionStep:
-    """A message of a turn. `model` wrote it; `recovery` says how a truncated reply was completed, or is empty.
+    """A message of a turn, written by `model`. `recovery` tells how a truncated reply was completed; otherwise empty.
 
-    `agents` has the messages of the sub-agents that its calls started, and `shown_results` how the results of its calls
+    `agents` has the messages of the sub-agents that its calls started, `shown_results` the results of its calls as they
     were shown, both by call id.
     """
 
@@ -112,7 +112,7 @@ class SessionTurn:
         return tuple(dict.fromkeys(step.model for step in self.steps if step.entry.attempts and step.model))
 
     def view(self, step: SessionStep, call: ToolCall) -> CallView:
-        """Return a call of `step` as the user saw it. Some servers use the id of a call again in a later reply."""
+        """Return a call of `step` as the user saw it. Only the next results count, because servers may reuse ids."""
         number = next(number for number, other in enumerate(self.steps) if other is step)
         messages = [later.entry.message for later in self.steps[number + 1 :]]
         answers = takewhile(lambda message: message.role == "user", messages)
@@ -122,10 +122,10 @@ class SessionTurn:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """Duration, tokens, cost and models of the turn, as far as known."""
+        """Duration, tokens, cost and models of the turn, if known."""
         seconds = _seconds(self.steps[0].entry.at, self.steps[-1].entry.at)
-        took = (duration_text(seconds),) if seconds is not None and seconds >= 1 else ()
-        return (*took, *usage_facts(self.usage, self.cost), *self.models)
+        duration = (duration_text(seconds),) if seconds is not None and seconds >= 1 else ()
+        return (*duration, *usage_facts(self.usage, self.cost), *self.models)
 
 
 def session_turns(
@@ -156,13 +156,13 @@ def _step(
     used = recorded_usage("", entry.attempts, model, price_of)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
     agents = stored.agent_work if stored is not None else {}
-    beside = stored.other_requests if stored is not None else ()
+    other_requests = stored.other_requests if stored is not None else ()
     step = SessionStep(
-        replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),
+        replace(entry, message=redact_message(entry.message, redact), note=redact(entry.note)),
         model,
         f"Truncated at the output limit and completed with {recovery}." if recovery else "",
         {
-            call: tuple(redacted(message.message, redact) for message in agent.messages)
+            call: tuple(redact_message(message.message, redact) for message in agent.messages)
             for call, agent in agents.items()
         },
         {
@@ -170,12 +170,12 @@ def _step(
             for call, result in (stored.shown_results if stored is not None else {}).items()
         },
     )
-    paid = [*entry.attempts, *beside]
-    return step, [recorded_usage("", paid, model, price_of)] if paid else []
+    attempts = [*entry.attempts, *other_requests]
+    return step, [recorded_usage("", attempts, model, price_of)] if attempts else []
 
 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:
-    """Return the sum of the costs, None if one is unknown or there is none."""
+    """Return the sum of the costs, None if a cost is unknown or there are no turns."""
     costs = [turn.cost for turn in used]
     known = [cost for cost in costs if cost is not None]
     return sum(known, Decimal(0)) if costs and len(known) == len(costs) else None
@@ -195,11 +195,11 @@ def prompt_of(message: Message) -> PromptParts:
     attached: list[Attachment] = []
     for block in message.blocks:
         if isinstance(block, Text):
-            found = split_attached(block.text)
-            if found is None:
+            attachment = split_attached(block.text)
+            if attachment is None:
                 typed.append(block.text)
             else:
-                attached.append(found)
+                attached.append(attachment)
     images = tuple(block for block in message.blocks if isinstance(block, Image))
     return PromptParts("\n\n".join(typed), tuple(attached), images)
 
@@ -241,10 +241,10 @@ def select_turns(turns: Sequence[SessionTurn], selection: str) -> tuple[SessionT
         raise ValueError(f'"{single_spaced(selection, 40)}" is not a range of turns. Use 3, 3-7, 3- or -7.')
     first = int(match[1] or 1)
     last = int(match[3] or match[4] or (len(turns) if match[2] else first))
-    found = tuple(turn for turn in turns if first <= turn.number <= last)
-    if not found:
+    selected = tuple(turn for turn in turns if first <= turn.number <= last)
+    if not selected:
         raise ValueError(f"No turn in {selection.strip()}: this session has {count_text(len(turns), 'turn')}.")
-    return found
+    return selected
 
 
 def _seconds(first: str, last: str) -> float | None:

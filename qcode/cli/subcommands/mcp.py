@@ -45,7 +45,7 @@ from qcode.cli.terminal import InputEnded, ask_unseen, working_folder, write_std
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.load import checked, load
-from qcode.config.paths import ConfigPaths
+from qcode.config.paths import MCP_FILE, ConfigPaths, may_exist, project_file
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ExitCode, QcodeError, UsageError
@@ -123,6 +123,10 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
     env = _pairs(flags.get("env", ()), "=", "--env NAME=VALUE")
     headers = _pairs(flags.get("header", ()), ":", "--header NAME:VALUE")
     is_url = len(words) == 1 and words[0].startswith(("http://", "https://"))
+    if not words[0].strip():
+        raise UsageError("the command of the server is empty; give a program or a URL")
+    if not is_url and len(words) == 1 and "://" in words[0]:
+        raise UsageError(f'"{single_spaced(words[0], 80)}" is not an address of a server; use http:// or https://')
     if is_url and env:
         raise UsageError("--env is for a server with a command; a URL takes --header NAME:VALUE")
     if not is_url and (headers or "transport" in flags):
@@ -206,7 +210,7 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerCont
     named = named_servers(settings, options.mcp_config, root, is_trusted=trusts)
     for complaint in named.complaints:
         write_stderr(complaint)
-    if not trusts:
+    if not trusts and (may_exist(root / MCP_FILE) or may_exist(project_file(root))):
         write_stderr(
             "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
             "to trust it)"

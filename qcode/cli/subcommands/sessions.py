@@ -135,7 +135,7 @@ def _printable(text: str) -> str:
 def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], settings: Settings) -> int:
     """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
     from qcode.agent.models.client import price_of
-    from qcode.agent.sessions.export import ExportHeading, ExportRequest, exported, form_of, save_export
+    from qcode.agent.sessions.export import ExportHeading, ExportRequest, export_turns, form_of, save_export
     from qcode.agent.sessions.turns import session_turns
 
     path: Path | None = flags.get("output")
@@ -148,7 +148,7 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
     turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
     request = ExportRequest(form, turns=flags.get("turns", ""), has_tools="no_tools" not in flags)
     try:
-        text = exported(turns, ExportHeading(loaded.session_id, redact(title), loaded.model), request)
+        text = export_turns(turns, ExportHeading(loaded.session_id, redact(title), loaded.model), request)
         if path is None:
             write_stdout(text)
         else:

@@ -339,7 +339,7 @@ class HostSession(Exchange):
     async def _with_server_texts(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
         """Expand a prompt of a tool server, and attach the resources that are mentioned; raise `InputError`."""
         toolbox = self.agent.toolbox
-        prompt, blocks, found = await toolbox.expanded(prompt, (), replace(options, finds_files=True))
+        prompt, blocks, found = await toolbox.expand_prompt(prompt, (), replace(options, finds_files=True))
         self._conversation.attach(blocks)
         return prompt, replace(found, finds_files=False)
 

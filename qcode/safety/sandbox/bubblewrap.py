@@ -44,28 +44,28 @@ class BwrapForm:
     """The thread that starts bwrap makes most mounts; only root without a user namespace can do this."""
 
 
-def launch(way: BwrapForm, argv: Sequence[str], confinement: Confinement) -> Launch:
+def launch(form: BwrapForm, argv: Sequence[str], confinement: Confinement) -> Launch:
     """Return the launch of `argv`, whose first item is an absolute path, in `confinement`."""
     level = confinement.level
-    options = [way.program, "--die-with-parent", "--cap-drop", "ALL"]
-    options += ["--unshare-user"] if way.has_user_namespace else []
+    options = [form.program, "--die-with-parent", "--cap-drop", "ALL"]
+    options += ["--unshare-user"] if form.has_user_namespace else []
     if level == "protect":
         # A user namespace denies access to other processes in /proc; root needs a PID namespace for that.
-        options += ["--unshare-pid"] if way.is_root else []
-        for capability in _KEPT_BY_ROOT if way.is_root else ():
+        options += ["--unshare-pid"] if form.is_root else []
+        for capability in _KEPT_BY_ROOT if form.is_root else ():
             options += ["--cap-add", capability]
     else:
         options += [*_NAMESPACES, "--seccomp", _FD]
-    restrict = partial(_build_root, confinement) if way.is_prepared else None
-    if way.is_prepared:
+    restrict = partial(_build_root, confinement) if form.is_prepared else None
+    if form.is_prepared:
         options += ["--dev-bind", "/", "/", "--proc", "/proc"]
     elif level == "read-only":
         options += [*_private_root(confinement), *_path_options(confinement), "--remount-ro", "/"]
     elif level == "workspace":
         options += [*_writable_workspace(confinement), *_path_options(confinement)]
     else:
-        options += [*_host_view(way), *_path_options(confinement)]
-    if way.is_root:
+        options += [*_host_view(form), *_path_options(confinement)]
+    if form.is_root:
         # Root without capabilities still owns the kernel settings in /proc/sys.
         options += ["--remount-ro", "/proc"]
     whole = (*options, "--", *argv)
@@ -128,9 +128,9 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
     return options
 
 
-def _host_view(way: BwrapForm) -> list[str]:
+def _host_view(form: BwrapForm) -> list[str]:
     """Return options that show the host. From root, disks and files that make the kernel run programs are hidden."""
-    if not way.is_root:
+    if not form.is_root:
         return ["--dev-bind", "/", "/"]
     options = ["--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]
     for device in _ROOT_DEVICES:

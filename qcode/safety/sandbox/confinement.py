@@ -20,7 +20,7 @@ from qcode.safety.verdict import Level
 from qcode.values import dataclass
 
 EMPTY_FILE = str(Path(qcode.__file__).resolve().parent / "py.typed")
-"""A plain file without content that is always there. A mount without devices cannot open /dev/null: `grep -r` fails."""
+"""An empty file that always exists. Not /dev/null: it cannot be opened on a mount without devices (`grep -r` fails)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Confinement:
     readable: tuple[str, ...] = ()
     """Folders and files that a `read-only` command sees.
 
-    A `workspace` command sees everything but temporary folders; of those it sees these, and cannot write to them.
+    A `workspace` command sees everything except temporary folders. In temporary folders it sees these paths, read-only.
     """
     links: tuple[tuple[str, str], ...] = ()
     """Links on the way to the folders of the session: path and target of each."""
@@ -57,8 +57,8 @@ SYSTEM_FOLDERS = (
 )  # fmt: skip
 """Folders of the system that every command sees, if they exist."""
 TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  # nothing is written there
-_PROGRAMS = (*SYSTEM_FOLDERS, "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/local/bin")
-_PARTS_OF_PREFIX = ("lib", "lib64", "libexec", "share")
+_PROGRAM_FOLDERS = (*SYSTEM_FOLDERS, "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/local/bin")
+_LIBRARY_FOLDERS = ("lib", "lib64", "libexec", "share")
 _SHARED_PREFIXES = (".local",)
 """Prefixes in the home whose `share` contains data of all programs, including keyrings."""
 
@@ -70,38 +70,38 @@ def program_folders(search_path: str, home: str) -> tuple[str, ...]:
     its base interpreter; for a folder of shims, everything that its manager installed. No path contains credentials or
     the home folder itself.
     """
-    found: list[str] = []
+    folders: list[str] = []
     for part in search_path.split(":"):
         if part.startswith("/"):
-            found += _needed_for(os.path.realpath(part), home)
-    return tuple(dict.fromkeys(path for path in found if _is_offered(path, home)))
+            folders += _needed_for(os.path.realpath(part), home)
+    return tuple(dict.fromkeys(path for path in folders if _may_be_shown(path, home)))
 
 
 def toolchain_folders(scope: SandboxScope) -> tuple[str, ...]:
     """Return the toolchains on the search path that lie in a temporary folder, which a sandbox hides.
 
-    For `PREFIX/bin` it is the whole prefix, because a compiler reads more of it than its libraries: Go its sources.
+    For `PREFIX/bin` it is the whole prefix, because a compiler reads more than libraries there: Go reads its sources.
     """
-    found: list[str] = []
+    toolchains: list[str] = []
     for part in scope.search_path.split(":"):
         folder = os.path.realpath(part) if part.startswith("/") else ""
         if not is_within_any(folder, TEMPORARY_FOLDERS) or folder in TEMPORARY_FOLDERS:
             continue
         prefix, name = os.path.split(folder)
         is_whole = name in ("bin", "sbin") and prefix not in TEMPORARY_FOLDERS
-        found.append(prefix if is_whole and not is_within(str(scope.root), prefix) else folder)
-    return tuple(dict.fromkeys(path for path in found if _is_offered(path, scope.home_path)))
+        toolchains.append(prefix if is_whole and not is_within(str(scope.root), prefix) else folder)
+    return tuple(dict.fromkeys(path for path in toolchains if _may_be_shown(path, scope.home_path)))
 
 
 def _needed_for(folder: str, home: str) -> Iterator[str]:
-    is_in_home = bool(home) and is_within(folder, home)  # which may be in a system folder itself
+    is_in_home = bool(home) and is_within(folder, home)  # the home may be in a system folder: /opt/jenkins
     is_system = not is_in_home and any(is_within(folder, system) for system in SYSTEM_FOLDERS)
     if is_system or not os.path.isdir(folder):  # noqa: PTH112  # text
         return
     prefix, name = os.path.split(folder)
-    if name == "shims" and _is_offered(prefix, home):
+    if name == "shims" and _may_be_shown(prefix, home):
         yield prefix
-    elif os.path.exists(f"{prefix}/pyvenv.cfg") and _is_offered(prefix, home):  # noqa: PTH110  # text
+    elif os.path.exists(f"{prefix}/pyvenv.cfg") and _may_be_shown(prefix, home):  # noqa: PTH110  # text
         yield prefix
         base = os.path.dirname(os.path.realpath(f"{folder}/python"))  # noqa: PTH120  # text
         if not is_within(base, prefix):
@@ -110,11 +110,11 @@ def _needed_for(folder: str, home: str) -> Iterator[str]:
         yield folder
         if name in ("bin", "sbin") and prefix not in ("/", home):
             is_shared = any(prefix == f"{home}/{shared}" for shared in _SHARED_PREFIXES)
-            parts = (part for part in _PARTS_OF_PREFIX if not (is_shared and part == "share"))
+            parts = (part for part in _LIBRARY_FOLDERS if not (is_shared and part == "share"))
             yield from (path for part in parts if not os.path.islink(path := f"{prefix}/{part}"))  # noqa: PTH114  # text
 
 
-def _is_offered(path: str, home: str) -> bool:
+def _may_be_shown(path: str, home: str) -> bool:
     """Return whether a path exists and contains neither the home folder nor credentials."""
     if not os.path.lexists(path) or is_within(home or "/", path):
         return False
@@ -123,7 +123,7 @@ def _is_offered(path: str, home: str) -> bool:
 
 def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the links on these paths outside the `visible` folders: path and target of each."""
-    found: dict[str, str] = {}
+    links: dict[str, str] = {}
     for path in paths:
         pending, current, count = path.split("/")[1:], "", 0
         while pending and count < 40:
@@ -135,15 +135,15 @@ def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, s
             count += 1
             text = os.readlink(step)  # noqa: PTH115  # the text of the link, unchanged
             if not any(is_within(step, folder) for folder in visible):
-                found[step] = text
+                links[step] = text
             if text.startswith("/"):
                 current = ""
             pending = [*(piece for piece in text.split("/") if piece not in ("", ".")), *pending]
-    return tuple(found.items())
+    return tuple(links.items())
 
 
 MAX_PROTECTED = 200
-"""Protected paths that are mounted. Further ones are only compared after the command."""
+"""The maximum number of protected paths that are mounted. Further paths are only compared after the command."""
 
 _SYSTEM_SECRETS = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
@@ -153,7 +153,7 @@ _SYSTEM_SECRETS = (
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    """The paths besides the workspace that a `read-only` command of a session sees. They rarely change."""
+    """The paths outside the workspace that a `read-only` command of a session sees. They rarely change."""
 
     readable: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
@@ -163,30 +163,30 @@ class MachineView:
 def machine_view(scope: SandboxScope) -> MachineView:
     """Return the current view for `scope` on this machine."""
     home = _home_to_hide(scope)
-    system = tuple(entry for path in SYSTEM_FOLDERS for entry in _beside(path, home))
+    system = tuple(entry for path in SYSTEM_FOLDERS for entry in _without_home(path, home))
     folders = _folders(scope)
     programs = program_folders(scope.search_path, scope.home_path)
-    found = [path for path in system if not os.path.islink(path)]  # noqa: PTH114  # text
-    found += [path for path in programs if not is_within_any(path, folders)]
-    readable = tuple(path for path in found if not is_within_any(path, set(found) - {path}))
+    visible = [path for path in system if not os.path.islink(path)]  # noqa: PTH114  # text
+    visible += [path for path in programs if not is_within_any(path, folders)]
+    readable = tuple(path for path in visible if not is_within_any(path, set(visible) - {path}))
     paths = [*system, str(scope.root), *map(str, scope.added_folders), *_parts(scope.search_path)]
     return MachineView(readable, links_to(paths, (*readable, *folders)), tuple(_system_secrets()))
 
 
 def _home_to_hide(scope: SandboxScope) -> str:
-    """Return the home folder, empty if there is none or it contains programs of the system: `/usr/sbin` of a daemon."""
+    """Return the home folder, empty if there is none or if it contains system programs: `/usr/sbin` of a daemon."""
     home = scope.home_path
-    return "" if not home or any(is_within(folder, home) for folder in _PROGRAMS) else home
+    return "" if not home or any(is_within(folder, home) for folder in _PROGRAM_FOLDERS) else home
 
 
-def _beside(folder: str, home: str) -> Iterator[str]:
-    """Yield a folder if it exists, or its entries without the home if that is below it: `/opt/jenkins`."""
+def _without_home(folder: str, home: str) -> Iterator[str]:
+    """Yield a folder if it exists. If the home is below it (`/opt/jenkins`), yield its entries except the home."""
     if not is_within(home or "/", folder):
         if os.path.lexists(folder):
             yield folder
     elif folder != home:
         for name in _names_in(folder):
-            yield from _beside(f"{folder}/{name}", home)
+            yield from _without_home(f"{folder}/{name}", home)
 
 
 def confinement_for(
@@ -199,8 +199,8 @@ def confinement_for(
 ) -> Confinement:
     """Return the confinement of a command of the session.
 
-    `contents` are the protected files of the workspace. `keeps_git_config`: the configuration of git stays readable at
-    the level `read-only`, unless it contains credentials. `view` is a recent `machine_view`.
+    `contents` are the protected files of the workspace. If `keeps_git_config` is set, a git configuration without
+    credentials stays readable at the level `read-only`. `view` is a recent result of `machine_view`.
     """
     if level == "read-only":
         masked = contents.secrets if keeps_git_config else (*contents.secrets, *contents.git_configs)
@@ -227,9 +227,9 @@ def confinement_for(
 def reader_confinement(
     scope: SandboxScope, contents: WorkspaceContents, programs: Sequence[str], cache: str
 ) -> Confinement:
-    """Return the confinement of a program that checks the workspace: it sees packages in the home, and no secrets.
+    """Return the confinement of a program that checks the workspace: it sees packages in the home, but no secrets.
 
-    It can write only to `cache`. `programs` are folders that it needs wherever they are.
+    It can write only to `cache`. `programs` are folders that it needs even if they would be hidden.
     """
     folders = (*_folders(scope), *programs)
     hidden = tuple(path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders))
@@ -251,7 +251,7 @@ def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) 
     files = dict.fromkeys(path for path in masked if _is_file(path))
     hidden = [path for path in (*_secrets(scope), *view.hidden_paths) if is_within_any(path, readable)]
     if len(files) > MAX_MASKED:
-        # Too many to mask one by one: their folders are covered, except for the folders of the session.
+        # Too many files to mask one by one: cover their parent folders instead, except for the folders of the session.
         parents = (os.path.dirname(path) for path in files)  # noqa: PTH120  # text
         hidden += [path for path in dict.fromkeys(parents) if path not in folders]
         files = dict.fromkeys(path for path in files if not is_within_any(path, hidden))
@@ -268,17 +268,17 @@ def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) 
 def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
     """Return the existing files outside the workspace that are read-only in every mode."""
     home = scope.home_path
-    found = [os.path.realpath(path) for path in scope.own_folders if path.exists()]
+    paths = [os.path.realpath(path) for path in scope.own_folders if path.exists()]
     if home:
-        found += [f"{home}/{name}" for name in (*STARTUP, *CREDENTIALS, ".ssh")]
-        found += [f"{home}/{name}" for name in _names_in(home) if is_history(name)]
-    return tuple(dict.fromkeys(path for path in found if os.path.lexists(path)))
+        paths += [f"{home}/{name}" for name in (*STARTUP, *CREDENTIALS, ".ssh")]
+        paths += [f"{home}/{name}" for name in _names_in(home) if is_history(name)]
+    return tuple(dict.fromkeys(path for path in paths if os.path.lexists(path)))
 
 
 def _folders(scope: SandboxScope) -> tuple[str, ...]:
-    """Return the folders of the session, without those below another one."""
-    found = dict.fromkeys((*scope.roots, *filter(None, (scope.scratch_path,))))
-    return tuple(path for path in found if not is_within_any(path, found.keys() - {path}))
+    """Return the folders of the session, without folders that are inside another one."""
+    folders = dict.fromkeys((*scope.roots, *filter(None, (scope.scratch_path,))))
+    return tuple(path for path in folders if not is_within_any(path, folders.keys() - {path}))
 
 
 def _secrets(scope: SandboxScope) -> Iterator[str]:
@@ -288,9 +288,9 @@ def _secrets(scope: SandboxScope) -> Iterator[str]:
         return
     names = _names_in(home)
     existing = {name.casefold() for name in names}
-    # One listing instead of a call for each place. The entries of `CREDENTIALS` are in small letters.
-    known = [name for name in (*CREDENTIALS, ".ssh") if not names or name.partition("/")[0] in existing]
-    paths = (f"{home}/{name}" for name in (*known, *filter(is_history, names)))
+    # One listing instead of a system call for each path. The entries of `CREDENTIALS` are in lower case.
+    credentials = [name for name in (*CREDENTIALS, ".ssh") if not names or name.partition("/")[0] in existing]
+    paths = (f"{home}/{name}" for name in (*credentials, *filter(is_history, names)))
     yield from (os.path.realpath(path) for path in paths if os.path.exists(path))  # noqa: PTH110  # text
 
 
@@ -302,7 +302,7 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _system_secrets() -> Iterator[str]:
-    """Yield the secrets of the system that this process can read; for most users there are none."""
+    """Yield the secrets of the system that this process can read. Most users can read none."""
     keys = [f"/etc/ssh/{name}" for name in _names_in("/etc/ssh")]
     for path in (*_SYSTEM_SECRETS, *filter(is_system_secret, keys)):
         if os.access(path, os.R_OK):
@@ -316,14 +316,14 @@ def _real_targets(paths: Iterable[str]) -> tuple[str, ...]:
 
 def _parents(paths: Iterable[str], folders: Iterable[str]) -> tuple[str, ...]:
     """Return every folder between these paths and the innermost of `folders`, outer ones first."""
-    found: set[str] = set()
+    parents: set[str] = set()
     for path in paths:
         base = max((folder for folder in folders if is_within(path, folder)), key=len)
         parent = os.path.dirname(path)  # noqa: PTH120  # text
         while len(parent) > len(base):
-            found.add(parent)
+            parents.add(parent)
             parent = os.path.dirname(parent)  # noqa: PTH120  # text
-    return tuple(sorted(found))
+    return tuple(sorted(parents))
 
 
 def _parts(search_path: str) -> list[str]:
@@ -331,7 +331,7 @@ def _parts(search_path: str) -> list[str]:
 
 
 def depth(path: str) -> int:
-    """Return the depth of a path. Mounts are made in this order, because a later one covers an earlier one below it."""
+    """Return the depth of a path. Mounts are made in order of depth, because a later mount would cover its children."""
     return path.count("/")
 
 

@@ -1,4 +1,4 @@
-"""Detects the sandbox that works on this machine, by trying to escape from it."""
+"""The detection of a sandbox that works on this machine, by attempts to escape from it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from qcode.values import dataclass
 
 Kind: TypeAlias = Literal["bubblewrap", "landlock"]
 
-_USUAL = ("/usr/bin", "/bin", "/usr/local/bin")
+_BWRAP_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin")
 _PROBE_S = 5.0
-HELD = 42
-# Each line is an attempt; the first that succeeds ends the probe with its number. The last line proves that the
-# commands before it ran at all. Landlock hides /proc/self; there the thread itself checks its capabilities and the
-# filter (`kernel.drop_capabilities`, `landlock.restriction`). The status is read in one go: the kernel writes it again
-# for each read, and a shell reads line by line, so a line that became shorter would shift the others.
+CONFINED_EXIT_CODE = 42
+# Each line is an attempt to escape. The first successful attempt ends the probe with its number as the exit code. 42
+# proves that every line ran and no attempt succeeded. Landlock hides /proc/self, so the thread itself checks its
+# capabilities and the filter (`kernel.drop_capabilities`, `landlock.restriction`). `cat` reads the status with one
+# call: the kernel generates the file for each call, so lines could shift while the shell's `read` goes line by line.
 ATTEMPTS = """
 echo x 2>/dev/null > "$1/made" && exit 1
 cat "$1/hidden" 2>/dev/null | grep -q secret && exit 2
@@ -49,8 +49,8 @@ class Sandbox:
 
     kind: Kind
     levels: tuple[Level, ...]
-    way: BwrapForm = BwrapForm("")
-    """The form that bubblewrap uses."""
+    form: BwrapForm = BwrapForm("")
+    """The form of a bubblewrap sandbox."""
 
     def launch(self, argv: Sequence[str], confinement: Confinement) -> Launch:
         """Return the confined launch of `argv`, whose first item is an absolute path.
@@ -58,9 +58,9 @@ class Sandbox:
         Raise `ValueError` for a level that this kind does not support.
         """
         if confinement.level not in self.levels:
-            raise ValueError(f"{self.kind} cannot give the level {confinement.level}")
+            raise ValueError(f"{self.kind} does not support the level {confinement.level}")
         if self.kind == "bubblewrap":
-            return bubblewrap.launch(self.way, argv, confinement)
+            return bubblewrap.launch(self.form, argv, confinement)
         from qcode.safety.sandbox import landlock
 
         return Launch(tuple(argv), restrict=landlock.restriction(confinement))
@@ -85,11 +85,11 @@ class Sandbox:
 
 
 @cache
-def _found(kind: Kind) -> Sandbox | None:
-    return next((sandbox for sandbox in candidates(kind) if holds(sandbox)), None)
+def _first_effective(kind: Kind) -> Sandbox | None:
+    return next((sandbox for sandbox in candidates(kind) if is_effective(sandbox)), None)
 
 
-_FINDING = threading.Lock()
+_DETECTION_LOCK = threading.Lock()
 
 
 def find_sandbox(*, allows: Sequence[Kind] = ("bubblewrap", "landlock")) -> Sandbox | None:
@@ -99,12 +99,12 @@ def find_sandbox(*, allows: Sequence[Kind] = ("bubblewrap", "landlock")) -> Sand
     """
     if sys.platform != "linux":
         return None
-    with _FINDING:
-        return next((found for kind in allows if (found := _found(kind)) is not None), None)
+    with _DETECTION_LOCK:
+        return next((found for kind in allows if (found := _first_effective(kind)) is not None), None)
 
 
 def candidates(kind: Kind) -> list[Sandbox]:
-    """Return the untested sandboxes of a kind that may work here, the best first."""
+    """Return the untested sandboxes of a kind that may work on this machine, the best first."""
     try:
         filter_program("read-only", os.uname().machine)
     except UnknownMachine:
@@ -113,21 +113,21 @@ def candidates(kind: Kind) -> list[Sandbox]:
         from qcode.safety.sandbox import landlock
 
         return [Sandbox("landlock", ("read-only",))] if landlock.version() >= landlock.MIN_VERSION else []
-    program = next((path for folder in _USUAL if os.access(path := f"{folder}/bwrap", os.X_OK)), "")
+    program = next((path for folder in _BWRAP_FOLDERS if os.access(path := f"{folder}/bwrap", os.X_OK)), "")
     if not program:
         return []
     levels: tuple[Level, ...] = ("read-only", "workspace", "protect")
-    ways = [BwrapForm(program)]
+    forms = [BwrapForm(program)]
     if os.geteuid() == 0:
-        ways = [
+        forms = [
             BwrapForm(program, is_root=True, has_user_namespace=False, is_prepared=True),
             BwrapForm(program, is_root=True, has_user_namespace=False),
             BwrapForm(program, is_root=True),
         ]
-    return [Sandbox("bubblewrap", levels, way) for way in ways]
+    return [Sandbox("bubblewrap", levels, form) for form in forms]
 
 
-def holds(sandbox: Sandbox) -> bool:
+def is_effective(sandbox: Sandbox) -> bool:
     """Return whether a command runs in the sandbox and every attempt to escape fails."""
     with tempfile.TemporaryDirectory(prefix="qcode-probe-") as made:
         folder = os.path.realpath(made)
@@ -138,13 +138,13 @@ def holds(sandbox: Sandbox) -> bool:
         hidden = (f"{folder}/hidden",)
         confinement = Confinement("read-only", (*system, folder), links, hidden_paths=hidden)
         argv = ["/bin/sh", "-c", ATTEMPTS, "probe", folder, sandbox.kind]
-        return _exit_code(sandbox.launch(argv, confinement)) == HELD
+        return _exit_code(sandbox.launch(argv, confinement)) == CONFINED_EXIT_CODE
 
 
 def _exit_code(launch: Launch) -> int | None:
-    """Return the exit code of a launch, None if it cannot start or does not end.
+    """Return the exit code of a launch, None if it cannot start or does not end in time.
 
-    As in `tools.processes`, it starts in a separate thread, which is restricted with it.
+    As in `tools.processes`, it starts in a separate thread, because the restriction also applies to the thread.
     """
     codes: list[int] = []
 

@@ -1,8 +1,8 @@
-"""Restores protected names that a command changed although no mount protects them: new names, and links.
+"""The guard of protected paths that no mount can protect, such as new files and links. It undoes changes by a command.
 
-A guard remembers the protected names before a command and compares them after it. Nothing is lost: the new version is
-moved to the session's private folder, and one line names the new path. Files that `git init` and `git clone` create
-may stay if they can run nothing (`is_as_git_makes_it`).
+A guard records the protected paths before a command and compares them afterwards. Nothing is lost: the new version is
+moved to the session's private folder, and one line for the user names its path. Files that `git init` and `git clone`
+create may stay if they cannot make git run a program (`is_harmless_git_file`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable
 from qcode.safety.sandbox import relocation
 from qcode.values import dataclass
 
-MAX_KEPT = 256 * 1024
-"""Bytes of a file that are kept to restore it. A change of a larger file is only reported."""
-MAX_KEPT_IN_ALL = 8 * 1024 * 1024
+MAX_RECORDED_BYTES = 256 * 1024
+"""The maximum size of a file whose content is recorded. A change of a larger file is only reported."""
+MAX_TOTAL_BYTES = 8 * 1024 * 1024
+"""The maximum size of all recorded contents."""
 MAX_REPORTED = 20
 _CLOCK_GRAIN_NS = 20_000_000
 
@@ -38,7 +39,7 @@ class RecordedPath:
 
 
 class Guard:
-    """Watches protected paths while one command runs. Safe from any thread."""
+    """A record of protected paths that detects and undoes changes while one command runs. Thread-safe."""
 
     def __init__(
         self,
@@ -47,11 +48,11 @@ class Guard:
         folder: str,
         is_harmless: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """Remember the current state.
+        """Record the current state.
 
         `find` returns the existing protected paths, and whether the search was complete. `mounted` are paths that a
-        mount protects, so the command cannot have changed them. New versions are moved to `folder`. `is_harmless`
-        returns whether a new path may stay.
+        mount protects, so the command cannot change them. New versions are moved to `folder`. `is_harmless` returns
+        whether a new path may stay.
         """
         self._find = find
         self._mounted_paths = frozenset(mounted)
@@ -61,7 +62,7 @@ class Guard:
         self._reported_lines: set[str] = set()
         self._lock = threading.Lock()
         self._start_ns = time.time_ns() - _CLOCK_GRAIN_NS
-        paths, self._knows_all = find()
+        paths, self._is_complete = find()
         self._before: dict[str, RecordedPath] = _record(paths, self._mounted_paths)
 
     def accept(self, paths: Iterable[str]) -> None:
@@ -69,7 +70,7 @@ class Guard:
         self._accepted_paths |= frozenset(paths)
 
     def renew(self, paths: Iterable[str]) -> None:
-        """Remember the approved state of accepted paths, and protect it from now on."""
+        """Record the approved state of accepted paths, and protect it from now on."""
         with self._lock:
             for path in paths:
                 self._before.pop(path, None)
@@ -88,18 +89,18 @@ class Guard:
 
     def _check(self) -> list[str]:
         accepted = self._accepted_paths
-        found, _ = self._find()
-        new = sorted(set(found) - self._before.keys() - accepted)
+        paths, _ = self._find()
+        new = sorted(set(paths) - self._before.keys() - accepted)
         lines = [self._remove_new(path) for path in new if not self._is_harmless(path) and self._is_new(path)]
-        for path, remembered in self._before.items():
+        for path, recorded in self._before.items():
             if path not in accepted and path not in self._mounted_paths:
-                lines += self._restore(path, remembered)
+                lines += self._restore(path, recorded)
         return lines
 
     def _is_new(self, path: str) -> bool:
         """Return whether a path was created since the start, and not only missed by an incomplete search."""
         try:
-            return self._knows_all or os.lstat(path).st_ctime_ns >= self._start_ns
+            return self._is_complete or os.lstat(path).st_ctime_ns >= self._start_ns
         except OSError:
             return False
 
@@ -109,19 +110,19 @@ class Guard:
             return f"{path} is a protected name. It is new and could not be removed: check it."
         return f"{path} is a protected name, so it was removed again. The new version is in {moved}."
 
-    def _restore(self, path: str, remembered: RecordedPath) -> list[str]:
+    def _restore(self, path: str, recorded: RecordedPath) -> list[str]:
         try:
             info = os.lstat(path)
         except OSError:
             info = None
-        if info is not None and _identity(info) == remembered.identity:
+        if info is not None and _identity(info) == recorded.identity:
             return []
-        if info is not None and _is_same(path, info, remembered):
+        if info is not None and _is_same(path, info, recorded):
             return []
-        if remembered.link is None and remembered.content is None:
+        if recorded.link is None and recorded.content is None:
             return [f"{path} is a protected name. It changed and cannot be restored: check it."]
         moved = self._move_away(path) if info is not None else ""
-        if (info is not None and not moved) or not _write(path, remembered):
+        if (info is not None and not moved) or not _write(path, recorded):
             return [f"{path} is a protected name. It changed and could not be restored: check it."]
         note = f" The new version is in {moved}." if moved else ""
         return [f"{path} is a protected name, so it was restored.{note}"]
@@ -142,50 +143,50 @@ class Guard:
 
 
 def _record(paths: Iterable[str], mounted: frozenset[str]) -> dict[str, RecordedPath]:
-    found: dict[str, RecordedPath] = {}
-    room = MAX_KEPT_IN_ALL
+    records: dict[str, RecordedPath] = {}
+    remaining_bytes = MAX_TOTAL_BYTES
     for path in paths:
         try:
             info = os.lstat(path)
             if stat.S_ISLNK(info.st_mode):
-                found[path] = RecordedPath(_identity(info), link=os.readlink(path))  # noqa: PTH115  # text, unchanged
+                records[path] = RecordedPath(_identity(info), link=os.readlink(path))  # noqa: PTH115  # text, unchanged
                 continue
             content = None
-            if path not in mounted and stat.S_ISREG(info.st_mode) and info.st_size <= min(MAX_KEPT, room):
-                content = relocation.read(path, MAX_KEPT + 1)
-                room -= len(content)
-            found[path] = RecordedPath(_identity(info), content=content, mode=stat.S_IMODE(info.st_mode))
+            max_bytes = min(MAX_RECORDED_BYTES, remaining_bytes)
+            if path not in mounted and stat.S_ISREG(info.st_mode) and info.st_size <= max_bytes:
+                content = relocation.read(path, MAX_RECORDED_BYTES + 1)
+                remaining_bytes -= len(content)
+            records[path] = RecordedPath(_identity(info), content=content, mode=stat.S_IMODE(info.st_mode))
         except OSError:
             continue
-    return found
+    return records
 
 
 def _identity(info: os.stat_result) -> _Identity:
     return info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_ctime_ns
 
 
-def _is_same(path: str, info: os.stat_result, remembered: RecordedPath) -> bool:
+def _is_same(path: str, info: os.stat_result, recorded: RecordedPath) -> bool:
     """Return whether the file or link at `path` has the same content as before."""
     try:
         if stat.S_ISLNK(info.st_mode):
-            return os.readlink(path) == remembered.link  # noqa: PTH115  # text, unchanged
+            return os.readlink(path) == recorded.link  # noqa: PTH115  # text, unchanged
         if stat.S_ISDIR(info.st_mode):
-            return stat.S_ISDIR(remembered.identity[2]) and info.st_ino == remembered.identity[1]
-        if not stat.S_ISREG(info.st_mode) or remembered.content is None:
+            return stat.S_ISDIR(recorded.identity[2]) and info.st_ino == recorded.identity[1]
+        if not stat.S_ISREG(info.st_mode) or recorded.content is None:
             return False
-        return (
-            stat.S_IMODE(info.st_mode) == remembered.mode and relocation.read(path, MAX_KEPT + 1) == remembered.content
-        )
+        is_same_mode = stat.S_IMODE(info.st_mode) == recorded.mode
+        return is_same_mode and relocation.read(path, MAX_RECORDED_BYTES + 1) == recorded.content
     except OSError:
         return False
 
 
-def _write(path: str, remembered: RecordedPath) -> bool:
+def _write(path: str, recorded: RecordedPath) -> bool:
     try:
-        if remembered.link is not None:
-            relocation.link_new(path, remembered.link)
+        if recorded.link is not None:
+            relocation.link_new(path, recorded.link)
         else:
-            relocation.write_new(path, remembered.content or b"", remembered.mode)
+            relocation.write_new(path, recorded.content or b"", recorded.mode)
     except OSError:
         return False
     return True
@@ -209,18 +210,18 @@ _URL = re.compile(r"(https?|ssh|git|file)://[^\s]*|/[^\s:]*|[\w.-]+@[\w.-]+:[^\s
 _HARMLESS_INFO = frozenset({"exclude", "refs"})
 
 
-def is_as_git_makes_it(path: str) -> bool:
-    """Return whether a new path in a folder of git could come from git itself, and can run nothing."""
+def is_harmless_git_file(path: str) -> bool:
+    """Return whether a new path in a folder of git looks like one from git itself and cannot make git run a program."""
     name = path.rpartition("/")[2]
     try:
         if name == "config":
             return _is_plain_config(path)
         if name == "hooks":
-            return _holds_only(path, lambda entry: entry.endswith(".sample"))
+            return _contains_only(path, lambda entry: entry.endswith(".sample"))
         if name == "info":
-            return _holds_only(path, _HARMLESS_INFO.__contains__)
+            return _contains_only(path, _HARMLESS_INFO.__contains__)
         if name == ".git":
-            return _leads_into_git(path)
+            return _points_into_git(path)
         if name == "commondir":
             return _small_text(path) == "../..\n"
         if name == "gitdir":
@@ -249,11 +250,11 @@ def _is_plain_config(path: str) -> bool:
     return True
 
 
-def _holds_only(path: str, is_known: Callable[[str], bool]) -> bool:
+def _contains_only(path: str, is_known: Callable[[str], bool]) -> bool:
     return stat.S_ISDIR(os.lstat(path).st_mode) and all(map(is_known, os.listdir(path)))  # noqa: PTH208  # text
 
 
-def _leads_into_git(path: str) -> bool:
+def _points_into_git(path: str) -> bool:
     """Return whether a `.git` file points into a `.git` folder, whose configuration is itself protected."""
     text = _small_text(path)
     if not text.startswith("gitdir: "):

@@ -1,7 +1,7 @@
 """An index of the protected names in a workspace, built by one walk and refreshed folder by folder.
 
-A folder with an unchanged ctime contains the same names as before, and a ctime cannot be set back. So a refresh costs
-one `lstat` for each folder. Links are not followed.
+A folder with an unchanged ctime contains the same names as before, because programs cannot set a ctime. So a refresh
+costs one `lstat` for each folder. Links are not followed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within
 
 MAX_WALK_S = 10.0
 LARGE_TREE = 5_000
-"""Number of folders above which the index is refreshed at most every `LARGE_TREE_S`."""
+"""The number of folders from which on the index is not refreshed at every call."""
 LARGE_TREE_S = 2.0
+"""The minimum time between two refreshes of the index of a large tree."""
 _CLOCK_EVERY = 64
 
 _ENVIRONMENT_FILE = re.compile(r"\.env([._~-].*)?|\.envrc(\..*)?")
 _GIT_CONFIGS = frozenset({"config", "config.worktree"})
 _GIT_STEERING = _GIT_CONFIGS | {"hooks", "info", "commondir", "gitdir"}
 _NOT_WALKED_IN_GIT = frozenset({"objects", "refs", "logs", "lfs"})
-"""Folders of git with names that only git chooses, and too many files to walk quickly."""
+"""Folders in `.git` that are skipped: git chooses all names there, and there are too many files for a quick walk."""
 _MAX_CONFIG = 64 * 1024
 _CREDENTIALS = re.compile(rb"://[^/\s]*@|extraheader|token|password|secret|oauth", re.IGNORECASE)
 
 _SECRET, _STEERING, _DEPENDENCY, _GIT, _PAIRED = 1, 2, 4, 8, 16
-
+"""The categories of a name. `_PAIRED` names count only in certain folders: `workflows` in `.github`."""
 
 _UNKNOWN, _GONE = -1, -2
 
@@ -68,13 +69,13 @@ class WorkspaceIndex:
         self._contents: WorkspaceContents | None = None
         self._watched_paths: dict[str, tuple[int, ...]] = {}
         self._kinds: dict[str, int] = {}
-        self._next_look = 0.0
+        self._next_refresh = 0.0
 
     def look(self, *, is_forced: bool = False) -> WorkspaceContents:
         """Return the current contents. `is_forced`: refresh a large tree even if it was refreshed a moment ago."""
         with self._lock:
             now = self._clock()
-            if self._contents is not None and not is_forced and now < self._next_look:
+            if self._contents is not None and not is_forced and now < self._next_refresh:
                 return self._contents
             walk = _FolderPass(self._folders, self._kinds, self._clock, now + MAX_WALK_S)
             has_changed = walk.refresh(self._roots)
@@ -82,7 +83,7 @@ class WorkspaceIndex:
                 self._contents = self._collect(walk)
             if len(self._folders) > LARGE_TREE:
                 ended = self._clock()
-                self._next_look = ended + max(LARGE_TREE_S, 3 * (ended - now))
+                self._next_refresh = ended + max(LARGE_TREE_S, 3 * (ended - now))
             return self._contents
 
     def _collect(self, walk: _FolderPass) -> WorkspaceContents:
@@ -91,7 +92,7 @@ class WorkspaceIndex:
         git_steering = [path for folder in folders for path in folder.git_steering]
         configs = [path for path in git_steering if protected_paths.fold(_name(path)) in _GIT_CONFIGS]
         secrets = [path for folder in folders for path in folder.secrets]
-        secrets += [path for path in configs if _holds_credentials(path)]
+        secrets += [path for path in configs if _may_contain_credentials(path)]
         self._watched_paths = _identities(chain(steering, secrets))
         aliases = walk.other_names(self._watched_paths)
         secrets += [name for path in secrets for name in aliases.get(self._inode(path), ())]
@@ -154,7 +155,7 @@ class _FolderPass:
         return True
 
     def _has_changed(self) -> bool:
-        """Mark the folders that changed since their scan or were never scanned; return whether there are any."""
+        """Mark folders that changed since their scan or were never scanned. Return whether there are any."""
         has_changed = False
         for path, folder in self._folders.items():
             try:
@@ -176,25 +177,25 @@ class _FolderPass:
     def other_names(self, watched: dict[str, tuple[int, ...]]) -> dict[int, list[str]]:
         """Return all names of watched files that have several hard links, by inode."""
         linked = {identity[0] for identity in watched.values() if identity and identity[2] > 1}
-        found: dict[int, list[str]] = {}
+        names: dict[int, list[str]] = {}
         if not linked:
-            return found
+            return names
         for path in list(self._folders):
             if self._is_over():
                 self.is_complete = False
                 break
             for entry in _entries(path):
                 if entry.inode() in linked and not entry.is_dir(follow_symlinks=False):
-                    found.setdefault(entry.inode(), []).append(entry.path)
-        return found
+                    names.setdefault(entry.inode(), []).append(entry.path)
+        return names
 
     def _is_over(self) -> bool:
         self._steps += 1
         return self._steps % _CLOCK_EVERY == 0 and self._clock() > self._deadline
 
     def _scan(self, path: str, folder: _Folder) -> None:
-        for found in (folder.children, folder.secrets, folder.steering, folder.git_steering, folder.secret_links):
-            found.clear()
+        for paths in (folder.children, folder.secrets, folder.steering, folder.git_steering, folder.secret_links):
+            paths.clear()
         start = time.time_ns()
         try:
             info = os.lstat(path)
@@ -206,9 +207,9 @@ class _FolderPass:
         folder.ctime_ns = info.st_ctime_ns
         folder.is_settled = stat.S_ISDIR(info.st_mode) and has_settled(info, start)
         for entry in _entries(path):
-            self._note(entry, folder, path)
+            self._record(entry, folder, path)
 
-    def _note(self, entry: os.DirEntry[str], folder: _Folder, parent: str) -> None:
+    def _record(self, entry: os.DirEntry[str], folder: _Folder, parent: str) -> None:
         name, kind = entry.name, self.kind_of(entry.name)
         if entry.is_dir(follow_symlinks=False):
             if entry.path not in KERNEL_FOLDERS:
@@ -223,9 +224,9 @@ class _FolderPass:
             if entry.is_symlink():
                 folder.secret_links.append(entry.path)
         if not folder.in_dependency:
-            self._note_steering(entry, folder, parent, kind)
+            self._record_steering(entry, folder, parent, kind)
 
-    def _note_steering(self, entry: os.DirEntry[str], folder: _Folder, parent: str, kind: int) -> None:
+    def _record_steering(self, entry: os.DirEntry[str], folder: _Folder, parent: str, kind: int) -> None:
         if folder.in_git:
             if protected_paths.fold(entry.name) in _GIT_STEERING:
                 folder.git_steering.append(entry.path)
@@ -271,18 +272,19 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
 
 def _identities(paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Return inode, device, number of links and ctime of each path; an empty tuple if it does not exist."""
-    found: dict[str, tuple[int, ...]] = {}
+    identities: dict[str, tuple[int, ...]] = {}
     for path in paths:
         try:
             info = os.lstat(path)
         except OSError:
-            found[path] = ()
+            identities[path] = ()
             continue
-        found[path] = (info.st_ino, info.st_dev, 1 if stat.S_ISDIR(info.st_mode) else info.st_nlink, info.st_ctime_ns)
-    return found
+        links = 1 if stat.S_ISDIR(info.st_mode) else info.st_nlink
+        identities[path] = (info.st_ino, info.st_dev, links, info.st_ctime_ns)
+    return identities
 
 
-def _holds_credentials(path: str) -> bool:
+def _may_contain_credentials(path: str) -> bool:
     """Return whether a configuration of git may contain credentials; True if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """System calls that restrict the calling thread: capabilities, Landlock, seccomp, private mounts.
 
-The functions of glibc for users and groups change every thread of a process. These change only the calling thread, and
-its children inherit the change. Numbers: linux/prctl.h, capability.h, landlock.h, sched.h and mount.h.
+They affect only the calling thread and its children, unlike the functions of glibc for users and groups, which change
+every thread of a process. Numbers are from linux/prctl.h, capability.h, landlock.h, sched.h and mount.h.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def call(purpose: str, function: str, *arguments: object) -> int:
     """Call a function of the C library and return its result; raise `OSError` with `purpose` if it fails."""
-    # A plain int is passed as a C int, half of the word that a system call takes.
+    # ctypes passes a plain int as a 32-bit C int, but the arguments of system calls have 64 bits.
     words = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     result: int = getattr(_libc, function)(*words)
     if result < 0:
@@ -70,17 +70,17 @@ def forbid_new_privileges() -> None:
 
 
 def load_filter(program: bytes) -> None:
-    """Load a seccomp filter; needs `forbid_new_privileges` before."""
+    """Load a seccomp filter. Call `forbid_new_privileges` first."""
     buffer = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
     call("seccomp", "prctl", _SET_SECCOMP, _FILTER_MODE, head, 0, 0)
 
 
 def drop_capabilities() -> None:
-    """Drop every capability for good; raise `OSError` if one is left. Needs `forbid_new_privileges` before.
+    """Drop every capability permanently; raise `OSError` if one remains. Call `forbid_new_privileges` first.
 
-    no_new_privs keeps programs that root starts from regaining any. The bounding set and the securebits enforce the
-    same a second time, if the thread may set them.
+    no_new_privs prevents programs that root starts from regaining capabilities. The bounding set and the securebits
+    ensure the same independently, if the thread may set them.
     """
     with contextlib.suppress(OSError):
         call("keepcaps", "prctl", _SET_KEEPCAPS, 0, 0, 0, 0)
@@ -93,14 +93,14 @@ def drop_capabilities() -> None:
         call("ambient set", "prctl", _AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
     head = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     call("capset", "syscall", _CAPSET, head, bytes(24))
-    left = ctypes.create_string_buffer(24)
-    call("capget", "syscall", _CAPGET, head, left)
-    if any(left.raw):
+    remaining = ctypes.create_string_buffer(24)
+    call("capget", "syscall", _CAPGET, head, remaining)
+    if any(remaining.raw):
         raise OSError(errno.EPERM, "capabilities are left")
 
 
 def forbid_capability(number: int) -> None:
-    """Keep a capability from every program that the thread starts, also one that root starts."""
+    """Deny a capability to every program that the thread starts, even as root."""
     call("bounding set", "prctl", _BOUNDING_DROP, number, 0, 0, 0)
 
 
@@ -123,7 +123,7 @@ def restrict_mount(target: str, *, is_read_only: bool, is_recursive: bool = True
 
 
 def forbid_setuid(target: str) -> None:
-    """Ignore set-user-ID bits at a mount and the mounts below it, as bwrap would, which takes one call for each."""
+    """Ignore set-user-ID bits at a mount and the mounts below it. bwrap does the same with one call for each mount."""
     flags = struct.pack("=4Q", _NO_SUID, 0, 0, 0)
     call(f"mount {target}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(target), _AT_RECURSIVE, flags, len(flags))
 
@@ -141,7 +141,7 @@ def mount_empty(target: str, *, has_devices: bool = False) -> None:
 
 
 def mount_terminals(target: str) -> None:
-    """Mount a private folder of terminals."""
+    """Mount a private folder of pseudo-terminals."""
     data = b"newinstance,ptmxmode=0666,mode=620"
     call(f"mount {target}", "mount", b"devpts", os.fsencode(target), b"devpts", _NO_SUID | _NO_EXEC, data)
 

@@ -1,8 +1,8 @@
-"""Confinement by Landlock, seccomp and dropped capabilities, for the thread that starts the command.
+"""Confinement of the thread that starts a command, by Landlock, seccomp and dropped capabilities.
 
-Landlock grants and never forbids, so a path below a granted folder cannot be excluded. It therefore supports only the
-level `read-only`, and protected files in the workspace stay readable. It hides the content of files, not their names.
-There is no namespace: system calls that affect other processes are refused by a filter or a Landlock scope.
+Landlock only grants access, so a path below a granted folder cannot be excluded. So only the level `read-only` is
+supported, and protected files in the workspace stay readable. Landlock hides the content of files, not their names.
+Without a namespace, a filter or a Landlock scope refuses system calls that affect other processes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from qcode.safety.sandbox.confinement import Confinement
 from qcode.safety.sandbox.seccomp import FilterName, UnknownMachine, filter_program
 
 MIN_VERSION = 3
-"""The first version that forbids truncating a file."""
+"""The first version of the Landlock ABI that can forbid truncating a file."""
 _SCOPES_VERSION = 6
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _TCP, _SCOPES = 0b11, 0b11
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# Not /proc/self: a grant resolves it at once, to this process. Descriptors need no grant.
-_OF_PROC = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version", "/proc/loadavg", "/proc/uptime")
+# Not /proc/self: the grant would be for the /proc folder of qcode itself. Open file descriptors need no grant.
+_PROC_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version", "/proc/loadavg", "/proc/uptime")
 
 
 def version() -> int:
@@ -45,27 +45,27 @@ def restriction(confinement: Confinement) -> Callable[[], None]:
     Raise `ValueError` for a level other than `read-only`.
     """
     if confinement.level != "read-only":
-        raise ValueError(f"Landlock cannot give the level {confinement.level}")
+        raise ValueError(f"Landlock does not support the level {confinement.level}")
 
     def restrict() -> None:
-        known = version()
-        if known < MIN_VERSION:
+        abi_version = version()
+        if abi_version < MIN_VERSION:
             raise OSError(errno.ENOSYS, "Landlock is missing")
-        ruleset = _ruleset(confinement, known)
+        ruleset = _ruleset(confinement, abi_version)
         try:
             kernel.forbid_new_privileges()
             kernel.drop_capabilities()
             kernel.landlock_restrict(ruleset)
         finally:
             os.close(ruleset)
-        name: FilterName = "landlock" if known >= _SCOPES_VERSION else "landlock-no-scopes"
+        name: FilterName = "landlock" if abi_version >= _SCOPES_VERSION else "landlock-no-scopes"
         kernel.load_filter(filter_program(name, os.uname().machine))
-        _try_to_leave()
+        _check_confined()
 
     return restrict
 
 
-def _try_to_leave() -> None:
+def _check_confined() -> None:
     """Raise `OSError` if the thread can still open a socket or the root folder."""
     with contextlib.suppress(PermissionError), socket.socket(socket.AF_UNIX):
         raise OSError(errno.EIO, "the restriction of the thread lets sockets through")
@@ -74,18 +74,20 @@ def _try_to_leave() -> None:
         raise OSError(errno.EIO, "the restriction of the thread lets files through")
 
 
-def _ruleset(confinement: Confinement, known: int) -> int:
-    every = (1 << {3: 15, 4: 15}.get(known, 16)) - 1
-    fields = [every] if known < 4 else [every, _TCP] if known < _SCOPES_VERSION else [every, _TCP, _SCOPES]
+def _ruleset(confinement: Confinement, abi_version: int) -> int:
+    all_rights = (1 << {3: 15, 4: 15}.get(abi_version, 16)) - 1
+    fields = [all_rights]
+    fields += [_TCP] if abi_version >= 4 else []
+    fields += [_SCOPES] if abi_version >= _SCOPES_VERSION else []
     ruleset = kernel.landlock_ruleset(fields)
     try:
         for folder in confinement.readable:
             for path in _grantable(folder, confinement.hidden_paths):
                 _grant(ruleset, path, _READING)
-        for path in _OF_PROC:
+        for path in _PROC_FILES:
             _grant(ruleset, path, _READ_FILE)
         for path in _DEVICES:
-            _grant(ruleset, path, (_READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV) & every)
+            _grant(ruleset, path, (_READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV) & all_rights)
     except OSError:
         os.close(ruleset)
         raise
@@ -102,7 +104,7 @@ def _grantable(folder: str, hidden: Sequence[str]) -> Iterator[str]:
         return
     try:
         with os.scandir(folder) as scanned:
-            # The target of a link is granted by its real path; granted here, it could contain a hidden path.
+            # A grant for a link would apply to its target, which may contain hidden paths.
             children = [entry.path for entry in scanned if not entry.is_symlink()]
     except OSError:
         return
@@ -111,13 +113,13 @@ def _grantable(folder: str, hidden: Sequence[str]) -> Iterator[str]:
 
 
 def _grant(ruleset: int, path: str, access: int) -> None:
-    """Grant access to a path if possible; otherwise it stays forbidden."""
+    """Grant access to a path. If this fails, the path stays inaccessible."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        is_folder = os.path.isdir(path)  # noqa: PTH112  # a path is checked for every folder and file granted
+        is_folder = os.path.isdir(path)  # noqa: PTH112  # text
         kernel.landlock_grant(ruleset, descriptor, access if is_folder else access & ~_READ_DIR)
     except OSError:
         return

@@ -1,7 +1,7 @@
-"""Mounts that root makes in the thread that starts bwrap, at a tenth of the cost of a mount in bwrap.
+"""The mounts of a sandbox for root, made in the thread that starts bwrap: ten times as fast as mounts by bwrap.
 
-The thread first gets a private mount namespace (mount_namespaces(7)), and bwrap copies its mounts. So a thread serves
-one command. Separate from `bubblewrap`, which loads this module only for root: `kernel` needs ctypes.
+The thread first gets a private mount namespace (mount_namespaces(7)), and bwrap copies its mounts. So each thread can
+start only one command. `bubblewrap` loads this module only for root, because `kernel` needs ctypes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "f
 
 
 def build_root(confinement: Confinement, private: Sequence[str], devices: Sequence[str] = ()) -> None:
-    """Build the root that a command of this level sees, and make it the root of the thread.
+    """Build the root folder of a confined command, and make it the root of the calling thread.
 
-    `private` are folders that are covered by empty ones, except at the level `protect`. `devices` are added to the
-    default ones. The thread still sees the host's /proc, which bwrap needs and covers.
+    Empty folders cover the folders in `private`, except at the level `protect`. `devices` are added to the default
+    devices. The thread still sees the host's /proc, because bwrap needs it; bwrap covers it for the command.
     """
     kernel.separate_mounts()
     covered = tuple(path for path in confinement.readable if is_within_any(path, private))
@@ -54,7 +54,7 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         _bind(path, f"{_NEW_ROOT}{path}", is_read_only=True)
     _hide(confinement.hidden_paths, confinement.masked_files)
     if confinement.level == "protect":
-        # The kernel runs a program that is named there.
+        # With write access, root could make the kernel run a program: /sys/kernel/uevent_helper contains its path.
         kernel.restrict_mount(f"{_NEW_ROOT}/sys", is_read_only=True)
     _make_devices(f"{_NEW_ROOT}/dev", devices)
     if confinement.level == "read-only":
@@ -63,12 +63,12 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         kernel.restrict_mount(_NEW_ROOT, is_read_only=True, is_recursive=False)
     kernel.enter_root(_NEW_ROOT)
     if confinement.level != "protect":
-        # bwrap makes two mounts in /proc less if root cannot write there; then it makes all of it read-only.
+        # If root cannot write to /proc, bwrap saves two mounts there, and then makes all of /proc read-only.
         kernel.forbid_capability(kernel.DAC_OVERRIDE)
 
 
 def _show_readable(confinement: Confinement, private: Sequence[str], covered: Sequence[str]) -> None:
-    """Create a root with the readable folders that are not below a private one."""
+    """Create a root with the readable folders that are not below a private folder."""
     kernel.mount_empty(_NEW_ROOT)
     empty = [path for path in confinement.empty if not is_within_any(path, private)]
     for folder in (*private, "/dev", "/proc", *empty):
@@ -78,9 +78,9 @@ def _show_readable(confinement: Confinement, private: Sequence[str], covered: Se
 
 
 def _hide(paths: Sequence[str], files: Sequence[str]) -> None:
-    """Cover each existing path with an empty folder or file; `files` are known to be files."""
+    """Cover each existing path with an empty folder or file. `files` must not contain folders."""
     if paths or files:
-        # A copy of a mount keeps its restrictions, which saves one call for each file.
+        # A copy of a mount keeps its restrictions, so restricting it once saves one call for each file.
         _bind(EMPTY_FILE, EMPTY_FILE, is_read_only=True)
     folders = set(filter(os.path.isdir, paths))
     for path in (*paths, *files):
@@ -133,7 +133,7 @@ def _make_devices(folder: str, further: Iterable[str]) -> None:
 
 
 def _make_device(device: str, target: str) -> None:
-    """Make the same device at `target`, or mount it there: the right to make one may be missing, as in a container."""
+    """Create the same device at `target`. If this is not permitted, as in a container, mount the device there."""
     info = os.stat(device)  # noqa: PTH116  # text
     try:
         os.mknod(target, stat.S_IFMT(info.st_mode), info.st_rdev)

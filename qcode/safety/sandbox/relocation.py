@@ -1,6 +1,7 @@
-"""Moves, reads and writes files through open folders, so that a link inserted meanwhile cannot redirect them.
+"""File operations that a symbolic link cannot redirect, even if it is inserted meanwhile.
 
-The guard works while other commands may still run. Each folder on the way to a file is opened without following links.
+Other commands may still run while the guard works. So each folder on the way to a file is opened without following
+links, and the file is accessed through its open parent folder.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def opened_parent(path: str) -> Iterator[tuple[int, str]]:
         os.close(descriptor)
 
 
-def move(path: str, place: str) -> None:
+def move(path: str, new_path: str) -> None:
     """Move a file, link or folder to a new path; raise `OSError` on failure."""
-    with opened_parent(path) as (source, name), opened_parent(place) as (target, new_name):
+    with opened_parent(path) as (source, name), opened_parent(new_path) as (target, new_name):
         try:
             os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
         except OSError as error:
@@ -53,7 +54,7 @@ def move(path: str, place: str) -> None:
 
 
 def read(path: str, max_bytes: int) -> bytes:
-    """Return the first `max_bytes` bytes of a plain file."""
+    """Return the first `max_bytes` bytes of a regular file."""
     with opened_parent(path) as (folder, name):
         descriptor = os.open(name, _READ, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:
@@ -84,7 +85,7 @@ def make_folder(path: str) -> None:
 
 
 class _Copy:
-    """One copy of a file or a folder, bounded in size."""
+    """One copy operation for a file or a folder, with limits on its size."""
 
     def __init__(self) -> None:
         self._bytes = 0

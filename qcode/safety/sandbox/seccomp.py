@@ -12,9 +12,10 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 FilterName: TypeAlias = Literal["read-only", "workspace", "landlock", "landlock-no-scopes"]
-"""`landlock` has no namespaces, so it also refuses calls that affect other processes or change an unopened file.
+"""The name of a filter.
 
-`landlock-no-scopes` is for kernels on which Landlock cannot restrict signals.
+With `landlock` there are no namespaces, so the filter also refuses calls that affect other processes or that change a
+file without opening it. `landlock-no-scopes` is for kernels on which Landlock cannot restrict signals.
 """
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -30,8 +31,8 @@ _NUMBER_AT, _ARCH_AT = 0, 4
 Instruction: TypeAlias = tuple[int, int, int, int]
 Numbers: TypeAlias = tuple[int | None, int | None]
 
-# Numbers on x86_64 and aarch64; None: the machine has no such call.
-_AROUND_THE_FILTER: dict[str, Numbers] = {
+# Numbers on x86_64 and aarch64, None if the machine has no such call.
+_BYPASSES: dict[str, Numbers] = {
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "bpf": (321, 280),
     "userfaultfd": (323, 282), "perf_event_open": (298, 241), "open_by_handle_at": (304, 265),
@@ -77,7 +78,7 @@ UNSHARE, IOCTL, FCNTL = (272, 97), (16, 29), (72, 25)
 _INTERNET = (2, 10, 16)
 """AF_INET, AF_INET6, AF_NETLINK: bound to the network namespace, unlike AF_UNIX by path and AF_VSOCK."""
 _AF_UNIX, _SOCK_TYPE, _CONNECTED = 1, 0xF, (1, 5)
-"""A pair of type SOCK_STREAM or SOCK_SEQPACKET stays connected; a datagram socket can be connected again, to a path."""
+"""A pair of type SOCK_STREAM or SOCK_SEQPACKET stays connected. A datagram socket can connect to another path."""
 _NEW_NAMESPACES = 0x7E020000
 _TYPING = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: inject input into a terminal."""
@@ -94,7 +95,7 @@ class UnknownMachine(Exception):  # noqa: N818  # the name of the machine
 
 @cache
 def filter_program(name: FilterName, machine: str) -> bytes:
-    """Return the filter for a machine as `os.uname` names it; raise `UnknownMachine`."""
+    """Return the filter for a machine as named by `os.uname`. Raise `UnknownMachine` if its calls are not known."""
     if machine not in AUDIT_ARCH:
         raise UnknownMachine(machine)
     column = COLUMN[machine]
@@ -113,8 +114,8 @@ def filter_program(name: FilterName, machine: str) -> bytes:
 
 
 def _refused_numbers(name: FilterName) -> Iterator[Numbers]:
-    yield from _AROUND_THE_FILTER.values()
-    if name != "workspace":  # a debugger needs them, and the namespace holds no foreign process
+    yield from _BYPASSES.values()
+    if name != "workspace":  # debuggers need these calls, and the PID namespace contains no other processes
         yield from _OTHER_PROCESSES.values()
     if name in ("landlock", "landlock-no-scopes"):
         yield SOCKET
@@ -149,18 +150,18 @@ def _returns(action: int) -> Instruction:
 
 
 def _load(argument: int, mask: int | None) -> list[Instruction]:
-    # The lower half: the kernel ignores the upper half of these arguments. Both machines are little-endian.
+    # Load the lower half: the kernel ignores the upper half of these arguments. Both machines are little-endian.
     load: Instruction = (_LOAD, 0, 0, 16 + 8 * argument)
     return [load] if mask is None else [load, (_AND, 0, 0, mask)]
 
 
 def _tests(values: Sequence[int]) -> list[Instruction]:
-    """Skip the instruction after the tests if what was loaded is one of the values."""
+    """Return tests that skip the next instruction if the loaded value is one of `values`."""
     return [(_EQUALS, len(values) - index, 0, value) for index, value in enumerate(values)]
 
 
 def _require_one_of(argument: int, values: Sequence[int]) -> list[Instruction]:
-    """Continue if the argument has one of the values, otherwise refuse."""
+    """Return instructions that refuse the call unless the argument has one of the values."""
     return [*_load(argument, None), *_tests(values), _returns(_EPERM)]
 
 

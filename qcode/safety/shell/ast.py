@@ -1,6 +1,6 @@
-"""A shell command as values: words, simple commands, and how they are joined. Pure.
+"""The types of a parsed shell command: words, simple commands, lists, pipelines and loops. Pure.
 
-`parser` makes them, `flow` lists the simple commands that bash would run, `judge` judges those.
+`parser` creates them, `flow` lists the simple commands that bash would run, and `judge` judges each of these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MARK = "\ue000"
 """Placeholder in the text of a word for an expansion; no accepted command contains this character itself."""
 
 UNSPLIT = lazy_pattern(r"[\w@%+=:,./^-]+", re.ASCII)
-"""Text that bash leaves unchanged outside quotes: no blank, wildcard, brace, quote or home folder."""
+"""Text that bash leaves unchanged outside quotes. It has no blank, wildcard, brace, quote or `~`."""
 
 SAFE_VARIABLES = frozenset(
     {
@@ -28,7 +28,10 @@ SAFE_VARIABLES = frozenset(
 
 Operator: TypeAlias = Literal["&&", "||", ";"]
 Unknown: TypeAlias = Literal["", "number", "text", "words"]
-"""The unknown part of a word before it runs: nothing, a number, its text, or even the number of words it becomes."""
+"""The unknown part of a word before bash expands it.
+
+It is nothing, a number, any text, or even the number of words that the word expands to.
+"""
 
 
 class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
@@ -45,21 +48,21 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word after unquoting.
-
-    `is_home`: bash expands the `~` it begins with. `has_glob`: bash expands its `*` and `?`. `holes` are its expansions
-    in order, `is_split` if one of them is outside quotes. `flow` fills the holes: the word is then known, or `unknown`,
-    or (`is_one`) one of the names that its wildcard matches.
-    """
+    """One word after unquoting. `flow` fills its holes; then its text is known, or `unknown` says what is missing."""
 
     text: str
     is_quoted: bool = False
     is_home: bool = False
+    """Whether bash expands the `~` at its start."""
     has_glob: bool = False
+    """Whether bash expands its `*` and `?`."""
     holes: tuple[Expansion, ...] = ()
+    """The expansions in order. Each has a `MARK` in `text`."""
     is_split: bool = False
+    """Whether one of the expansions is outside quotes, so that bash splits its value into words."""
     unknown: Unknown = ""
     is_one: bool = False
+    """Whether the word is one of the names that its wildcard matches: `$f` in `for f in *.py`."""
 
     @property
     def is_known(self) -> bool:
@@ -68,18 +71,18 @@ class Word:
 
     @property
     def is_open(self) -> bool:
-        """Whether a rule about this text may or may not apply: the program may receive another text."""
+        """Whether the program may receive another text, so that a rule may match although `text` does not."""
         return not self.is_known or self.is_one
 
     @property
     def may_be_several(self) -> bool:
         """Whether the program may receive more than one word for this one, or none."""
-        # One match of a wildcard outside quotes, `for f in *; do cat $f; done`, is split if its name holds a blank.
+        # In `for f in *; do cat $f; done`, bash splits the value of $f if the file name contains a blank.
         return self.unknown == "words" or (self.has_glob and (self.is_split or not self.is_one))
 
     @property
-    def may_lead(self) -> bool:
-        """Whether the unknown part of the word may begin with a dash."""
+    def may_begin_with_dash(self) -> bool:
+        """Whether the word may begin with a dash because its start is unknown."""
         return bool(self.unknown) and self.unknown != "number" and self.text.startswith(MARK)
 
 
@@ -102,19 +105,21 @@ class CommandList:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Scripts that run side by side, each in a subshell; a subshell alone is a pipe of one."""
+    """Scripts that run concurrently, each in a subshell. A subshell alone is a pipeline of one part."""
 
     parts: tuple[Script, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Negation:
+    """`! SCRIPT`."""
+
     inner: Script
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for`: the body once for each value of the words."""
+    """A `for` loop: the body runs once for each value of `words`."""
 
     name: str
     words: tuple[Word, ...]

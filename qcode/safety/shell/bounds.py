@@ -1,9 +1,9 @@
-"""Limits of a command text, checked before it is parsed, so that a verdict takes under 50 ms for any text. Pure.
+"""Limits on the text of a command, checked before parsing, so that a verdict takes under 50 ms for any text. Pure.
 
-Separate from `parser`, its only importer, which has the maximum length. tree-sitter is linear on valid text, but its
-error recovery is not: 20,000 characters of `((a` take 3 s, of `a|` 4 s, and a parse holds the interpreter until it
-ends. The cost grows with the length, the number of structural characters and the depth of brackets, so each has a
-limit. Characters inside quotes count too, because recognizing quotes needs a parser.
+Separate from `parser`, its only importer, because that module has its maximum length. tree-sitter takes linear time for
+valid text, but not to recover from errors: 20,000 characters of `((a` take 3 s, of `a|` 4 s, and other threads wait
+until the parser returns. The time grows with the length, the number of structural characters and the depth of brackets,
+so each has a limit. Characters inside quotes count too, because recognizing quotes needs a parser.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BRACKETS = re.compile(r"[()\[\]{}]")
 
 
 def check_bounds(text: str) -> str:
-    """Return why `text` is not parsed, for the user, empty if it is within the limits."""
+    """Return the reason, for the user, why `text` exceeds a limit, empty if it does not."""
     if len(text) > MAX_CHARACTERS:
         return f"the command is longer than {MAX_CHARACTERS:,} characters"
     if sum(map(text.count, _STRUCTURE)) > MAX_STRUCTURE:

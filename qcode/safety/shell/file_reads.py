@@ -1,4 +1,4 @@
-"""Checks whether the files that a command names may be read unasked. Reads folders to expand wildcards."""
+"""The check whether a command may read the files it names without approval. Lists folders to expand wildcards."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ MAX_WALKED = 20_000
 _WILD = re.compile(r"[*?]")
 
 Reader: TypeAlias = Callable[[str], Verdict]
-"""Returns the verdict for reading a path."""
+"""A function that returns the verdict for reading a path."""
 
-Leading: TypeAlias = Literal["none", "ending", "any"]
-"""Wildcards at the start of a word: none, those with an ending (`*.py`, `*/`), or any (`*`)."""
+LeadingWildcards: TypeAlias = Literal["none", "ending", "any"]
+"""Wildcards that are accepted at the start of a word: none, those with an ending (`*.py`, `*/`), or any (`*`)."""
 _Group: TypeAlias = "tuple[str, list[str]]"
-"""Paths in one folder: the start that they share, up to the last slash, and their names."""
+"""Paths in one folder: their common prefix up to the last slash, and their names."""
 
 
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
-    """The reason why a command must ask; `rule` is the rule of the verdict."""
+    """The reason why a command needs approval; `rule` is the rule of the verdict."""
 
     rule = SHELL_UNKNOWN
 
 
-class PathComplaint(NeedsApproval):
-    """A file that the command names may not be read unasked, whatever the program."""
+class PathNeedsApproval(NeedsApproval):
+    """The reason why reading a file that the command names needs approval, whatever the program."""
 
     rule = SHELL_PATH
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
-    """Raises `NeedsApproval` for files that may not be read unasked by a command that runs in `folder`.
+class ReadChecker:
+    """The check of the files that a command in `folder` reads. Its methods raise `NeedsApproval`.
 
-    `contents` returns the protected files of the workspace; `masks`: they are hidden from the command.
+    `contents` returns the protected files of the workspace. If `masks` is set, the sandbox hides them from the command.
     """
 
     paths: PathJudge
@@ -56,18 +56,18 @@ class Reads:
     contents: Callable[[], WorkspaceContents]
     masks: bool
 
-    def files(self, *words: Word, leading: Leading = "none") -> list[_Group]:
-        """Check the paths that the words name, and return them. See `Leading` for `leading`."""
+    def check_files(self, *words: Word, leading: LeadingWildcards = "none") -> list[_Group]:
+        """Check the paths that the words name, and return them."""
         groups: list[_Group] = []
         try:
             for word in words:
                 groups += self._named_files(word, leading=leading)
-        finally:  # a path before the word that raised comes first
+        finally:  # if a word raised, an error about a path before it takes precedence
             for path in self._undecided(groups):
-                self.check(path)
+                self.check_path(path)
         return groups
 
-    def _named_files(self, word: Word, *, leading: Leading) -> list[_Group]:
+    def _named_files(self, word: Word, *, leading: LeadingWildcards) -> list[_Group]:
         if not word.is_known:
             raise NeedsApproval("it reads a file whose name is unknown")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
@@ -79,83 +79,83 @@ class Reads:
             raise NeedsApproval("an unquoted name that could expand to other arguments")
         return groups
 
-    def plain_files(self, word: Word) -> None:
-        """Check the paths that `word` names; of a folder the program would read everything, through links too."""
-        for path in _paths(self.files(word)):
+    def check_plain_files(self, word: Word) -> None:
+        """Check that `word` names permitted files and no folder: the program would follow the links in a folder."""
+        for path in _paths(self.check_files(word)):
             if os.path.isdir(self._absolute(path)):  # noqa: PTH112  # plain text
                 raise NeedsApproval(f"{path}: a folder in which it follows symbolic links")
 
-    def tree(self, word: Word, *, leading: Leading = "none") -> None:
-        """Check everything below the folders that `word` names, links not followed."""
-        for path in _paths(self.files(word, leading=leading)):
+    def check_tree(self, word: Word, *, leading: LeadingWildcards = "none") -> None:
+        """Check everything below the folders that `word` names, without following links."""
+        for path in _paths(self.check_files(word, leading=leading)):
             folder = os.path.realpath(self._absolute(path))
             if not os.path.isdir(folder):  # noqa: PTH112  # plain text
                 continue
-            self._check_tree(folder)
+            self._check_secrets_below(folder)
             if self.reader is not None:
-                self._walk(folder)
+                self._check_rules_below(folder)
 
-    def check(self, path: str) -> None:
-        """Raise if a path may not be read."""
+    def check_path(self, path: str) -> None:
+        """Raise `PathNeedsApproval` if reading a path needs approval."""
         verdict = self._verdict(path)
         if not verdict.is_allowed:
-            raise PathComplaint(f"{path}: {verdict.reason}")
+            raise PathNeedsApproval(f"{path}: {verdict.reason}")
 
-    def _check_tree(self, folder: str) -> None:
+    def _check_secrets_below(self, folder: str) -> None:
         contents = self.contents()
         if not contents.is_complete:
             raise NeedsApproval("it searches a folder with too many files to check first")
         secrets = contents.secrets_below(folder)
         if secrets and not (self.masks and contents.can_be_masked):
-            raise PathComplaint(f"{secrets[0]}: it would be searched, and the sandbox cannot hide it")
+            raise PathNeedsApproval(f"{secrets[0]}: it would be searched, and the sandbox cannot hide it")
 
-    def _walk(self, folder: str) -> None:
+    def _check_rules_below(self, folder: str) -> None:
         """Check every file below a folder against the user's rules."""
-        left = MAX_WALKED
+        count = 0
         for base, _, names in os.walk(folder):
-            left -= len(names)
-            if left < 0:
+            count += len(names)
+            if count > MAX_WALKED:
                 raise NeedsApproval("it searches too many files to check against the read rules")
             for name in names:
-                self.check(str(Path(base, name)))
+                self.check_path(str(Path(base, name)))
 
     def _undecided(self, groups: list[_Group]) -> list[str]:
         """Return the paths that must be checked one by one, in order."""
         by_prefix: dict[str, list[str]] = {}
         for prefix, names in groups:
             by_prefix.setdefault(prefix, []).extend(names)
-        left = by_prefix
         if self.reader is None:
-            left = {prefix: self.paths.undecided_in(self._from_root(prefix), by_prefix[prefix]) for prefix in by_prefix}
-        if not any(left.values()):
+            judge = self.paths.undecided_in
+            by_prefix = {prefix: judge(self._from_root(prefix), names) for prefix, names in by_prefix.items()}
+        if not any(by_prefix.values()):
             return []
-        remaining = {prefix: frozenset(names) for prefix, names in left.items()}
-        return [f"{prefix}{name}" for prefix, names in groups for name in names if name in remaining[prefix]]
+        undecided = {prefix: frozenset(names) for prefix, names in by_prefix.items()}
+        return [f"{prefix}{name}" for prefix, names in groups for name in names if name in undecided[prefix]]
 
     def _verdict(self, path: str) -> Verdict:
         path = self._from_root(path)
         return self.paths.judge(path, "read") if self.reader is None else self.reader(path)
 
     def _from_root(self, path: str) -> str:
-        # The path layer takes paths relative to the root; a command may run below it.
+        # The path layer expects paths relative to the root, but the command may run in a subfolder.
         return path if self.folder == str(self.paths.session_folders.root) else self._absolute(path)
 
-    def _matches(self, pattern: str, *, leading: Leading) -> list[_Group]:
+    def _matches(self, pattern: str, *, leading: LeadingWildcards) -> list[_Group]:
         """Return the expansion of a pattern with `*` and `?`: its matches, or the pattern itself if there are none.
 
         A match that begins with a dash would be an option: `sort *` with a file called `-o`. So no match may begin with
-        a dash. Another file may appear before the command runs, so `leading` limits the patterns as well.
+        a dash. Such a file may also appear before the command runs, so `leading` limits the patterns as well.
         """
         parts = pattern.split("/")
         is_leading = _WILD.search(parts[0]) is not None
         ending = re.split(_WILD, pattern)[-1]
         has_ending = len(ending) > 1 or ending == "/"
-        may_lead = leading == "any" or (leading == "ending" and has_ending)
-        if pattern.startswith("-") or (is_leading and not may_lead):
+        accepts_wildcard = leading == "any" or (leading == "ending" and has_ending)
+        if pattern.startswith("-") or (is_leading and not accepts_wildcard):
             raise NeedsApproval("a wildcard at the start of a word could become an option")
         if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
             raise NeedsApproval("an ambiguous wildcard")
-        # In a locale of bytes, `??` matches one letter that is two bytes; so `?` is checked as a `*`.
+        # In a locale of bytes, `??` matches one letter of two bytes. So `?` is checked like `*`.
         groups = self._expanded(pattern.replace("?", "*"))
         if sum(len(names) for _, names in groups) > MAX_MATCHES:
             raise NeedsApproval("a wildcard with very many matches")
@@ -165,9 +165,10 @@ class Reads:
         return groups or [_split_path(pattern)]
 
     def _expanded(self, pattern: str) -> list[_Group]:
-        """Return the absolute paths that match, in groups by folder, by the rules of bash for hidden names.
+        """Return the absolute paths that match, in groups by folder. As in bash, `*` matches no hidden name.
 
-        bash lists every folder that the start of a pattern matches, through links too; so these must be readable.
+        bash lists every folder that the parts before the last one match, and follows links there. So reading the
+        targets of these links must be permitted.
         """
         parts = self._absolute(pattern).split("/")
         first = next(index for index, part in enumerate(parts) if _WILD.search(part))
@@ -177,7 +178,7 @@ class Reads:
             if len(folders) > MAX_MATCHES:
                 raise NeedsApproval("a wildcard with very many matches")
             for folder in filter(os.path.islink, folders):
-                self.check(folder)
+                self.check_path(folder)
         groups = [(f"{folder}/", _matching(folder, parts[-1])) for folder in folders]
         return [group for group in groups if group[1]]
 
@@ -191,17 +192,17 @@ def _matching(folder: str, part: str) -> list[str]:
         return [part] if os.path.lexists(f"{folder}/{part}") and (part or os.path.isdir(folder)) else []  # noqa: PTH112  # text
     try:
         info = os.stat(folder or "/")  # noqa: PTH116  # text
-        listed = _listed if has_settled(info, time.time_ns()) else _listed.__wrapped__
+        listed = _matching_entries if has_settled(info, time.time_ns()) else _matching_entries.__wrapped__
         return listed(folder or "/", part, (info.st_dev, info.st_ino, info.st_ctime_ns))
     except OSError:
         return []
 
 
 @lru_cache(maxsize=64)
-def _listed(folder: str, part: str, _identity: tuple[int, ...]) -> list[str]:
-    """Return the names that one part of a pattern matches, none of them hidden; at most one more than is accepted.
+def _matching_entries(folder: str, part: str, _identity: tuple[int, ...]) -> list[str]:
+    """Return the names that one part of a pattern matches, up to one more than `MAX_MATCHES`. No hidden names match.
 
-    A ctime cannot be set back, so a folder of the same identity holds the same names.
+    Programs cannot set a ctime, so a folder with the same identity contains the same names.
     """
     matches = re.compile(rf"(?!\.){fnmatch.translate(part)}").match
     return list(islice(filter(matches, os.listdir(folder)), MAX_MATCHES + 1))  # noqa: PTH208  # names

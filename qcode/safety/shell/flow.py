@@ -1,7 +1,7 @@
-"""List the simple commands that bash would run for a script, with the folders and the words of each. Pure.
+"""The simple commands that bash would run for a script, with the words and the possible folders of each. Pure.
 
-`cd` is followed: `cd src && cat x` reads `src/x`, and after `cd src; cat x` it may be either. A loop over literal words
-is unrolled. The body of a loop over a wildcard is read once, with a variable that represents any one match.
+`cd` is followed: `cd src && cat x` reads `src/x`. `cd src; cat x` reads `src/x`, or `x` if the cd fails. A loop over
+literal words is unrolled. The body of a loop over a wildcard is analyzed once: its variable stands for any one match.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _NUMBER = Word(MARK, unknown="number")
 _WILD = re.compile(r"[*?\[\\]")
 _CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
 
-Form: TypeAlias = Literal["loop", "substitution", "variable", "wildcard"]
-"""Forms of the shell beyond a list of literal commands. They may run unasked only inside a sandbox."""
+Feature: TypeAlias = Literal["loop", "substitution", "variable", "wildcard"]
+"""Features of the shell beyond a list of literal commands. Without a sandbox, a command that uses one asks."""
 Folders: TypeAlias = "frozenset[str]"
-"""Normal absolute folders, in one of which a command runs."""
+"""The possible working folders of a command, as absolute normalized paths."""
 _Ends: TypeAlias = "tuple[Folders, Folders]"
 """The folders after a script that succeeded, and after one that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowPart:
-    """A simple command without holes, and the folders it may run in."""
+    """A simple command with filled holes, and the folders it may run in."""
 
     command: SimpleCommand
     folders: Folders
@@ -53,10 +53,10 @@ class FlowPart:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The simple commands of a script in order, and the forms that it uses."""
+    """The simple commands of a script in order, and the features of the shell that it uses."""
 
     parts: tuple[FlowPart, ...]
-    forms: frozenset[Form]
+    features: frozenset[Feature]
 
 
 def flow_of(script: Script, start: str) -> Flow:
@@ -66,11 +66,11 @@ def flow_of(script: Script, start: str) -> Flow:
     """
     walk = _FlowPass([], set(), {})
     walk.script(script, frozenset({start}))
-    return Flow(tuple(walk.parts), frozenset(walk.forms))
+    return Flow(tuple(walk.parts), frozenset(walk.features))
 
 
-def target_of_cd(command: SimpleCommand) -> str | None:
-    """Return the folder of a plain `cd DIR`, as spelled; None for any other command or form of it."""
+def cd_target(command: SimpleCommand) -> str | None:
+    """Return DIR, as spelled, if the command is a plain `cd DIR`, None otherwise."""
     match command.words:
         case (Word("cd", False), folder) | (Word("cd", False), Word("--"), folder):
             is_plain = folder.is_known and not (folder.is_home or folder.has_glob or folder.text.startswith(("-", "+")))
@@ -78,7 +78,7 @@ def target_of_cd(command: SimpleCommand) -> str | None:
     return None
 
 
-def filled(word: Word, values: Sequence[Word]) -> Word:
+def fill_holes(word: Word, values: Sequence[Word]) -> Word:
     """Return `word` with `values` in its holes, in order."""
     if not values:
         return word
@@ -103,7 +103,7 @@ def filled(word: Word, values: Sequence[Word]) -> Word:
 @dataclass(frozen=True, slots=True)
 class _FlowPass:
     parts: list[FlowPart]
-    forms: set[Form]
+    features: set[Feature]
     variables: dict[str, Word]
 
     def script(self, script: Script, folders: Folders) -> _Ends:
@@ -115,39 +115,39 @@ class _FlowPass:
                 return self._command(script, folders)
             case Pipeline():
                 for part in script.parts:
-                    _FlowPass(self.parts, self.forms, dict(self.variables)).script(part, folders)
+                    _FlowPass(self.parts, self.features, dict(self.variables)).script(part, folders)
                 return folders, folders
             case Negation():
-                yes, no = self.script(script.inner, folders)
-                return no, yes
+                succeeded, failed = self.script(script.inner, folders)
+                return failed, succeeded
             case CommandList():
                 return self._listing(script, folders)
             case Loop():
                 return self._loop(script, folders)
 
     def _listing(self, script: CommandList, folders: Folders) -> _Ends:
-        yes, no = self.script(script.first, folders)
+        succeeded, failed = self.script(script.first, folders)
         for operator, right in script.rest:
             if operator == "&&":
-                done = self.script(right, yes)
-                yes, no = done[0], done[1] | no
+                ends = self.script(right, succeeded)
+                succeeded, failed = ends[0], ends[1] | failed
             elif operator == "||":
-                done = self.script(right, no)
-                yes, no = done[0] | yes, done[1]
+                ends = self.script(right, failed)
+                succeeded, failed = ends[0] | succeeded, ends[1]
             else:
-                yes, no = self.script(right, yes | no)
-        return yes, no
+                succeeded, failed = self.script(right, succeeded | failed)
+        return succeeded, failed
 
     def _command(self, script: SimpleCommand, folders: Folders) -> _Ends:
         command = SimpleCommand(
             self._fill_words(script.words, folders), self._fill_words(script.inputs, folders), script.outputs
         )
         if any(word.has_glob for word in (*command.words, *command.inputs)):
-            self.forms.add("wildcard")
+            self.features.add("wildcard")
         if len(self.parts) >= MAX_PARTS:
             raise UnsupportedSyntax("it runs very many commands")
         self.parts.append(FlowPart(command, folders))
-        target = target_of_cd(command)
+        target = cd_target(command)
         if target is None:
             if command.words and command.words[0].text in _CHANGE_FOLDER:
                 raise UnsupportedSyntax("this form of cd is not supported")
@@ -155,29 +155,29 @@ class _FlowPass:
         return frozenset(os.path.normpath(os.path.join(folder, target)) for folder in folders), folders  # noqa: PTH118  # plain text, as bash joins it
 
     def _loop(self, script: Loop, folders: Folders) -> _Ends:
-        self.forms.add("loop")
+        self.features.add("loop")
         words = self._fill_words(script.words, folders)
-        before, seen = dict(self.variables), folders
+        before, folders_after = dict(self.variables), folders
         for word in words:
             self.variables[script.name] = replace(word, is_one=word.has_glob) if word.unknown != "words" else _ANY_TEXT
-            yes, no = self.script(script.body, seen)
-            seen = yes | no
-            # A body that is read once for many values must leave the state unchanged.
+            succeeded, failed = self.script(script.body, folders_after)
+            folders_after = succeeded | failed
+            # A body that is analyzed once for many values must not change the folder or an outer variable.
             changed = [name for name in before if name != script.name and self.variables[name] != before[name]]
-            if (not word.is_known or word.has_glob) and (seen != folders or changed):
+            if (not word.is_known or word.has_glob) and (folders_after != folders or changed):
                 raise UnsupportedSyntax("a loop that changes the folder or a variable of another loop")
         self.variables[script.name] = _ANY_TEXT
-        return seen, seen
+        return folders_after, folders_after
 
     def _fill_words(self, words: tuple[Word, ...], folders: Folders) -> tuple[Word, ...]:
-        return tuple(filled(word, [self._value(hole, folders) for hole in word.holes]) for word in words)
+        return tuple(fill_holes(word, [self._value(hole, folders) for hole in word.holes]) for word in words)
 
     def _value(self, hole: Expansion, folders: Folders) -> Word:
         if hole.script is not None:
-            self.forms.add("substitution")
-            _FlowPass(self.parts, self.forms, dict(self.variables)).script(hole.script, folders)
+            self.features.add("substitution")
+            _FlowPass(self.parts, self.features, dict(self.variables)).script(hole.script, folders)
             return _ANY_TEXT
-        self.forms.add("variable")
+        self.features.add("variable")
         return _value_of(hole.name, self.variables)
 
 

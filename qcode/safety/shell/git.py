@@ -1,8 +1,8 @@
-"""Interprets a git command: whether the table allows it, and whose content its operands make it print. Pure.
+"""The interpretation of git commands: whether the table allows a command, and which content it may print. Pure.
 
-The rows are `[git]` of commands.toml. They apply under the settings of `git_repository`. The most important rule: every
-word before a `--` that begins with a dash is spelled like an option of the row, even if it may be the value of another
-one. So a command stays harmless if git, which reads the options of `log` twice, pairs options and values differently.
+The table is `[git]` in commands.toml; it assumes the settings of `git_repository`. The most important rule: every word
+before `--` that begins with a dash must be an option in the table, even if it may be the value of another option. So a
+command stays harmless even if git, which parses the options of `log` twice, assigns a value to another option.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qcode.safety.shell.table import ParsedArguments, ProgramSpec, git_commands,
 from qcode.values import dataclass
 
 Reads: TypeAlias = Literal["nothing", "objects", "work tree", "configuration"]
-"""The data that a command reads; a work tree may contain other repositories, a configuration credentials."""
+"""The data that a command reads. A work tree may contain other repositories, and a configuration credentials."""
 
 Content: TypeAlias = Literal["none", "narrow", "wide-tracked", "wide-history"]
 """The printed content: none, the files in `paths`, any tracked file, or any file of any commit."""
@@ -32,8 +32,8 @@ Kind: TypeAlias = Literal["file", "folder", ""]
 class GitUse:
     """A command of git that only reads.
 
-    Until `classify_operands` has checked the disk, `content` treats every operand that may be a revision as one. The
-    files in `paths` and `stored_paths` must always be readable unasked.
+    Until `classify_operands` has checked the disk, `content` treats an operand that may be a revision as a revision.
+    Reading the files in `paths` and `stored_paths` must be permitted in any case.
     """
 
     name: str
@@ -46,9 +46,9 @@ class GitUse:
     stored_paths: tuple[str, ...] = ()
     """Files in a revision or the index whose content is printed, relative to the top of the work tree."""
     limits: tuple[str, ...] = ()
-    """Pathspecs to which wide content is limited, relative to the folder it runs in; all files if there are none."""
-    either: tuple[str, ...] = ()
-    """Operands that are pathspecs if there is such a file or folder, and revisions if not."""
+    """Pathspecs that limit wide content, relative to the folder that the command runs in; none means all files."""
+    ambiguous_operands: tuple[str, ...] = ()
+    """Operands that are pathspecs if such a file or folder exists, otherwise revisions."""
     plain_content: Content = "none"
     """`content` if no operand is a revision."""
     unlimited_content: Content = "none"
@@ -56,11 +56,11 @@ class GitUse:
 
 
 class _UnknownGitUse(Exception):  # noqa: N818  # a finding, not a failure
-    """The command might do something else; the text is the reason."""
+    """The command may do more than read; the text is the reason."""
 
 
 _DEFAULTS_TO_HEAD = frozenset({"--contains", "--no-contains", "--merged", "--no-merged"})
-"""Options that take the next word as their value, unless they are the last one."""
+"""Options that take the next word as their value. As the last word, they use HEAD."""
 
 _CLUSTERS = frozenset(
     {
@@ -68,7 +68,7 @@ _CLUSTERS = frozenset(
         "cherry", "count-objects", "check-ignore", "check-attr", "config", "remote", "worktree/list",
     }
 )  # fmt: skip
-"""Commands that git reads only with parse-options; the others do not read `-ab` as `-a -b`."""
+"""Commands for which git uses only its parse-options API. Other commands do not accept `-ab` for `-a -b`."""
 
 _SEPARATED = frozenset(
     {
@@ -79,7 +79,7 @@ _SEPARATED = frozenset(
 """Commands that take only paths after a `--`."""
 
 _MAY_TAKE_BLOBS = frozenset({"show", "diff", "grep"})
-"""Commands that print an object other than a commit in full, regardless of pathspecs."""
+"""Commands that print a whole file if an operand is the id of its blob, regardless of pathspecs."""
 
 _INDEX_FORMS = frozenset({"show", "cat-file", "rev-parse"})
 _PATCHES = frozenset(
@@ -89,7 +89,7 @@ _PATCHES = frozenset(
     }
 )  # fmt: skip
 _SEARCHES = frozenset({"-S", "-G", "-L"})
-"""They reveal whether a text is in a file; repeated guesses would reveal the whole text."""
+"""Options that reveal whether a file contains a text. Repeated guesses would reveal the whole text."""
 
 _INSTEAD_OF_PATCHES = frozenset(
     {
@@ -98,7 +98,7 @@ _INSTEAD_OF_PATCHES = frozenset(
     }
 )  # fmt: skip
 _BEYOND_PATHS = frozenset({"--follow", "--full-diff", "-L"})
-"""With them a command shows files that its pathspecs do not name, such as one under its older name."""
+"""Options that make a command show files outside its pathspecs, for example a file under its former name."""
 
 _REVISIONS = frozenset({"--all", "--reflog", "--branches", "--tags", "--remotes", "--glob", "-g", "--walk-reflogs"})
 """Options that select revisions."""
@@ -108,9 +108,9 @@ _FORMAT_NAMES = frozenset({"oneline", "short", "medium", "full", "fuller", "refe
 _DIFF_MERGES = frozenset({"off", "none", "on", "m", "first-parent", "1", "separate", "combined", "c", "cc"})
 
 _GROUPS = re.compile(r"author|committer|trailer:[\w-]+")
-"""Groups of `git shortlog`, except a format, which may verify signatures."""
+"""Values of `git shortlog --group`. A format is not among them because it may verify signatures."""
 _RUNS = re.compile(r"%[-+ ]*(?:G|\((?!trailers[:)]|decorate[:)]))")
-"""Placeholders that verify signatures, also with a modifier such as `%+G?`, or start `git describe`."""
+"""Placeholders that verify signatures (also with a modifier: `%+G?`) or start `git describe`."""
 
 _ATOMS = re.compile(
     r"\*?(?:refname|objecttype|objectsize|objectname|deltabase|tree|parent|numparent|object|type|tag|author|committer|"
@@ -124,32 +124,33 @@ _REFLOG = re.compile(r"(?:HEAD|@|stash|refs/)\S*")
 _SYMBOLIC = re.compile(r"HEAD|refs/(?:[\w@+-][\w.@+-]*/)*[\w@+-][\w.@+-]*", re.ASCII)
 _INDEX_FORM = re.compile(r":(?:[0-3]:)?([\w.@+-][\w.@+/-]*)", re.ASCII)
 _MAY_BE_BLOB = re.compile(r"(?:.*-g)?[0-9a-fA-F]{4,64}(?:\^\{(?:blob|object)?\})*")
-"""An id of an object; git also takes `x-gID`, in the way that `git describe` prints one."""
+"""An object id. git also accepts `x-gID`, the output format of `git describe`."""
 _BRACES = re.compile(r"\{[^{}]*\}")
 _WILD = re.compile(r"[*?\[\\]")
 
 
 def read_git(words: tuple[Word, ...], roots: tuple[str, ...]) -> GitUse | str:
-    """Return how git reads the words after its name, or one line that says why they may not run unasked.
+    """Interpret the words after `git`; return a one-line reason if the command needs approval.
 
-    `roots` are spellings of the folder it runs in, which `-C` may name.
+    `roots` are the accepted values of `-C`: spellings of the folder that the command runs in.
     """
     try:
-        name, rest = _command(words, roots)
-        return _GitReader(name, rest).read()
+        name, arguments = _command(words, roots)
+        return _GitReader(name, arguments).read()
     except _UnknownGitUse as reason:
         return str(reason)
 
 
 def classify_operands(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
-    """Return the same use with its operands classified by the files on disk, relative to the folder that it runs in.
+    """Return `use` with each ambiguous operand classified as a path or a revision.
 
-    git reads an operand as a path only if it is not a revision, and fails if a revision is also the name of a file.
+    `kind` returns the type of a path on disk, which is relative to the folder that the command runs in. git reads an
+    operand as a path only if it is not a revision, and fails if a revision is also the name of a file.
     """
-    named = tuple(operand for operand in use.either if kind(operand))
-    content = use.plain_content if use.either and len(named) == len(use.either) else use.content
-    limits = use.limits + named
-    classified = replace(use, content=content, limits=limits, either=())
+    paths = tuple(operand for operand in use.ambiguous_operands if kind(operand))
+    content = use.plain_content if paths and len(paths) == len(use.ambiguous_operands) else use.content
+    limits = use.limits + paths
+    classified = replace(use, content=content, limits=limits, ambiguous_operands=())
     if (
         content.startswith("wide")
         and limits
@@ -159,8 +160,8 @@ def classify_operands(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
     return classified
 
 
-def repository_complaint(use: GitUse, repository: Repository) -> str:
-    """Return why git may not run unasked in this repository, empty if it may."""
+def repository_refusal(use: GitUse, repository: Repository) -> str:
+    """Return the reason why git needs approval in this repository, empty if it does not."""
     if use.reads == "nothing":
         return ""
     if repository.complaint:
@@ -172,11 +173,11 @@ def repository_complaint(use: GitUse, repository: Repository) -> str:
     return ""
 
 
-def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> str:
-    """Return why the contents that a use with classified operands prints may hold a secret, empty if they do not.
+def secrets_refusal(use: GitUse, repository: Repository, prefix: str = "") -> str:
+    """Return the reason why the output of the command may contain a secret, empty if it cannot.
 
-    `prefix` is the folder that it runs in, relative to the top of the work tree. The files of `use.paths` and
-    `use.stored` are the caller's to judge.
+    The operands of `use` must be classified. `prefix` is the folder that the command runs in, relative to the top of
+    the work tree. The caller judges the files in `use.paths` and `use.stored_paths`.
     """
     if use.reads == "configuration" and repository.has_credentials:
         return "the configuration holds credentials"
@@ -186,7 +187,7 @@ def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> 
     if tracked is None:
         return "it may show a file with secrets: the files of the repository could not be listed"
     if use.content == "narrow":
-        # A file of the work tree may have been a folder with any files in an older commit.
+        # In an older commit, a name that is not tracked now may have been a folder with any files.
         if all(_joined(prefix, limit) in tracked.files for limit in use.limits):
             return ""
     else:
@@ -196,10 +197,10 @@ def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> 
     if use.content == "wide-tracked":
         folder = repository.find_linked_folder() if use.name == "grep" and not use.arguments.has("--cached") else ""
         return f"{folder} is a symbolic link that may lead to other files" if folder else ""
-    stored = repository.find_history_secrets()
-    if stored is None:
+    secrets = repository.find_history_secrets()
+    if secrets is None:
         return "it may show a file with secrets: the history is too long to check"
-    return f"it may show {stored[0]}, which contains secrets" if stored else ""
+    return f"it may show {secrets[0]}, which contains secrets" if secrets else ""
 
 
 def _joined(prefix: str, path: str) -> str:
@@ -208,7 +209,7 @@ def _joined(prefix: str, path: str) -> str:
 
 
 def _covers(spec: str, path: str) -> bool:
-    """Return whether a pathspec may match a path; a set of characters in brackets matches anything."""
+    """Return whether a pathspec may match a path. A pathspec with brackets is assumed to match any path."""
     if not spec or re.search(r"[\[\\]", spec):
         return True
     if not _WILD.search(spec):
@@ -221,23 +222,23 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
     for word in words:
         if not word.is_known or word.has_glob or word.is_home or word.may_be_several:
             raise _UnknownGitUse("an unknown value could become other arguments")
-    rest = list(words)
-    while rest and (rest[0].text in git_options() or rest[0].text == "-C"):
-        option = rest.pop(0)
-        if option.text == "-C" and (not rest or rest.pop(0).text not in (".", *roots)):
+    arguments = list(words)
+    while arguments and (arguments[0].text in git_options() or arguments[0].text == "-C"):
+        option = arguments.pop(0)
+        if option.text == "-C" and (not arguments or arguments.pop(0).text not in (".", *roots)):
             raise _UnknownGitUse("it works in another folder, whose configuration was not checked")
-    if not rest:
+    if not arguments:
         raise _UnknownGitUse("it has no command")
-    first = rest.pop(0)
+    first = arguments.pop(0)
     name = first.text
-    if rest and f"{name}/{rest[0].text}" in git_commands() and _is_bare(rest[0]):
-        name = f"{name}/{rest.pop(0).text}"
-    elif name == "reflog" and rest:
-        rest = _without_show(rest)
+    if arguments and f"{name}/{arguments[0].text}" in git_commands() and _is_bare(arguments[0]):
+        name = f"{name}/{arguments.pop(0).text}"
+    elif name == "reflog" and arguments:
+        arguments = _without_show(arguments)
     if name not in git_commands() or not _is_bare(first):
         kind = "option" if name.startswith("-") else "command"
         raise _UnknownGitUse(f"the {kind} {first.text!r} is not known to be read-only")
-    return name, tuple(rest)
+    return name, tuple(arguments)
 
 
 def _is_bare(word: Word) -> bool:
@@ -245,7 +246,7 @@ def _is_bare(word: Word) -> bool:
 
 
 def _without_show(words: list[Word]) -> list[Word]:
-    """Return the words after `git reflog` without `show`; another first word may be a command that writes."""
+    """Return the words after `git reflog` without `show`. Raise for any other command of reflog: it may write."""
     first = words[0]
     if first == Word("show"):
         return words[1:]
@@ -255,16 +256,16 @@ def _without_show(words: list[Word]) -> list[Word]:
 
 
 class _GitReader:
-    """Reads the words of one command."""
+    """The parser of one git command."""
 
     def __init__(self, name: str, words: tuple[Word, ...]) -> None:
         self._name = name
         self._program: ProgramSpec = git_commands()[name]
-        cut = next((index for index, word in enumerate(words) if word.text == "--"), len(words))
-        self._is_separated = cut < len(words)
-        self._before, self._after = words[:cut], words[cut + 1 :]
+        end = next((index for index, word in enumerate(words) if word.text == "--"), len(words))
+        self._is_separated = end < len(words)
+        self._before, self._after = words[:end], words[end + 1 :]
         self._arguments = ParsedArguments()
-        self._either: list[str] = []
+        self._ambiguous_operands: list[str] = []
         self._limits: list[str] = []
         self._paths: list[str] = []
         self._stored_paths: list[str] = []
@@ -276,21 +277,21 @@ class _GitReader:
             raise _UnknownGitUse(f"-- is not supported after git {self._name.replace('/', ' ')}")
         self._check_clusters()
         last = self._before[-1:]
-        complete = (Word("HEAD"),) if last and last[0].text in _DEFAULTS_TO_HEAD & self._program.options.keys() else ()
-        found = read_arguments(self._program, self._before + complete)
-        if isinstance(found, str):
-            raise _UnknownGitUse(found)
-        self._arguments = found
+        default = (Word("HEAD"),) if last and last[0].text in _DEFAULTS_TO_HEAD & self._program.options.keys() else ()
+        arguments = read_arguments(self._program, self._before + default)
+        if isinstance(arguments, str):
+            raise _UnknownGitUse(arguments)
+        self._arguments = arguments
         self._check_values()
         self._check_form()
-        for word, role in found.operands:
-            self._operand(word.text, role)
+        for word, role in arguments.operands:
+            self._add_operand(word.text, role)
         for word in self._after:
             self._limits.append(_checked_path(word.text))
         return self._use()
 
     def _check_clusters(self) -> None:
-        """Refuse `-ab` for commands that do not read it as `-a -b`."""
+        """Refuse combined options such as `-ab` for commands that do not read them as `-a -b`."""
         for word in self._before:
             text = word.text
             if re.match(r"-[^-\d].", text) and self._name not in _CLUSTERS:
@@ -318,7 +319,7 @@ class _GitReader:
             if name == "--diff-merges" and value not in _DIFF_MERGES:
                 raise _UnknownGitUse(f"the value {value!r} of {name} is not known to be read-only")
             if name == "-L" and self._name == "log":
-                self._line_range(value)
+                self._add_line_range(value)
 
     def _check_format(self, value: str) -> None:
         if self._name in ("ls-files", "ls-tree"):
@@ -352,7 +353,7 @@ class _GitReader:
             raise _UnknownGitUse("paths before and after a --")
 
     def _check_config(self, words: list[str]) -> None:
-        """One name reads a setting, two write it. `get` and `list` are commands since git 2.46."""
+        """Refuse `git config NAME VALUE`, which writes; `NAME` alone reads. `get` and `list` exist since git 2.46."""
         has_option = self._arguments.has
         is_reading = (
             (has_option("-l", "--list") and not words)
@@ -368,17 +369,17 @@ class _GitReader:
         if not is_reading:
             raise _UnknownGitUse("this form of config is not known to be read-only")
 
-    def _operand(self, text: str, role: str) -> None:
+    def _add_operand(self, text: str, role: str) -> None:
         # A parenthesis groups patterns of grep, and only grep reads an operand before its options.
         if text.startswith("-") or (self._name == "grep" and text in ("(", ")")):
             raise _UnknownGitUse(f"{text!r} is not supported here")
         if role == "revision":
-            self._revision(text)
+            self._add_revision(text)
         elif role == "path" or (role == "word" and self._name == "check-attr" and self._is_separated):
             self._limits.append(_checked_path(text))
 
-    def _revision(self, text: str) -> None:
-        """Take in an operand that may be a revision, a range, a file of a revision, or a path."""
+    def _add_revision(self, text: str) -> None:
+        """Record an operand that may be a revision, a range, a file of a revision, or a path."""
         if self._name in _INDEX_FORMS and _INDEX_FORM.fullmatch(text):
             text = f"HEAD:{text.rpartition(':')[2]}"
         self._check_revision(text)
@@ -390,7 +391,7 @@ class _GitReader:
             self._limits.append(text)
         else:
             self._may_be_blob |= self._name in _MAY_TAKE_BLOBS and _MAY_BE_BLOB.fullmatch(text) is not None
-            self._either.append(text)
+            self._ambiguous_operands.append(text)
 
     def _check_revision(self, text: str) -> None:
         outside = _BRACES.sub("", text)
@@ -400,8 +401,8 @@ class _GitReader:
         if colon and (not revision or path.startswith("/") or ".." in path or ":" in path):
             raise _UnknownGitUse(f"{text!r} is not a plain file of a revision")
 
-    def _line_range(self, value: str) -> None:
-        """Take in the path of `-L 1,5:path` or `-L :function:path`."""
+    def _add_line_range(self, value: str) -> None:
+        """Record the path of `-L 1,5:path` or `-L :function:path`."""
         match = re.fullmatch(r":[^:]+:([^:]+)|[^:]+:([^:]+)", value)
         if match is None:
             raise _UnknownGitUse(f"the line range {value!r} is not supported")
@@ -410,11 +411,12 @@ class _GitReader:
     def _use(self) -> GitUse:
         options = frozenset(name for name, _ in self._arguments.options)
         content, plain = self._content(options)
-        reads: Reads = self._program.reads  # type: ignore[assignment]  # the data file says so; a test holds it
+        reads: Reads = self._program.reads  # type: ignore[assignment]  # a test checks the data file
         if content == "none":
             return GitUse(self._name, self._arguments, reads)
-        either = () if self._is_separated else tuple(self._either)
-        named = (*self._paths, *self._either, *(limit for limit in self._limits if not _WILD.search(limit)))
+        ambiguous = () if self._is_separated else tuple(self._ambiguous_operands)
+        plain_limits = (limit for limit in self._limits if not _WILD.search(limit))
+        paths = (*self._paths, *self._ambiguous_operands, *plain_limits)
         is_narrow = content == "narrow"
         is_limited = not is_narrow and not options & _BEYOND_PATHS and not self._may_be_blob
         return GitUse(
@@ -422,24 +424,25 @@ class _GitReader:
             self._arguments,
             reads,
             content,
-            named,
+            paths,
             tuple(self._stored_paths),
             tuple(self._limits) if is_limited else (),
-            either if is_limited else (),
+            ambiguous if is_limited else (),
             plain,
         )
 
     def _content(self, options: frozenset[str]) -> tuple[Content, Content]:
         """Return the printed content, and the printed content if no operand is a revision."""
         name = self._name
-        has_revision = bool(self._either or self._stored_paths)
+        has_revision = bool(self._ambiguous_operands or self._stored_paths)
         if name in ("blame", "cat-file", "grep"):
             return self._content_by_name(options, has_revision=has_revision)
         if name == "status":
             return ("wide-history",) * 2 if options & {"-v", "--verbose"} else ("none",) * 2
         if not self._shows_patch(options):
             return ("none", "none")
-        if name == "show" and self._stored_paths and not (self._either or self._limits or options & _REVISIONS):
+        has_other_operands = bool(self._ambiguous_operands or self._limits)
+        if name == "show" and self._stored_paths and not (has_other_operands or options & _REVISIONS):
             return ("narrow", "narrow")
         if name == "diff" and not options & {"--cached", "--staged", "--merge-base"}:
             return self._by_revision(has_revision=has_revision)
@@ -452,10 +455,10 @@ class _GitReader:
             return self._by_revision(has_revision=has_revision)
         if options & {"-t", "-s", "-e"}:
             return ("none", "none")
-        return ("wide-history" if self._either else "narrow",) * 2
+        return ("wide-history" if self._ambiguous_operands else "narrow",) * 2
 
     def _by_revision(self, *, has_revision: bool) -> tuple[Content, Content]:
-        """Return the contents of a command that shows the work tree or index, or a revision if one is named."""
+        """Return the same as `_content` for a command that shows a revision if given, otherwise work tree or index."""
         return (
             "wide-history" if has_revision else "wide-tracked",
             "wide-history" if self._stored_paths else "wide-tracked",

@@ -1,8 +1,8 @@
-"""Decides whether a shell command may run unasked, because it only reads. Anything uncertain asks.
+"""The judge of shell commands: a command may run without approval if it certainly does nothing but read.
 
-Each simple command is looked up in the table (`table`, `git`, `languages`), and every file it names goes through the
-path layer (`file_reads`). Nothing is run here. Forms that the judge can follow but not check word by word, and programs
-outside the core of the table, also need a working sandbox: two locks, each sufficient alone.
+Each simple command is looked up in the table (`table`, `git`, `languages`), and the path layer judges every file it
+names (`file_reads`). Nothing is run here. Programs outside the core of the table also need a working sandbox, and so do
+features of the shell that cannot be checked word by word. Table and sandbox are two locks, each sufficient alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from qcode.safety.paths import PathJudge, SessionFolders, anchored, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
-from qcode.safety.shell.file_reads import Leading, NeedsApproval, PathComplaint, Reader, Reads
-from qcode.safety.shell.flow import Flow, FlowPart, Folders, Form, flow_of, target_of_cd
-from qcode.safety.shell.git import Kind, classify_operands, read_git, repository_complaint, secrets_complaint
-from qcode.safety.shell.languages import Roles, script_complaint, test_roles
+from qcode.safety.shell.file_reads import LeadingWildcards, NeedsApproval, PathNeedsApproval, ReadChecker, Reader
+from qcode.safety.shell.flow import Feature, Flow, FlowPart, Folders, cd_target, flow_of
+from qcode.safety.shell.git import Kind, classify_operands, read_git, repository_refusal, secrets_refusal
+from qcode.safety.shell.languages import Roles, script_refusal, test_roles
 from qcode.safety.shell.parser import read_script
 from qcode.safety.shell.table import ProgramSpec, Role, git_commands, programs, read_arguments
 from qcode.safety.verdict import SHELL_READS, SandboxSupport, Verdict
@@ -33,7 +33,7 @@ _VERSION_FILES = (
 """Files with which a folder selects the program that a shim of pyenv, asdf or mise runs."""
 
 _HARM = ("writes", "runs", "changes", "may change", "sets")
-"""First words of the reasons in the table to refuse an option that does more than read."""
+"""The first words of reasons in the table, if the refused option does more than read."""
 _METADATA: frozenset[Role] = frozenset({"list", "names"})
 """Roles of files whose content is not read."""
 
@@ -47,26 +47,25 @@ class _NeedsSandbox(NeedsApproval):
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Judges the simple commands of one command line.
-
-    `search_path` is the PATH it will run with: a program found in the workspace first asks. `reader` replaces the path
-    layer's answer for reading. `forms` are those of the whole line.
-    """
+    """The judge of the simple commands in one command line."""
 
     paths: PathJudge
     probes: Probes
     search_path: str = ""
+    """The PATH of the command. If it leads to a program in the workspace, the command needs approval."""
     reader: Reader | None = None
-    forms: frozenset[Form] = frozenset()
+    """A replacement for the path layer's verdicts on reading."""
+    features: frozenset[Feature] = frozenset()
+    """The features of the shell in the whole line."""
 
     @staticmethod
     def of(
         flow: Flow, session_folders: SessionFolders, probes: Probes, search_path: str, reader: Reader | None
     ) -> Judge:
         """Return the judge for the parts of `flow`."""
-        return Judge(PathJudge(session_folders), probes, search_path, reader, flow.forms)
+        return Judge(PathJudge(session_folders), probes, search_path, reader, flow.features)
 
-    def part(self, part: FlowPart) -> Verdict:
+    def judge_part(self, part: FlowPart) -> Verdict:
         """Judge one simple command, without the files it writes through `>`.
 
         Return `allow` if it only reads permitted files, otherwise `ask` with the reason.
@@ -74,68 +73,68 @@ class Judge:
         try:
             for folder in sorted(part.folders):
                 self._check(part.command, folder)
-        except NeedsApproval as found:
-            return Verdict("ask", str(found), found.rule)
+        except NeedsApproval as reason:
+            return Verdict("ask", str(reason), reason.rule)
         return Verdict("allow", "it only reads", SHELL_READS)
 
-    def unconfined(self, part: FlowPart) -> Verdict:
+    def judge_unconfined_part(self, part: FlowPart) -> Verdict:
         """Judge a part that runs outside the sandbox, because a rule allows another part of the command.
 
-        A loop around a part whose words are literal only repeats it.
+        A part with only literal words needs no sandbox for the features of the line: a loop would merely repeat it.
         """
         words = (*part.command.words, *part.command.inputs)
-        forms = self.forms if any(word.is_open or word.has_glob for word in words) else frozenset()
-        judge = replace(self, probes=replace(self.probes, sandbox=SandboxSupport), forms=forms)
-        verdict = judge.part(part)
+        features = self.features if any(word.is_open or word.has_glob for word in words) else frozenset()
+        judge = replace(self, probes=replace(self.probes, sandbox=SandboxSupport), features=features)
+        verdict = judge.judge_part(part)
         return verdict if verdict.is_allowed else replace(verdict, reason=f"{_UNCONFINED}: {verdict.reason}")
 
-    def inputs(self, part: FlowPart) -> Verdict:
+    def judge_inputs(self, part: FlowPart) -> Verdict:
         """Judge only the files that a simple command reads through `<`."""
         try:
             for folder in part.folders:
-                self._inputs(part.command, self._reads(folder, self.probes.sandbox()))
-        except NeedsApproval as found:
-            return Verdict("ask", str(found), "shell:input")
+                self._check_inputs(part.command, self._checker(folder, self.probes.sandbox()))
+        except NeedsApproval as reason:
+            return Verdict("ask", str(reason), "shell:input")
         return Verdict("allow", "its input may be read", "shell:input")
 
     def _check(self, command: SimpleCommand, folder: str) -> None:
         support = self.probes.sandbox()
-        reads = self._reads(folder, support)
-        self._inputs(command, reads)
+        checker = self._checker(folder, support)
+        self._check_inputs(command, checker)
         name = command.words[0].text
         if command.words[0] != Word(name):
             raise NeedsApproval("the name of the program is quoted or spelled in an unusual way")
-        if "read-only" not in support.levels and self.forms:
-            raise _NeedsSandbox(f"a {min(self.forms)} runs without asking only in a sandbox")
+        if "read-only" not in support.levels and self.features:
+            raise _NeedsSandbox(f"a {min(self.features)} runs without asking only in a sandbox")
         if name == "cd":
-            self._cd(target_of_cd(command), folder, reads)
+            self._check_cd(cd_target(command), folder, checker)
             return
         program = programs().get(name)
         if program is None or not program.builtin:
-            self._origin(name, folder)
-        leading = _leading(program)
+            self._check_origin(name, folder)
+        leading = _leading_wildcards(program)
         plain: list[Word] = []
         for word, role in self._roles(name, command.words[1:], folder, has_sandbox="read-only" in support.levels):
             if role in ("file", "tree"):
-                reads.files(*plain, leading=leading)
+                checker.check_files(*plain, leading=leading)
                 plain = []
             if role == "file":
-                reads.plain_files(word)
+                checker.check_plain_files(word)
             elif role == "tree":
-                reads.tree(word, leading=leading)
-            # A wildcard prints names even if it is text: `echo /etc/*`.
+                checker.check_tree(word, leading=leading)
+            # A wildcard reveals file names even in a text operand: `echo /etc/*`.
             elif role in ("read", "list", "names") or word.has_glob:
                 plain.append(word)
-        reads.files(*plain, leading=leading)
+        checker.check_files(*plain, leading=leading)
 
-    def _reads(self, folder: str, support: SandboxSupport) -> Reads:
-        return Reads(self.paths, self.reader, folder, self.probes.contents, support.masks)
+    def _checker(self, folder: str, support: SandboxSupport) -> ReadChecker:
+        return ReadChecker(self.paths, self.reader, folder, self.probes.contents, support.masks)
 
-    def _inputs(self, command: SimpleCommand, reads: Reads) -> None:
+    def _check_inputs(self, command: SimpleCommand, checker: ReadChecker) -> None:
         for word in command.inputs:
             if word.may_be_several:
                 raise NeedsApproval("the name of its input is unknown")
-            reads.files(word)
+            checker.check_files(word)
 
     def _roles(self, name: str, words: tuple[Word, ...], folder: str, *, has_sandbox: bool) -> Roles:
         """Return the words of a known program with their roles."""
@@ -145,7 +144,7 @@ class Judge:
             if not has_sandbox:
                 raise _NeedsSandbox("git runs without asking only in a sandbox")
             return self._git(words, folder)
-        program = _row(name)
+        program = _program_spec(name)
         if program is None:
             raise NeedsApproval(f"{name!r} is not a known read-only program")
         return _table_roles(name, program, words, has_sandbox=has_sandbox)
@@ -160,58 +159,58 @@ class Judge:
         if use.reads == "nothing":
             return ()
         repository = self.probes.repository()
-        complaint = repository_complaint(use, repository)
-        if complaint:
-            raise NeedsApproval(f"git: {complaint}")
+        reason = repository_refusal(use, repository)
+        if reason:
+            raise NeedsApproval(f"git: {reason}")
         top = repository.top or roots[1]
         classified = classify_operands(use, lambda path: _kind(os.path.join(folder, path)))  # noqa: PTH118  # plain text
-        complaint = secrets_complaint(classified, repository, os.path.relpath(os.path.realpath(folder), top))
-        if complaint:
-            raise PathComplaint(f"git: {complaint}")
+        reason = secrets_refusal(classified, repository, os.path.relpath(os.path.realpath(folder), top))
+        if reason:
+            raise PathNeedsApproval(f"git: {reason}")
         stored = (Word(f"{top}/{path}", is_quoted=True) for path in classified.stored_paths)
         named = (Word(f"./{path}", is_quoted=True) for path in classified.paths)
         return tuple((word, "read") for word in (*named, *stored))
 
     def _is_plain_folder(self, folder: str, roots: Collection[str]) -> bool:
         """Return whether git, started in `folder`, uses the repository of the workspace and not a nested one."""
-        root = next((known for known in roots if is_within(folder, known)), "")
+        root = next((root for root in roots if is_within(folder, root)), "")
         if not root or not os.path.isdir(folder):  # noqa: PTH112  # plain text
             return False
         below = Path(folder).relative_to(root).parts
         folders = [Path(root, *below[: depth + 1]) for depth in range(len(below))]
-        # To git, a folder with these names in it is a separate repository.
+        # For git, a folder that contains one of these names may be a separate repository.
         return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
 
     def _roots(self) -> tuple[str, ...]:
         return os.path.normpath(self.paths.session_folders.root), os.path.realpath(self.paths.session_folders.root)
 
-    def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
-        """Allow a `cd` to a folder inside. Links in its path ask: bash and the kernel differ on `..` after one."""
+    def _check_cd(self, target: str | None, folder: str, checker: ReadChecker) -> None:
+        """Check that `cd` stays in the workspace and uses no link: bash and the kernel differ about `LINK/..`."""
         if target is None:
             raise NeedsApproval("this form of cd is not supported")
         joined = os.path.join(folder, target)  # noqa: PTH118  # plain text, as bash joins it
         path = os.path.normpath(joined)
-        # bash goes to LINK/../x as the kernel reads it if there is no x beside the link.
+        # bash resolves LINK/../x to the x beside the link; if there is none, it does the same as the kernel.
         if os.path.realpath(joined) != os.path.realpath(path):
-            raise PathComplaint(f"{target}: it goes back from a symbolic link")
+            raise PathNeedsApproval(f"{target}: it goes back from a symbolic link")
         folders = (self.paths.session_folders.root, *self.paths.session_folders.added_folders)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         base = max((spelling for spelling in spelled if is_within(path, spelling)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
             raise NeedsApproval(f"{target}: it leaves the workspace")
-        reads.check(path)
+        checker.check_path(path)
 
-    def _origin(self, name: str, folder: str) -> None:
+    def _check_origin(self, name: str, folder: str) -> None:
         """Raise if bash would run `name` from the workspace, or from a shim that a project configures."""
         if "/" in name:
             raise NeedsApproval("a program given by its path")
         for part in self.search_path.split(":") if self.search_path else ():
-            here = f"{part or '.'}/{name}"
-            if not os.path.isfile(here) or not os.access(here, os.X_OK):  # noqa: PTH113  # plain text
+            program = f"{part or '.'}/{name}"
+            if not os.path.isfile(program) or not os.access(program, os.X_OK):  # noqa: PTH113  # plain text
                 continue
-            reals = (os.path.realpath(here), os.path.realpath(part or "."))
-            if not part.startswith("/") or any(is_within_any(real, self.paths.roots) for real in reals):
-                raise NeedsApproval(f"{name} would be the workspace's own {here}")
+            real_paths = (os.path.realpath(program), os.path.realpath(part or "."))
+            if not part.startswith("/") or any(is_within_any(path, self.paths.roots) for path in real_paths):
+                raise NeedsApproval(f"{name} would be the workspace's own {program}")
             if os.path.basename(os.path.normpath(part)) == "shims" and _has_version_file(folder):  # noqa: PTH119  # plain text
                 raise NeedsApproval(f"a file of the project decides which {name} runs")
             return
@@ -230,10 +229,10 @@ def resolve(session_folders: SessionFolders, word: Word, folders: Folders) -> tu
 
 
 def row_of(words: tuple[Word, ...]) -> ProgramSpec | None:
-    """Return the row of the table that a command falls under, None if its program is not in the table."""
+    """Return the row of the table for a command, None if its program is not in the table."""
     name = words[0].text
     if name != "git":
-        return _row(name)
+        return _program_spec(name)
     pair = "/".join(word.text for word in words[1:3])
     return git_commands().get(pair) or git_commands().get(pair.partition("/")[0])
 
@@ -244,7 +243,7 @@ def is_table_command(words: tuple[Word, ...]) -> bool:
     if name == "git":
         use = read_git(words[1:], ())
         return not isinstance(use, str)
-    program = _row(name)
+    program = _program_spec(name)
     if program is None:
         return name == "cd"
     try:
@@ -254,8 +253,8 @@ def is_table_command(words: tuple[Word, ...]) -> bool:
     return True
 
 
-def _row(name: str) -> ProgramSpec | None:
-    # `[[` is a word of bash itself; its operators are those of `test`.
+def _program_spec(name: str) -> ProgramSpec | None:
+    # `[[` is a keyword of bash with the operators of `test`.
     return programs().get("test" if name == "[[" else name)
 
 
@@ -265,9 +264,9 @@ def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, ha
         raise NeedsApproval(f"{name!r} is not a known read-only program")
     if isinstance(arguments, str):
         raise NeedsApproval(f"{program.name}: {arguments}")
-    complaint = script_complaint(program.name, arguments)
-    if complaint:
-        raise NeedsApproval(f"{program.name}: {complaint}")
+    reason = script_refusal(program.name, arguments)
+    if reason:
+        raise NeedsApproval(f"{program.name}: {reason}")
     if not has_sandbox:
         is_core = program.core and all(name in program.core_options for name, _ in arguments.options)
         if not is_core or arguments.by_role("tree", "names"):
@@ -280,10 +279,10 @@ def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, ha
     return arguments.roles
 
 
-def _leading(program: ProgramSpec | None) -> Leading:
-    """Return which wildcards may be at the start of an operand, because no option of the program does harm.
+def _leading_wildcards(program: ProgramSpec | None) -> LeadingWildcards:
+    """Return the wildcards that are accepted at the start of an operand, where a match may become an option.
 
-    A program that reads only names and sizes takes any: `du -sh *`.
+    If a harmful option exists, none is accepted. For a program that reads only names and sizes (`du -sh *`), any is.
     """
     if program is None or any(reason.startswith(_HARM) for reason in program.refused.values()):
         return "none"

@@ -1,6 +1,6 @@
-"""Judge arguments that no table can describe: small sed, awk and jq programs, and builtins of bash. Pure.
+"""Checks of arguments that no table can describe: small sed, awk and jq programs, and builtins of bash. Pure.
 
-Each check is an allowlist: a form that is not recognized is not wrong, only not known to only read its input and print.
+Each check is an allowlist: it accepts what is known to only read input and print, and anything else needs approval.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from qcode.safety.protected_paths import is_secret
 from qcode.safety.shell.ast import SAFE_VARIABLES, Word
 from qcode.safety.shell.table import ParsedArguments, Role
 
-# Every repetition is possessive: no following part can begin with a character of the repetition. A pattern that tries
-# all ways to share the blanks of `; ; ;…` between two repetitions would take exponential time.
+# Every repetition is possessive (`++`), because backtracking would take exponential time: for `; ; ;…`, a pattern would
+# try all ways to divide the blanks between two repetitions. No part can begin with a character of the one before.
 _SED_CLASS = r"\[(?:\[:[a-z]++:\]|[^{mark}\]\\\n\[])++\]"
 _SED_ADDRESS = rf"(?:\d++(?:~\d++)?+|\$|/(?:[^/\\\n\[\]]|\\[^\n]|{_SED_CLASS.replace('{mark}', '/')})++/I?+)"
 _SED_RANGE = rf"(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d++))?+!?+)?+"
@@ -28,7 +28,7 @@ _SED_GROUP = rf"\{{{_SED_START}{_SED_VERB}(?:;{_SED_START}{_SED_VERB})*+;?+\s*+\
 _SED_COMMAND = rf"{_SED_START}(?:{_SED_VERB}|{_SED_GROUP})"
 _SED = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*+;?+\s*+")
 
-# A string without an end is matched whole and refused; otherwise each escaped quote in it would be tried as a start.
+# A string without an end is matched as a whole and refused. Otherwise each escaped quote would be tried as a start.
 _AWK_STRING = r'"(?:[^"\\\n]|\\[^\n])*+(?P<end>"?)'
 _AWK_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[(?!\^?\])[^\]/\\\n\[]++\])++/"
 _AWK_LITERALS = re.compile(rf"{_AWK_STRING}|(?P<before>(?:^|[({{,;!~\n}}]|&&|\|\|)[ \t]*){_AWK_REGEX}")
@@ -43,7 +43,7 @@ _AWK_KNOWN = frozenset(
 )  # fmt: skip
 _AWK_NAME = re.compile(r"([A-Za-z_]\w*+)(?=\s*+(\S?))")
 _AWK_VARIABLE = re.compile(r"[a-z_]\w{0,20}")
-# After a number, an index or a variable a slash divides; anywhere else, after a round bracket too, it may be a pattern.
+# A slash after a number, an index or a variable is a division. Anywhere else, even after `)`, it may start a pattern.
 _AWK_DIVISION = re.compile(
     rf"(?:(?<![\w.])(?!(?:{'|'.join(_AWK_KNOWN - {'NR', 'NF', 'FNR'})})\b)[\w.]+|\])[ \t]*/(?![=/])"
 )
@@ -60,7 +60,7 @@ _JQ_REACHES_OUT = re.compile(
 
 
 def is_reading_sed(script: str) -> bool:
-    """Return whether a GNU sed script only selects, deletes and substitutes lines on their way to the output."""
+    """Return whether a GNU sed script only selects, deletes and substitutes lines of its output."""
     return len(script) < 2_000 and _SED.fullmatch(script) is not None
 
 
@@ -71,16 +71,16 @@ def is_reading_awk(script: str) -> bool:
     bare = _AWK_LITERALS.sub(_without_awk_literal, script)
     if _AWK_UNKNOWN.search(bare) or "/" in _AWK_DIVISION.sub(" ", bare):
         return False
-    for found in _AWK_NAME.finditer(bare):
-        name, follower = found[1], found[2]
-        is_name = _AWK_VARIABLE.fullmatch(name) is not None and follower != "("
-        if name not in _AWK_KNOWN and not is_name:
+    for match in _AWK_NAME.finditer(bare):
+        name, next_character = match[1], match[2]
+        is_variable = _AWK_VARIABLE.fullmatch(name) is not None and next_character != "("
+        if name not in _AWK_KNOWN and not is_variable:
             return False
     return not _awk_redirects(bare)
 
 
-def _without_awk_literal(found: re.Match[str]) -> str:
-    return '"' if found["end"] == "" else f"{found['before'] or ''} 0 "
+def _without_awk_literal(match: re.Match[str]) -> str:
+    return '"' if match["end"] == "" else f"{match['before'] or ''} 0 "
 
 
 def is_reading_jq(script: str) -> bool:
@@ -90,40 +90,46 @@ def is_reading_jq(script: str) -> bool:
 
 
 def _jq_code(script: str) -> str | None:
-    """Return a filter without the text of its strings but with the expressions in them; None if it is unclear."""
-    at, code, rounds = 0, list[str](), [0]
-    while at < len(script):
-        is_back = rounds[-1] == 0 and len(rounds) > 1 and script[at] == ")"
-        found = (_JQ_AFTER if is_back else _JQ_PIECES).match(script, at + is_back)
-        if found is None:
+    """Return a filter without the text of its strings but with the expressions in them, None if its syntax is unclear.
+
+    `"a \\(.x) b"` becomes ` .x `.
+    """
+    # One count of open parentheses for the filter, and one for each expression in a string around the position.
+    position, code, open_counts = 0, list[str](), [0]
+    while position < len(script):
+        ends_expression = open_counts[-1] == 0 and len(open_counts) > 1 and script[position] == ")"
+        match = (_JQ_AFTER if ends_expression else _JQ_PIECES).match(script, position + ends_expression)
+        if match is None:
             return None
-        at = found.end()
-        if is_back:
-            rounds.pop()
-        if found["opens"] is not None:
+        position = match.end()
+        if ends_expression:
+            open_counts.pop()
+        if match["opens"] is not None:
             code.append(" ")
-            rounds += [0] if found["opens"] != '"' else []
+            open_counts += [0] if match["opens"] != '"' else []
             continue
-        code.append(found[0])
-        rounds[-1] += (found[0] == "(") - (found[0] == ")")
-        if rounds[-1] < 0:
+        code.append(match[0])
+        open_counts[-1] += (match[0] == "(") - (match[0] == ")")
+        if open_counts[-1] < 0:
             return None
-    return "".join(code) if len(rounds) == 1 else None
+    return "".join(code) if len(open_counts) == 1 else None
 
 
 def _awk_redirects(bare: str) -> bool:
-    """Return whether a `>` inside an action and outside round brackets may redirect to a file.
+    """Return whether a program may redirect to a file: with a `>` inside an action and outside parentheses.
 
-    A print statement in the brackets of `for` may redirect as well, so it is refused.
+    A print statement in the parentheses of `for` may redirect as well, so it counts too.
     """
-    depth = rounds = 0
-    for found in _AWK_STRUCTURE.finditer(bare):
-        char = found[0]
-        if char == "print" and rounds:
+    braces = parentheses = 0
+    for match in _AWK_STRUCTURE.finditer(bare):
+        symbol = match[0]
+        if symbol == "print" and parentheses:
             return True
-        depth += (char == "{") - (char == "}")
-        rounds += (char == "(") - (char == ")")
-        if depth < 0 or rounds < 0 or (char in "{}" and rounds) or (char == ">" and depth > 0 and not rounds):
+        braces += (symbol == "{") - (symbol == "}")
+        parentheses += (symbol == "(") - (symbol == ")")
+        if braces < 0 or parentheses < 0 or (symbol in "{}" and parentheses):
+            return True
+        if symbol == ">" and braces > 0 and not parentheses:
             return True
     return False
 
@@ -148,8 +154,8 @@ def test_roles(name: str, words: tuple[Word, ...]) -> Roles | str:
     return _test(words[:-1]) if name == "[" else _double_bracket(words[:-1])
 
 
-def script_complaint(name: str, arguments: ParsedArguments) -> str:
-    """Return why the scripts and formats among the arguments are not known to only read, empty if they are."""
+def script_refusal(name: str, arguments: ParsedArguments) -> str:
+    """Return the reason why a script or format among the arguments may do more than read, empty if none may."""
     for role, accepts in (("sed", is_reading_sed), ("awk", is_reading_awk), ("jq", is_reading_jq)):
         for word in arguments.by_role(role):  # type: ignore[arg-type]  # the three roles of scripts
             if not word.is_known or word.has_glob or word.is_home or not accepts(word.text):
@@ -201,7 +207,7 @@ _CHECKS = {
 
 
 def _test(words: tuple[Word, ...]) -> Roles | str:
-    """Read `test` with one operator, optionally negated."""
+    """Return the roles in a test with one operator, optionally negated."""
     if any(word.may_be_several for word in words):
         return "a test of what could become several words"
     if len(words) > 1 and words[0] == Word("!"):
@@ -217,14 +223,14 @@ def _test(words: tuple[Word, ...]) -> Roles | str:
             return (left, "text"), (right, "text")
         case (left, operator, right) if operator.text in _TEST_OF_FILES:
             return (left, "list"), (right, "list")
-        # Only literal numbers: `[[ a[$(x)] -eq 1 ]]` evaluates its operands.
+        # Only literal numbers: `[[ a[$(x)] -eq 1 ]]` evaluates its operands, so it would run x.
         case (left, operator, right) if operator.text in _TEST_OF_NUMBER and _is_number(left) and _is_number(right):
             return ()
     return "this form of test is not supported"
 
 
 def _double_bracket(words: tuple[Word, ...]) -> Roles | str:
-    """Read `[[ … ]]`, which does not split words and accepts a pattern on the right."""
+    """Return the roles in `[[ … ]]`, which does not split words and accepts a pattern on the right."""
     inside = tuple(replace(word, unknown="text") if word.unknown == "words" else word for word in words)
     if len(inside) == 3 and inside[1].text in _TEST_OF_TEXT and inside[2].has_glob:
         inside = (*inside[:2], replace(inside[2], has_glob=False))

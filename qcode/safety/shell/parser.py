@@ -1,8 +1,8 @@
-"""Parse a shell command with tree-sitter's grammar of bash into `ast`, by an allowlist of node kinds. Runs nothing.
+"""The parser of shell commands: from tree-sitter's grammar of bash to the types of `ast`. Runs nothing.
 
-A node of any other kind, an error, or text between nodes that is not blank raises `UnsupportedSyntax`. Words are
-unquoted a second time here, character by character, and must end where they end in the tree. tree-sitter is loaded
-with the first command.
+Only an allowlist of node kinds is accepted. Any other node, an error, or non-blank text between nodes raises
+`UnsupportedSyntax`. Each word is unquoted again here, character by character, and must have the same end as in the
+tree. tree-sitter is loaded with the first command.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _check_characters(text: str) -> None:
             raise UnsupportedSyntax("it contains a control or invisible character")
 
 
-def _check_apart(nodes: list[Node]) -> None:
-    """Check that a blank precedes each word but the first: adjacent nodes are one word to bash."""
+def _check_separated(nodes: list[Node]) -> None:
+    """Check that a blank precedes each word but the first, because bash reads adjacent nodes as one word."""
     for before, node in pairwise(nodes):
         if before.end_byte == node.start_byte and node.type in _WORDS:
             raise UnsupportedSyntax("a word without a clear end")
@@ -98,14 +98,14 @@ _FRAME = ("  ", " \t", "\t ", "\t\t")
 _VALUE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\}|[?#])", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\([ \d+*/%()<>=!&|^~-]*\)\)", re.ASCII)
 _VARIABLE = re.compile(r"(?!.*_proxy)[a-z][a-z0-9_]{0,40}|[A-Z]")
-"""Names that mean nothing to bash or a program: such names are in capitals, and longer than one letter."""
+"""Variables that a loop may set. Names with a meaning for bash or programs are in capitals or end in `_proxy`."""
 
 
 def read_script(text: str) -> Script:
-    """Return the script that `text` is to bash; raise `UnsupportedSyntax` with the reason if that is not certain."""
-    complaint = check_bounds(text)
-    if complaint:
-        raise UnsupportedSyntax(complaint)
+    """Parse `text` as bash would; raise `UnsupportedSyntax` with the reason if the result is not certain."""
+    reason = check_bounds(text)
+    if reason:
+        raise UnsupportedSyntax(reason)
     _check_characters(text)
     source = text.encode("utf-8")
     root = _parser().parse(source).root_node
@@ -135,7 +135,7 @@ def _single_word(word: tuple[Word, ...]) -> Word:
 
 
 class _Nodes:
-    """Read the tree of one command. Its offsets count bytes."""
+    """Access to the syntax tree of one command. Offsets are in bytes."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -143,24 +143,28 @@ class _Nodes:
     def text(self, node: Node) -> str:
         return self.source[node.start_byte : node.end_byte].decode("utf-8")
 
-    def follower(self, node: Node) -> str:
+    def next_character(self, node: Node) -> str:
         """Return the character after a node, empty at the end."""
         return self.source[node.end_byte : node.end_byte + 1].decode("utf-8", "replace")
 
-    def named(self, node: Node, gap: re.Pattern[str], tokens: set[str]) -> list[Node]:
-        """Return the named children of `node`; see `checked`."""
-        return [child for child in self.checked(node, gap, tokens) if child.is_named]
+    def named_children(self, node: Node, gap: re.Pattern[str], tokens: set[str]) -> list[Node]:
+        """Return the children of `node` without the tokens; see `children`."""
+        return [child for child in self.children(node, gap, tokens) if child.is_named]
 
-    def checked(self, node: Node, gap: re.Pattern[str], tokens: set[str]) -> list[Node]:
-        """Return the children of `node`; raise `UnsupportedSyntax` for a token not in `tokens` or text between them."""
-        at = 0 if node.type == "program" else node.start_byte
+    def children(self, node: Node, gap: re.Pattern[str], tokens: set[str]) -> list[Node]:
+        """Return the children of `node`.
+
+        Raise `UnsupportedSyntax` for a token that is not in `tokens`, and for text between children that does not match
+        `gap`.
+        """
+        position = 0 if node.type == "program" else node.start_byte
         end = len(self.source) if node.type == "program" else node.end_byte
         for child in node.children:
-            self._check_gap(at, child.start_byte, gap)
+            self._check_gap(position, child.start_byte, gap)
             if child.is_missing or child.is_error or not (child.is_named or child.type in tokens):
                 raise UnsupportedSyntax(_reason(child.type, "its syntax is not supported"))
-            at = child.end_byte
-        self._check_gap(at, end, gap)
+            position = child.end_byte
+        self._check_gap(position, end, gap)
         return list(node.children)
 
     def _check_gap(self, start: int, end: int, gap: re.Pattern[str]) -> None:
@@ -168,7 +172,7 @@ class _Nodes:
             raise UnsupportedSyntax("it contains unsupported syntax")
 
     def holes(self, node: Node, *, checks: bool = True) -> Iterator[Node]:
-        """Yield the expansions below a word, in order; raise `UnsupportedSyntax` for a part that no plain word has."""
+        """Yield the expansions below a word, in order. With `checks`, raise for parts that no plain word has."""
         pending = [node]
         while pending:
             item = pending.pop()
@@ -181,21 +185,21 @@ class _Nodes:
 
 
 class _SyntaxReader(_Nodes):
-    """Convert nodes to a `Script`."""
+    """The conversion of syntax nodes to a `Script`."""
 
     def __init__(self, text: str, source: bytes) -> None:
         super().__init__(source)
         self.depth = 0
-        self.inside = 0
-        """Depth of substitutions around the current node."""
+        self.substitution_depth = 0
+        """The number of substitutions around the current node."""
 
     def script_of(self, node: Node, *tokens: str) -> Script:
-        """Return the script of a node that holds statements: the whole, a group, a subshell, a substitution."""
-        found = self.named(node, _LINES, {";", "\n", "(", ")", "{", "}", "else", *tokens})
-        comments = [child for child in found if child.type == "comment"]
-        if comments and self.inside:
+        """Return the script of a node with statements: the whole command, a group, a subshell or a substitution."""
+        children = self.named_children(node, _LINES, {";", "\n", "(", ")", "{", "}", "else", *tokens})
+        statements = [child for child in children if child.type != "comment"]
+        if len(statements) < len(children) and self.substitution_depth:
             raise UnsupportedSyntax("a comment inside a substitution")
-        return _sequence([self.statement(child) for child in found if child.type != "comment"])
+        return _sequence([self.statement(child) for child in statements])
 
     def statement(self, node: Node) -> Script:
         self.depth += 1
@@ -217,9 +221,9 @@ class _SyntaxReader(_Nodes):
             case "list":
                 return self._list(node)
             case "pipeline":
-                return Pipeline(tuple(self.statement(part) for part in self.named(node, _LINES, {"|"})))
+                return Pipeline(tuple(self.statement(part) for part in self.named_children(node, _LINES, {"|"})))
             case "negated_command":
-                return Negation(self.statement(self.named(node, _BLANKS, {"!"})[0]))
+                return Negation(self.statement(self.named_children(node, _BLANKS, {"!"})[0]))
             case "subshell":
                 return Pipeline((self.script_of(node),))
             case "compound_statement":
@@ -233,12 +237,12 @@ class _SyntaxReader(_Nodes):
         )
 
     def _list(self, node: Node) -> Script:
-        """Return a list; it is walked in a loop along its left side, which is as deep as the list is long."""
+        """Return a list of commands. Its nodes are nested on the left, so a loop walks them without recursion."""
         chain: list[tuple[Operator, Node]] = []
         while node.type == "list":
-            left, *middle, right = self.checked(node, _LINES, {"&&", "||"})
+            left, *middle, right = self.children(node, _LINES, {"&&", "||"})
             named = [child for child in middle if child.type != "comment"]
-            if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.inside):
+            if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.substitution_depth):
                 raise UnsupportedSyntax("an unsupported list")
             chain.append(("&&" if named[0].type == "&&" else "||", right))
             node = left
@@ -247,12 +251,12 @@ class _SyntaxReader(_Nodes):
 
     def _loop(self, node: Node) -> Script:
         """Return `for name in words`."""
-        children = self.checked(node, _LINES, {"for", "in", ";", "\n"})
+        children = self.children(node, _LINES, {"for", "in", ";", "\n"})
         kinds = [child.type for child in children]
         if kinds[:1] + kinds[2:3] != ["for", "in"] or kinds[1] != "variable_name" or kinds[-1] != "do_group":
             raise UnsupportedSyntax("it contains an unsupported loop")
         values = [child for child in children[3:-1] if child.is_named]
-        _check_apart(values)
+        _check_separated(values)
         words = tuple(word for value in values for word in self._words(value))
         return Loop(self._variable(self.text(children[1])), words, self._body(children[-1]))
 
@@ -266,8 +270,8 @@ class _SyntaxReader(_Nodes):
 
     def _command(self, node: Node) -> SimpleCommand:
         words: list[Word] = []
-        children = self.checked(node, _BLANKS, set())
-        _check_apart(children)
+        children = self.children(node, _BLANKS, set())
+        _check_separated(children)
         for child in children:
             if child.type == "command_name" or (child.type in _WORDS and words):
                 words += self._words(child)
@@ -280,7 +284,7 @@ class _SyntaxReader(_Nodes):
         return SimpleCommand(tuple(words))
 
     def _test(self, node: Node) -> Script:
-        """Return the words of `[ ... ]` or `[[ ... ]]`; the tree's own reading of the expression does not matter."""
+        """Return the commands of `[ ... ]` or `[[ ... ]]`, read from its text and not from the nodes inside."""
         text, holes = self._with_marks(node, checks=False)
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
@@ -291,11 +295,11 @@ class _SyntaxReader(_Nodes):
         if rest and size == 1:
             raise UnsupportedSyntax("an unsupported test")
         tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in rest]
-        found = SimpleCommand((opening, *first, closing))
-        return CommandList(found, tuple(tests)) if tests else found
+        first_test = SimpleCommand((opening, *first, closing))
+        return CommandList(first_test, tuple(tests)) if tests else first_test
 
     def _read_redirected(self, node: Node) -> Script:
-        children = self.checked(node, _BLANKS, set())
+        children = self.children(node, _BLANKS, set())
         body, redirects = children[0], children[1:]
         inner = self.statement(body)
         command = inner.inner if isinstance(inner, Negation) else inner
@@ -307,7 +311,7 @@ class _SyntaxReader(_Nodes):
         return Negation(command) if isinstance(inner, Negation) else command
 
     def _check_harmless(self, redirects: list[Node]) -> None:
-        """Accept redirections of a group or list only if they neither read nor write a file."""
+        """Raise if a redirection of a group or list reads or writes a file."""
         if self._with_redirects(redirects) != SimpleCommand((Word(":"),)):
             raise UnsupportedSyntax("a redirection of several commands")
 
@@ -318,16 +322,16 @@ class _SyntaxReader(_Nodes):
         return command
 
     def _with_redirect(self, command: SimpleCommand, node: Node) -> SimpleCommand:
-        """Return the command with one redirection; the grammar takes words after the target for more targets."""
+        """Return the command with one more redirection. In the grammar, words after the target are further targets."""
         if node.type != "file_redirect":
             raise UnsupportedSyntax(_reason(node.type, "an unsupported redirection"))
-        children = self.checked(node, _BLANKS, {"<", ">", ">>", ">&", "&>", "&>>"})
+        children = self.children(node, _BLANKS, {"<", ">", ">>", ">&", "&>", "&>>"})
         if children[0].type == "file_descriptor":
             descriptor = self.text(children.pop(0))
             if descriptor not in ("0", "1", "2"):
                 raise UnsupportedSyntax("an unsupported redirection")
         operator = children.pop(0).type
-        _check_apart(children)
+        _check_separated(children)
         if not children or any(child.type not in _WORDS for child in children):
             raise UnsupportedSyntax("an unsupported redirection")
         target = _single_word(self._words(children[0]))
@@ -363,20 +367,20 @@ class _SyntaxReader(_Nodes):
     def _hole(self, node: Node) -> Expansion:
         text = self.text(node)
         if node.type in ("simple_expansion", "expansion"):
-            found = _VALUE.fullmatch(text)
-            follower = self.follower(node)
-            if found is None or (found["name"] and (follower.isalnum() or follower == "_")):
+            match = _VALUE.fullmatch(text)
+            following = self.next_character(node)
+            if match is None or (match["name"] and (following.isalnum() or following == "_")):
                 raise UnsupportedSyntax("it contains an unsupported expansion")
-            return Expansion(found["name"] or found["braced"] or "")
+            return Expansion(match["name"] or match["braced"] or "")
         if node.type == "arithmetic_expansion":
             if _ARITHMETIC.fullmatch(text) is None:
                 raise UnsupportedSyntax("it contains arithmetic")
             return Expansion()
         if text.startswith(("$((", "`")):
             raise UnsupportedSyntax("it contains an unsupported expansion")
-        self.inside += 1
+        self.substitution_depth += 1
         script = self.script_of(node, "$(")
-        self.inside -= 1
+        self.substitution_depth -= 1
         return Expansion(script=script)
 
 
@@ -392,7 +396,10 @@ MAX_EXPANDED = 100
 
 
 def read_words(text: str, holes: tuple[Expansion, ...] = ()) -> tuple[Word, ...]:
-    """Return the words that `text`, one word with a mark for each hole, expands to: several only for a brace."""
+    """Return the words that one written word expands to: several for a brace list, otherwise one.
+
+    `text` has a `MARK` for each of the `holes`.
+    """
     if UNSPLIT.fullmatch(text):
         return (Word(text),)
     braced = None if holes else _BRACED.fullmatch(text)
@@ -417,15 +424,15 @@ def split_words(text: str) -> tuple[Word, ...]:
 
 
 def split_tests(text: str, holes: tuple[Expansion, ...] = ()) -> list[tuple[Operator, tuple[Word, ...]]]:
-    """Return the words between each two of `&&` and `||`, with the operator before them, `;` for the first."""
+    """Return the words between the operators `&&` and `||`, each time with the operator before, `;` for the first."""
     lexer = _Lexer(text, holes)
-    found: list[tuple[Operator, tuple[Word, ...]]] = []
+    tests: list[tuple[Operator, tuple[Word, ...]]] = []
     operator: Operator = ";"
     words: list[Word] = []
-    while lexer.skips_blanks():
+    while lexer.skip_blanks():
         joint = text[lexer.at : lexer.at + 3]
         if joint in ("&& ", "|| "):
-            found.append((operator, tuple(words)))
+            tests.append((operator, tuple(words)))
             operator, words = "&&" if joint == "&& " else "||", []
             lexer.at += 3
         elif text[lexer.at] == "#":
@@ -434,11 +441,11 @@ def split_tests(text: str, holes: tuple[Expansion, ...] = ()) -> list[tuple[Oper
             words.append(lexer.word())
     if lexer.holes:
         raise UnsupportedSyntax("it contains an expansion")
-    return [*found, (operator, tuple(words))]
+    return [*tests, (operator, tuple(words))]
 
 
 def _expanded(braced: re.Match[str]) -> list[str]:
-    """Return the words of one brace with a list: `{a,b}.py` is `a.py` and `b.py`."""
+    """Return the words of one brace list: `a.py` and `b.py` for `{a,b}.py`."""
     words = [f"{braced['before']}{middle}{braced['after']}" for middle in braced["list"].split(",")]
     if len(words) > MAX_EXPANDED or "" in words:
         raise UnsupportedSyntax("it contains a brace expansion")
@@ -446,12 +453,14 @@ def _expanded(braced: re.Match[str]) -> list[str]:
 
 
 class _Lexer:
+    """A reader of words as bash unquotes them. `holes` are the expansions of the marks in `text`."""
+
     def __init__(self, text: str, holes: tuple[Expansion, ...] = ()) -> None:
         self.text = text
         self.holes = holes
         self.at = 0
 
-    def skips_blanks(self) -> bool:
+    def skip_blanks(self) -> bool:
         """Skip to the next word; return whether there is one."""
         while self.at < len(self.text) and self.text[self.at] in " \t":
             self.at += 1
@@ -558,7 +567,7 @@ class _Lexer:
 
 
 def _check_braces(raw: str, *, is_quoted: bool) -> None:
-    """Accept braces only as `{}`, and as in `HEAD@{1}` and `HEAD^{tree}`, which bash does not expand."""
+    """Raise for braces, except for `{}` and those of `HEAD@{1}` and `HEAD^{tree}`, which bash does not expand."""
     if is_quoted and ("*" in raw or "?" in raw or "{" in raw) and _has_bare_special(raw):
         raise UnsupportedSyntax("quotes and wildcards in one word")
     if not is_quoted and set(_PLAIN_BRACES.sub("", raw)) & set("{}"):
@@ -566,7 +575,7 @@ def _check_braces(raw: str, *, is_quoted: bool) -> None:
 
 
 def _has_bare_special(raw: str) -> bool:
-    """Return whether `raw`, whose quotes are closed, has a wildcard or brace outside them."""
+    """Return whether `raw` has a wildcard or brace outside quotes. All quotes must be closed."""
     quote, index = "", 0
     while index < len(raw):
         char = raw[index]

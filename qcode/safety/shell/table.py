@@ -1,8 +1,8 @@
-"""The table of programs that may run unasked, and the parser of their arguments. Pure except for the data file.
+"""The table of programs that may run without approval, and the parser of their arguments. Reads only its data file.
 
-`commands.toml` is the table; its header explains every key. A program or option that is not in it is not understood.
-Scripts (sed, awk, jq) and tests are checked by code in `languages`. Every row is proved against the installed program
-by tests/safety/shell/test_table_against_programs.py.
+`commands.toml` is the table; its header explains every key. A program or option outside the table needs approval.
+`languages` checks scripts (sed, awk, jq) and tests. tests/safety/shell/test_table_against_programs.py compares every
+row with the installed program.
 """
 
 from __future__ import annotations
@@ -29,40 +29,42 @@ PATH_ROLES: frozenset[Role] = frozenset({"read", "file", "list", "names", "tree"
 """Roles of words that name files or folders."""
 
 LANGUAGES: frozenset[Role] = frozenset({"sed", "awk", "jq", "test", "printf"})
-"""Roles of words that are a program or a part of one, which the table does not describe."""
+"""Roles of words that are (part of) a script, test or format, which the table cannot describe."""
 
 ROLES: frozenset[Role] = (
     PATH_ROLES | LANGUAGES | {"text", "pattern", "format", "number", "seconds", "date", "word", "name"}
 )
 
 NUMBER = "-NUMBER"
-"""The name of the option `-5`, whose value is 5."""
+"""The name under which an option such as `-5` is recorded; its value is the number."""
 
 _ANY_TEXT: frozenset[Role] = LANGUAGES | {"text", "pattern"}
 _NO_RESPONSE_FILE: frozenset[Role] = _ANY_TEXT | {"date", "revision", "path"}
-"""Roles of words that no program reads as `@file`; to git, `@` is the head."""
+"""Roles of words that no program reads as `@file`, a file of options. In git, `@` means HEAD."""
 
 _FORMATS: Mapping[Role, re.Pattern[str]] = {
     "format": re.compile(r"\+.*", re.DOTALL),
     "number": re.compile(r"[+-]?\d{1,12}(\.\d{1,9})?[a-zA-Z%]{0,3}", re.ASCII),
     "seconds": re.compile(r"(10(\.0{1,9})?|\d(\.\d{1,9})?)s?", re.ASCII),
-    # TZ="/a/file" in front would read that file.
+    # No `=` and quotes: a date that begins with TZ="/a/file" would read this file.
     "date": re.compile(r"[A-Za-z0-9_,.:+@/ ()-]*"),
     "word": re.compile(r"[A-Za-z0-9_,.:=+%@/-]+"),
     "name": re.compile(r"[A-Za-z0-9_,.:=+%@-]+"),
 }
 
 _ROLE_NAMES: Mapping[Role, str] = {"seconds": "number of seconds up to 10"}
-"""Words for a role in the reason that the user reads; the others are their own name."""
+"""The names of roles in messages to the user; other roles keep their name."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """Whether an option has a value, and its role ("text" if it has none); `second` is the role of a second value."""
+    """The values that an option takes."""
 
     arity: Arity
     role: Role = "text"
+    """The role of the value; unused if the option has none."""
     second: Role | None = None
+    """The role of a second value."""
 
 
 _FLAG = OptionSpec("none")
@@ -70,10 +72,12 @@ _FLAG = OptionSpec("none")
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The operands that a program takes: their roles in order, of which the one at index `repeated_index` repeats."""
+    """The operands that a program takes."""
 
     roles: tuple[Role, ...] = ()
+    """In order."""
     repeated_index: int | None = None
+    """The index of the role that any number of operands may have."""
     minimum: int = 0
     maximum: int | None = None
     default: tuple[Word, Role] | None = None
@@ -82,7 +86,7 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class ConditionalOperands:
-    """Operands that replace the usual ones if at least one option of each group is given."""
+    """Operands that replace the usual ones if the command has at least one option of each group."""
 
     groups: tuple[frozenset[str], ...]
     operands: Operands
@@ -115,9 +119,9 @@ class ParsedArguments:
     """The arguments of one command as its program reads them."""
 
     options: tuple[tuple[str, Word | None], ...] = ()
-    """In order, each as spelled in the command, with its value if one was given; twice if it has two values."""
+    """In order, each as spelled in the command, with its value or None. An option with two values is listed twice."""
     operands: tuple[tuple[Word, Role], ...] = ()
-    """In order; values of options are not among them."""
+    """In order, without the values of options."""
     roles: tuple[tuple[Word, Role], ...] = ()
     """Every value and operand, and the default if it applies, with its role."""
 
@@ -135,24 +139,25 @@ class ParsedArguments:
 
 
 def programs() -> Mapping[str, ProgramSpec]:
-    """Return the table by name of the program."""
+    """Return the rows of the table by program name."""
     return read_table()[0]
 
 
 def git_commands() -> Mapping[str, ProgramSpec]:
-    """Return the table of the commands of git by name; `stash list` is `stash/list`."""
+    """Return the rows for the commands of git by name; `stash list` is `stash/list`."""
     return read_table()[1]
 
 
 def git_options() -> frozenset[str]:
-    """Return the options without a value that git may have before its command."""
+    """Return the options without a value that may precede the command of git."""
     return read_table()[2]
 
 
 def read_arguments(program: ProgramSpec, words: tuple[Word, ...]) -> ParsedArguments | str:
-    """Return how `program` reads `words` (without its name), or the reason in one line if this is not certain.
+    """Parse `words`, the arguments of `program`, as the program would.
 
-    A word with a wildcard may be an operand: the caller expands it and checks that no match begins with a dash.
+    If the result is not certain, return the reason in one line. A word with a wildcard may be an operand: the caller
+    expands it and checks that no match begins with a dash.
     """
     reader = _OptionReader(program, words)
     try:
@@ -169,7 +174,7 @@ def read_arguments(program: ProgramSpec, words: tuple[Word, ...]) -> ParsedArgum
 
 
 def has_option(program: ProgramSpec, text: str) -> bool:
-    """Return whether every option in one word that begins with a dash is in the row: `-la`, `--color=never`, `-n5`."""
+    """Return whether the row lists every option in `text`, such as `-la`, `--color=never` or `-n5`."""
     if text.startswith("--"):
         return text == "--" or text.partition("=")[0] in program.options
     if text in program.options or (program.number and text[1:].isdigit()):
@@ -184,11 +189,11 @@ def has_option(program: ProgramSpec, text: str) -> bool:
 
 
 class _UnknownUse(Exception):  # noqa: N818  # a finding, not a failure
-    """The program may read its arguments differently from the table; the text is the reason."""
+    """The program may interpret its arguments differently from the table; the text is the reason."""
 
 
 class _OptionReader:
-    """Reads the words of one command as getopt_long of GNU does."""
+    """A parser of the words of one command that works like GNU getopt_long."""
 
     def __init__(self, program: ProgramSpec, words: tuple[Word, ...]) -> None:
         self._program = program
@@ -212,7 +217,7 @@ class _OptionReader:
         self._operands += self._rest
 
     def read_text(self) -> None:
-        """Read every word as an operand, whatever it begins with."""
+        """Read every word as an operand, even if it begins with a dash."""
         self._operands += self._rest
 
     def read_expression(self) -> None:
@@ -228,7 +233,7 @@ class _OptionReader:
             self._add(word.text, self._option(word.text))
 
     def arguments(self) -> ParsedArguments:
-        """Give every operand and value its role, and check them."""
+        """Return the arguments, with a role for every operand and value. Raise if one does not fit its role."""
         options = frozenset(name for name, _ in self._options)
         form = self._program.operands
         for case in self._program.when:
@@ -237,11 +242,11 @@ class _OptionReader:
                 break
         operands = tuple(zip(self._operands, _roles(form, self._operands), strict=True))
         for word, role in (*self._values, *operands):
-            _check(word, role)
+            _check_format(word, role)
         for word, _ in operands:
             self._check_operand(word)
         roles = [*self._values, *operands]
-        # An operand that may turn out to be no word at all does not replace the default.
+        # An operand that may expand to nothing does not replace the default.
         is_named = any(role in PATH_ROLES and not _may_vanish(word) for word, role in operands)
         if form.default is not None and not is_named:
             roles.append(form.default)
@@ -255,8 +260,8 @@ class _OptionReader:
             raise _UnknownUse(f"the operand - {self._program.refused['-']}")
 
     def _is_operand(self, word: Word) -> bool:
-        """Return whether a word before any `--` is an operand; raise if an unknown one could be an option."""
-        if not word.is_known and (word.text.startswith("-") or word.may_lead or word.unknown == "words"):
+        """Return whether a word before any `--` is an operand; raise if an unknown word could be an option."""
+        if not word.is_known and (word.text.startswith("-") or word.may_begin_with_dash or word.unknown == "words"):
             raise _UnknownUse("an unknown value could become an option")
         if word.text.startswith("+") and self._program.plus:
             raise _UnknownUse(f"{word.text!r} may be an option of an older form")
@@ -300,7 +305,7 @@ class _OptionReader:
             return
 
     def _add(self, name: str, option: OptionSpec) -> None:
-        """Record an option without an attached value; required values are the next words."""
+        """Record an option without an attached value. The next words are its required values."""
         if option.arity != "required":
             self._options.append((name, None))
             return
@@ -330,7 +335,7 @@ class _OptionReader:
 
 
 def _begins_expression(word: Word) -> bool:
-    if not word.is_known and (word.text.startswith("-") or word.may_lead or word.unknown == "words"):
+    if not word.is_known and (word.text.startswith("-") or word.may_begin_with_dash or word.unknown == "words"):
         raise _UnknownUse("an unknown value could become part of the expression")
     if word.text in (")", ",", "-", "--"):
         raise _UnknownUse(f"{word.text!r} is not a known starting point")
@@ -338,16 +343,18 @@ def _begins_expression(word: Word) -> bool:
 
 
 def _attached_value(word: Word, value: str, role: Role) -> Word:
-    """Return the value that is spelled in one word with its option.
+    """Return a value that is in the same word as its option.
 
-    All that a wildcard in it can become begins with the option; so `--include=*.py` is one or several times that
-    option, and the wildcard matters only if the value names files.
+    A wildcard in it is harmless unless the value names files: every match of `--include=*.py` begins with the option.
     """
     return Word(value, word.is_quoted, has_glob=word.has_glob and role not in _ANY_TEXT)
 
 
 def _roles(form: Operands, words: list[Word]) -> list[Role]:
-    """Return one role for each operand; raise if there are too few or too many, or a word may shift the others."""
+    """Return the role of each operand.
+
+    Raise if there are too few or too many, or if an operand may expand to several and shift the roles of the others.
+    """
     count = len(words)
     max_operands = len(form.roles) if form.repeated_index is None else form.maximum
     if max_operands is not None and count > max_operands:
@@ -369,11 +376,11 @@ def _roles(form: Operands, words: list[Word]) -> list[Role]:
 
 
 def _may_vanish(word: Word) -> bool:
-    """Return whether the program may get no word at all for this one. A wildcard without a match stays as it is."""
+    """Return whether the word may expand to nothing. A wildcard without a match stays as it is."""
     return word.may_be_several and not word.is_known
 
 
-def _check(word: Word, role: Role) -> None:
+def _check_format(word: Word, role: Role) -> None:
     """Raise if the word does not have the format of its role."""
     if word.text.startswith("@") and role not in _NO_RESPONSE_FILE:
         raise _UnknownUse(f"{word.text!r} may be read as a file of options")
@@ -386,6 +393,7 @@ def _check(word: Word, role: Role) -> None:
 
 @cache
 def read_table() -> tuple[Mapping[str, ProgramSpec], Mapping[str, ProgramSpec], frozenset[str]]:
+    """Return the rows for programs, the rows for commands of git, and the options that may precede these."""
     data = tomllib.loads(files(__package__).joinpath("commands.toml").read_text("utf-8"))
     git = data["git"]
     commands = {names: _with_groups(row, git["options"]) for names, row in git["commands"].items()}
@@ -407,6 +415,7 @@ def _rows(data: Mapping[str, Mapping[str, Any]]) -> dict[str, ProgramSpec]:
 
 
 def program_of(name: str, row: Mapping[str, Any]) -> ProgramSpec:
+    """Return a row of the data file as a `ProgramSpec`."""
     options = dict.fromkeys(row.get("none", "").split(), _FLAG)
     arities: tuple[Arity, ...] = ("required", "optional")
     for arity in arities:

@@ -1,8 +1,8 @@
-"""Uses of a program that the wildcard of an allow rule covers, if the program is not in the table of the judge. Pure.
+"""The limits of a wildcard in an allow rule, for programs that are not in the table of the judge. Pure.
 
-`wildcards.toml` lists options that write, send a file or run a program; its header explains every key. The rest is
-recognized by the name of the option, so an unknown option such as `--coverage-directory` is not covered either.
-Separate from `rules`, its only importer: it loads with the first command that a wildcard may cover.
+A wildcard does not cover options that write, send a file or run a program. `wildcards.toml` lists these options; its
+header explains every key. Unlisted options are judged by the words in their names: `--coverage-directory` is not
+covered either. Separate from `rules`, its only importer, because it is loaded only if a wildcard may cover a command.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ _WORDS_OF_NAME = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def may_run_or_write(name: str, words: Sequence[str]) -> bool:
-    """Return whether a program may read one of `words` as an option that runs or writes.
+    """Return whether one of `words` may be an option that makes a program run another program or write.
 
-    `words` are the arguments that a wildcard matched, in order; those that the rule spells out are empty.
+    `words` are the arguments that a wildcard matched, in order. Arguments that the rule spells out are empty strings.
     """
     table = _table()
     program = table.programs.get(name, _Program(table.everywhere))
     if name == "go":  # its options have one dash or two, and `-test.x` is `-x`
         words = [re.sub(r"^--?(?:test\.)?", "-", word) if word.startswith("-") else word for word in words]
-    if name == "tar":  # it reads its first word as options even without a dash
+    if name == "tar":  # its first word contains options even without a dash
         words = [*(f"-{word}" for word in words[:1] if word), *words]
     return any(_is_refused(word, program, table) for word in _without_values(words, program) if word)
 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
+    """A program of the table. The header of wildcards.toml explains the fields."""
+
     refused: tuple[str, ...]
     harmless: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
@@ -52,8 +54,8 @@ class _Table:
     settings: frozenset[str]
     programs: Mapping[str, _Program]
 
-    def says_more(self, option: str) -> bool:
-        """Return whether the name of an option says that it writes or runs: `--coverage-directory`, `-outFile`."""
+    def has_risky_name(self, option: str) -> bool:
+        """Return whether an option writes or runs something by its name: `--coverage-directory`, `-outFile`."""
         parts = [part.lower() for part in _WORDS_OF_NAME.findall(option)]
         is_setting = bool(parts) and (parts[0] in self.narrowing or parts[-1] in self.settings)
         return not is_setting and not self.parts.isdisjoint(parts)
@@ -61,21 +63,24 @@ class _Table:
 
 def _without_values(words: Sequence[str], program: _Program) -> list[str]:
     """Return the words without options that have a harmless value: `-o /dev/null`, `-sSo /dev/null`, `-qO-`."""
-    rest, left, harmless = deque(words), list[str](), dict(program.values)
-    while rest:
-        word = rest.popleft()
+    pending, remaining, harmless = deque(words), list[str](), dict(program.values)
+    while pending:
+        word = pending.popleft()
         option, value = _option_with_value(word, harmless, program.only)
         pattern = harmless.get(option)
-        if pattern is not None and pattern.fullmatch(value or (rest[0] if rest else "")):
+        if pattern is not None and pattern.fullmatch(value or (pending[0] if pending else "")):
             if not value:
-                rest.popleft()
+                pending.popleft()
         else:
-            left.append(word)
-    return left
+            remaining.append(word)
+    return remaining
 
 
 def _option_with_value(word: str, known: Collection[str], flags: Collection[str]) -> tuple[str, str]:
-    """Return the option in a word that has a value, if it is `known`, and the value, empty if it is the next word."""
+    """Return the option in a word that takes a value, and the value, empty if it is the next word.
+
+    A letter is such an option if it is in `known`; all letters before it must be in `flags`.
+    """
     if word.startswith("--"):
         name, _, value = word.partition("=")
         return name, value
@@ -100,26 +105,30 @@ def _is_refused(text: str, program: _Program, table: _Table) -> bool:
         return not _is_one_of(text, program.only)
     if text == "--":
         return False
-    if table.says_more(name):
+    if table.has_risky_name(name):
         return True
     if program.whole:
         return any(name.startswith(option) for option in program.refused)
-    return _is_long(name, program.refused, table) if text.startswith("--") else _has_letter(text, name, program.refused)
+    return (
+        _matches_long_option(name, program.refused, table)
+        if text.startswith("--")
+        else _matches_short_option(text, name, program.refused)
+    )
 
 
 def _is_one_of(text: str, options: Collection[str]) -> bool:
-    """Return whether a word is one of these options, or letters of several."""
+    """Return whether a word is one of these options or a cluster of several letters."""
     return text in options or (text[1] != "-" and all(f"-{letter}" in options for letter in text[1:]))
 
 
-def _is_long(name: str, options: Collection[str], table: _Table) -> bool:
-    """Return whether a long option is one of these, abbreviated, or one with a longer name: `--delete-after`."""
+def _matches_long_option(name: str, options: Collection[str], table: _Table) -> bool:
+    """Return whether a long option is one of these, an abbreviation, or an extended name: `--delete-after`."""
     is_setting = name.rpartition("-")[2] in table.settings
     return any(option.startswith(name) or (name.startswith(f"{option}-") and not is_setting) for option in options)
 
 
-def _has_letter(text: str, name: str, options: Collection[str]) -> bool:
-    """Return whether one of these options is among the letters of a word, or the word: `-xvI`, `-exec=x`."""
+def _matches_short_option(text: str, name: str, options: Collection[str]) -> bool:
+    """Return whether a word is one of these options or has one among its letters: `-exec=x`, `-xvI`."""
     letters = {f"-{letter}" for letter in text[1:]}
     return any(option in letters or option == name for option in options)
 

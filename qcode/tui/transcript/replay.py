@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.sessions.history import StoredMessage, Thought
 from qcode.agent.sessions.loader import is_about_broken_turn
-from qcode.agent.sessions.replay import ReplayedPrompt, has_unfinished_turn, replayed
+from qcode.agent.sessions.replay import ReplayedPrompt, has_unfinished_turn, replay_messages
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import UsageUpdated
 from qcode.protocol.messages import Text, typed_text
@@ -80,7 +80,7 @@ def _replay_steps(
 ) -> Iterator[None]:
     """Add one item of `messages` to `transcript` for each step of the iterator."""
     presenter = Presenter(transcript, _NoInteraction(), _NoInteraction(), clock, max_continuations=max_continuations)
-    for item in replayed(messages):
+    for item in replay_messages(messages):
         match item:
             case ReplayedPrompt():
                 _show_user(item, transcript)

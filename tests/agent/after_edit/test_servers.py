@@ -14,7 +14,7 @@ from qcode.acp.cards import CallCard
 from qcode.agent.after_edit import client, session
 from qcode.agent.after_edit.client import Framing, LanguageServerError
 from qcode.agent.after_edit.servers import find_server, language_of, server_rows
-from qcode.agent.sessions.replay import replayed
+from qcode.agent.sessions.replay import replay_messages
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, TurnEvent
 from qcode.tools.workspace import Workspace
@@ -45,7 +45,9 @@ def test_resumed_session_shows_the_problems_again(tmp_path: Path) -> None:
     editing = Editing(tmp_path, write(TWO), DONE)
     (finished,) = editing.run()
     stored = SessionStore(tmp_path / "state", editing.work).load(editing.it.conversation.session_id)
-    (again,) = [item for item in replayed(tuple(stored.history.stored.values())) if isinstance(item, ToolFinished)]
+    (again,) = [
+        item for item in replay_messages(tuple(stored.history.stored.values())) if isinstance(item, ToolFinished)
+    ]
     assert again.outcome.problems == finished.outcome.problems
     assert (again.outcome.diff, again.outcome.shown) == (finished.outcome.diff, finished.outcome.shown)
 

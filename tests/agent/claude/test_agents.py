@@ -23,7 +23,7 @@ PLAIN = {"description": "reviews code", "prompt": "Review the diff."}
 
 def offered(definition: dict[str, Any], *names: str) -> list[str]:
     kind = agent_kind("reviewer", {**PLAIN, **definition}).kind
-    return [spec.name for spec in kind.offered(tuple(ToolSpec(name, "", {}) for name in names))]
+    return [spec.name for spec in kind.select_tools(tuple(ToolSpec(name, "", {}) for name in names))]
 
 
 def test_definition_without_tools_has_those_of_the_conversation() -> None:

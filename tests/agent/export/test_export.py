@@ -15,7 +15,7 @@ from qcode.agent.sessions.export import (
     ExportHeading,
     ExportRequest,
     export_request,
-    exported,
+    export_turns,
 )
 from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, ShownResult, StoredMessage
 from qcode.agent.sessions.records import message_from_json
@@ -79,7 +79,7 @@ def turns_of(history: SessionHistory) -> tuple[SessionTurn, ...]:
 
 
 def written(form: ExportForm, *messages: Message, turns: str = "", has_tools: bool = True) -> str:
-    return exported(turns_of(history_of(messages or SAID)), ABOUT, ExportRequest(form, "", turns, has_tools))
+    return export_turns(turns_of(history_of(messages or SAID)), ABOUT, ExportRequest(form, "", turns, has_tools))
 
 
 def parsed(page: str) -> ElementTree.Element:
@@ -112,7 +112,7 @@ def test_json_contains_the_messages_value_for_value() -> None:
     page = json.loads(written("json"))
     assert tuple(message_from_json(message) for message in page["messages"]) == SAID
     assert [message["turn"] for message in page["messages"]] == [1, 1, 1, 1, 2, 2]
-    lone = exported(turns_of(history_of([user("\ud800")])), ABOUT, ExportRequest("json"))
+    lone = export_turns(turns_of(history_of([user("\ud800")])), ABOUT, ExportRequest("json"))
     assert json.loads(lone.encode())["messages"][0]["blocks"][0]["text"] == "\ud800"
 
 
@@ -220,7 +220,7 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
     result = Message("user", (ToolResult("c1", "edit", "Edited cart.py at line 8."),))
     history = history_of([user("go"), assistant(call), result, assistant(Text("Done."))])
     history.stored[1].shown_results["c1"] = ShownResult("done", f"+1 -1 lines {KEY}", DIFF, 2.0)
-    text = exported(turns_of(history), ABOUT, ExportRequest(form))
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
     assert "+1 -1 lines [redacted]" in text
     if form == "html":
         card = next(parsed(text).iter("details"))
@@ -249,8 +249,8 @@ def test_denied_call_is_marked() -> None:
     history = history_of(SAID)
     for summary in ("", "denied"):
         history.stored[1].shown_results["c1"] = ShownResult("denied", summary)
-        assert "**Run** `ls` (denied)" in exported(turns_of(history), ABOUT, ExportRequest("md"))
-        page = exported(turns_of(history), ABOUT, ExportRequest("html"))
+        assert "**Run** `ls` (denied)" in export_turns(turns_of(history), ABOUT, ExportRequest("md"))
+        page = export_turns(turns_of(history), ABOUT, ExportRequest("html"))
         card = next(item for item in parsed(page).iter("details") if "call" in item.attrib["class"])
         assert [words(item) for item in card.iter("summary")] == ["Run ls denied"]
 
@@ -276,11 +276,11 @@ def test_work_of_a_sub_agent_is_inside_its_card() -> None:
     for message in (*inner, Message("user", (ToolResult("i1", "grep", "found it"),))):
         history.add_inner("c1", InnerMessage(message))
     turns = turns_of(history)
-    card = next(parsed(exported(turns, ABOUT, ExportRequest("html"))).iter("details"))
+    card = next(parsed(export_turns(turns, ABOUT, ExportRequest("html"))).iter("details"))
     assert "Inside." in words(card)
     assert "found it" in words(next(card.iter("details")))
-    assert "> Inside." in exported(turns, ABOUT, ExportRequest("md"))
-    assert json.loads(exported(turns, ABOUT, ExportRequest("json")))["messages"][1]["agents"]["c1"]
+    assert "> Inside." in export_turns(turns, ABOUT, ExportRequest("md"))
+    assert json.loads(export_turns(turns, ABOUT, ExportRequest("json")))["messages"][1]["agents"]["c1"]
 
 
 def test_every_format_reports_truncation_and_cost() -> None:
@@ -288,10 +288,10 @@ def test_every_format_reports_truncation_and_cost() -> None:
     expected = "completed with 3 API calls (1 initial + 1 escalation + 1 continuation), 8,000 discarded output tokens."
     # 3,000 tokens in at $1 and 72,300 out at $2 per million
     for form in EXPORT_FORMS:
-        assert expected in exported(turns, ABOUT, ExportRequest(form)), form
-    assert "15 s · 75.3k tokens · $0.15 · m/m" in exported(turns, ABOUT, ExportRequest("md"))
-    assert "15 s · 75.3k tokens · $0.15 · m/m" in words(parsed(exported(turns, ABOUT, ExportRequest("html"))))
-    assert json.loads(exported(turns, ABOUT, ExportRequest("json")))["turns"][0] == {
+        assert expected in export_turns(turns, ABOUT, ExportRequest(form)), form
+    assert "15 s · 75.3k tokens · $0.15 · m/m" in export_turns(turns, ABOUT, ExportRequest("md"))
+    assert "15 s · 75.3k tokens · $0.15 · m/m" in words(parsed(export_turns(turns, ABOUT, ExportRequest("html"))))
+    assert json.loads(export_turns(turns, ABOUT, ExportRequest("json")))["turns"][0] == {
         "number": 1,
         "models": ["m/m"],
         "usage": {"input": 3000, "output": 72300},

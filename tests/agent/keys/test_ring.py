@@ -92,7 +92,7 @@ def test_wait_is_not_reported_once_the_screen_is_up(use_keyring: UseKeyring) -> 
     use_keyring(make(backends.Stuck))
     notices: list[str] = []
     stuck = Keyring("qcode test", patience_s=60, on_wait=lambda: notices.append("waiting"))
-    stuck.be_brief(0.05)
+    stuck.limit_waiting(0.05)
     with pytest.raises(KeyringError, match=r"0\.05 s"):
         stuck.get("openai")
     assert notices == []

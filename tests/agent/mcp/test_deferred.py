@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from qcode.agent.mcp.deferred import FIND, MAX_HIT_CHARS, MAX_HITS, MAX_INDEX_TOKENS, USE, fixed_specs, ranked
+from qcode.agent.mcp.deferred import (
+    FIND,
+    MAX_HIT_CHARS,
+    MAX_HITS,
+    MAX_INDEX_TOKENS,
+    USE,
+    FindTools,
+    UseTool,
+    fixed_specs,
+    ranked,
+)
 from qcode.engine.counting import estimate_text
 from qcode.protocol.approvals import Allow, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEvent
-from qcode.protocol.tools import ToolSpec
+from qcode.protocol.tools import Refused, ToolSpec
 from tests.agent.mcp.serving import ServerFolders, call, names, open_servers, texts
 from tests.fakes.conversation import open_conversation
 from tests.fakes.scripted import ScriptedProvider, call_reply, text_reply
@@ -144,6 +154,24 @@ def test_search_ranks_names_over_descriptions_and_is_bounded() -> None:
     assert ranked("nothing here", specs) == []
     assert len(ranked("tool", [ToolSpec(f"s__tool{number}", "", {}) for number in range(50)])) == MAX_HITS
     assert MAX_HIT_CHARS == 6_000
+
+
+def test_search_ranks_whole_words_first_and_finds_words_of_every_script() -> None:
+    specs = [ToolSpec(f"web__page{number}", f"Opens page {number}", {}) for number in range(100)]
+    assert ranked("page 7", specs)[0].name == "web__page7"
+    assert [spec.name for spec in ranked("日本", [*specs, ToolSpec("web__map", "日本の地図", {})])] == ["web__map"]
+
+
+def test_search_in_an_unknown_server_names_the_servers() -> None:
+    search = FindTools(lambda: [ToolSpec("web__open", "", {}), ToolSpec("tracker__search", "", {})])
+    found = asyncio.run(search.run({"query": "open", "server": "wbe"}, cast("Any", None), cast("Any", None)))
+    assert found.content == 'There is no server "wbe" with tools. The servers: tracker, web.'
+
+
+def test_call_of_a_tool_without_its_server_names_the_complete_name() -> None:
+    use = UseTool(lambda: [ToolSpec("web__open", "", {}), ToolSpec("file__open", "", {})])
+    with pytest.raises(Refused, match="Use the complete name: web__open or file__open"):
+        use.resolved({"name": "open", "arguments": {}})
 
 
 def test_names_of_many_servers_stay_within_their_budget() -> None:

@@ -130,7 +130,7 @@ def test_unusable_server_is_named_with_its_reason(folders: ServerFolders, monkey
         assert "leaving failed: the connection ended" in notices or "leaving failed: it answered" in notices
         assert "no license found" in notices or "exit code 4" in notices
         assert "silent failed: it was not ready within 0.5 s" in notices
-        assert "endless failed" in notices
+        assert "endless failed: it sent a message larger than 0 MiB;" in notices
         assert "unset failed: the variable NOT_SET_ANYWHERE is not set" in notices
         assert [is_running(pid) for pid in folders.pids()] == [False] * len(folders.pids())
 
@@ -163,6 +163,7 @@ def test_invalid_tool_is_disabled_with_its_reason_and_the_others_work(folders: S
                 "the tool bad of fake is disabled: its definition is not valid (tools.0.inputSchema.type: " in notices
             )
             assert "the tool worse of fake is disabled: its definition is not valid (tools.0.inputSchema: " in notices
+            assert "the tool (unnamed) of fake is disabled: its definition is not valid (tools.0: " in notices
 
     asyncio.run(body())
 
@@ -193,6 +194,36 @@ def test_error_of_a_server_keeps_its_message(folders: ServerFolders, error: Json
             assert failed.is_error
             assert says in failed.content
             assert servers.statuses()[0].state == "ready"
+
+    asyncio.run(body())
+
+
+def test_invalid_result_is_one_line_with_the_wrong_field(folders: ServerFolders) -> None:
+    (folders.state / "result").write_text('{"content": "x"}')
+
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            failed = await call(servers, "fake__add", {"a": 1, "b": 1})
+            assert failed.is_error
+            assert (
+                failed.content == "the server fake: its response is not valid (content: Input should be a valid list)"
+            )
+            assert servers.statuses()[0].state == "ready"
+
+    asyncio.run(body())
+
+
+def test_too_large_result_is_named_as_the_reason_of_the_restart(
+    folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transports, "MAX_LINE_BYTES", 200_000)
+    (folders.state / "result").write_text(json.dumps({"content": [{"type": "text", "text": "x" * 1_000_000}]}))
+
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            failed = await call(servers, "fake__add", {"a": 1, "b": 1})
+            assert failed.content == "the server fake: it sent a message larger than 0 MiB"
+            await until(lambda: "is restarting: it sent a message larger than 0 MiB" in texts(servers))
 
     asyncio.run(body())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
-from qcode.agent.sessions.replay import replayed
+from qcode.agent.sessions.replay import replay_messages
 from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Decision, Deny, Revise, ToolApproval
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import (
@@ -203,7 +203,7 @@ def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(t
     assert [finished.is_revised for finished in inner_results(events)] == [True]
     assert (one.work / "a.txt").read_text() == "mine\n"
     for conversation in (one.conversation, resumed(one).conversation):
-        items = [event for event in replayed(conversation.stored_messages) if isinstance(event, AgentEvent)]
+        items = [event for event in replay_messages(conversation.stored_messages) if isinstance(event, AgentEvent)]
         (finished,) = (event.event for event in items if isinstance(event.event, ToolFinished))
         assert parse_object(finished.call.arguments) == {"path": "a.txt", "content": "mine\n"}
         assert finished.is_revised

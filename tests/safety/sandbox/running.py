@@ -15,7 +15,7 @@ import pytest
 from qcode.agent.sandbox import SessionSandbox
 from qcode.protocol.tools import Launch
 from qcode.safety.paths import SandboxScope
-from qcode.safety.sandbox.detection import Kind, Sandbox, candidates, holds
+from qcode.safety.sandbox.detection import Kind, Sandbox, candidates, is_effective
 from qcode.safety.verdict import Level
 from qcode.tools.processes import run_program
 
@@ -23,19 +23,19 @@ KINDS: tuple[Kind, ...] = ("bubblewrap", "landlock")
 
 
 def working_sandboxes() -> dict[str, Sandbox]:
-    """Return every sandbox that holds here, by a name: root can use bubblewrap in several ways."""
+    """Return every sandbox that works here, by a name: root can use bubblewrap in several ways."""
     found = {}
     for kind in KINDS:
         for sandbox in candidates(kind):
-            way = sandbox.way
+            form = sandbox.form
             words: list[str] = [kind]
-            if kind == "bubblewrap" and way.is_root:
-                words.append("prepared" if way.is_prepared else "namespace" if way.has_user_namespace else "plain")
+            if kind == "bubblewrap" and form.is_root:
+                words.append("prepared" if form.is_prepared else "namespace" if form.has_user_namespace else "plain")
             found["-".join(words)] = sandbox
     return found
 
 
-WORKING = {name: sandbox for name, sandbox in working_sandboxes().items() if holds(sandbox)}
+WORKING = {name: sandbox for name, sandbox in working_sandboxes().items() if is_effective(sandbox)}
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -51,7 +51,7 @@ class Box:
     def __init__(self, sandbox: Sandbox, base: Path, search_path: str = SEARCH_PATH) -> None:
         base = Path(os.path.realpath(base))
         self.kind = sandbox.kind
-        self.is_prepared = sandbox.way.is_prepared
+        self.is_prepared = sandbox.form.is_prepared
         self.work, self.home, self.scratch = base / "home/work", base / "home", base / "scratch"
         self.outside = base / "outside"
         for folder in (self.work / "src", self.home / ".ssh", self.home / ".config/git", self.scratch, self.outside):

@@ -13,7 +13,7 @@ from qcode.safety.sandbox import bubblewrap, detection
 from qcode.safety.sandbox import confinement as scope_module
 from qcode.safety.sandbox.bubblewrap import BwrapForm
 from qcode.safety.sandbox.confinement import Confinement, confinement_for, links_to, program_folders
-from qcode.safety.sandbox.detection import Sandbox, find_sandbox, holds
+from qcode.safety.sandbox.detection import Sandbox, find_sandbox, is_effective
 from qcode.safety.sandbox.index import WorkspaceIndex
 from qcode.safety.verdict import SandboxSupport
 from tests.safety.sandbox.running import WORKING, Box
@@ -174,14 +174,14 @@ def test_capabilities_of_a_sandbox_follow_its_kind() -> None:
 
 def test_sandbox_is_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = find_sandbox()
-    monkeypatch.setattr(detection, "holds", lambda sandbox: pytest.fail("it was tried again"))
+    monkeypatch.setattr(detection, "is_effective", lambda sandbox: pytest.fail("it was tried again"))
     assert find_sandbox() is first
 
 
 @pytest.mark.parametrize("name", WORKING)
 def test_sandbox_that_allows_a_write_is_not_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection, "ATTEMPTS", "exit 1")
-    assert not holds(WORKING[name])
+    assert not is_effective(WORKING[name])
 
 
 @pytest.mark.parametrize("removed", ["--seccomp", "--cap-drop"])
@@ -199,10 +199,10 @@ def test_bubblewrap_without_one_of_its_restrictions_is_not_used(removed: str, mo
         is_gone = removed == "--seccomp"
         return type(launch)(options, launch.restrict, b"" if is_gone else launch.data, launch.data_at - shift)
 
-    assert holds(WORKING[names[0]])
+    assert is_effective(WORKING[names[0]])
     monkeypatch.setattr(bubblewrap, "launch", without)
     # Root keeps its rights without the option; another user has none to drop, and gets none.
-    assert holds(WORKING[names[0]]) is (removed == "--cap-drop" and os.geteuid() != 0)
+    assert is_effective(WORKING[names[0]]) is (removed == "--cap-drop" and os.geteuid() != 0)
 
 
 def test_ineffective_landlock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,10 +211,10 @@ def test_ineffective_landlock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> No
     from qcode.safety.sandbox import kernel
 
     monkeypatch.setattr(kernel, "landlock_restrict", lambda ruleset: None)
-    assert not holds(WORKING["landlock"])
+    assert not is_effective(WORKING["landlock"])
     monkeypatch.undo()
     monkeypatch.setattr(kernel, "load_filter", lambda program: None)
-    assert not holds(WORKING["landlock"])
+    assert not is_effective(WORKING["landlock"])
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -43,14 +43,14 @@ esac
 @pytest.mark.parametrize(
     ("kind", "status", "code"),
     [
-        ("bubblewrap", CONFINED, detection.HELD),
+        ("bubblewrap", CONFINED, detection.CONFINED_EXIT_CODE),
         ("bubblewrap", "", 4),
         ("bubblewrap", CONFINED.replace("CapEff:\t0", "CapEff:\t8"), 4),
         ("bubblewrap", CONFINED.replace("CapEff", "CapXxx"), 4),
         ("bubblewrap", CONFINED.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0"), 5),
         ("bubblewrap", CONFINED.replace("NoNewPrivs:\t1\n", ""), 5),
         ("bubblewrap", CONFINED.replace("Seccomp:\t2", "Seccomp:\t0"), 6),
-        ("landlock", "", detection.HELD),
+        ("landlock", "", detection.CONFINED_EXIT_CODE),
     ],
 )
 def test_probe_fails_if_a_restriction_is_missing_or_cannot_be_read(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qcode.safety.sandbox import relocation
-from qcode.safety.sandbox.guard import MAX_KEPT, MAX_REPORTED, Guard
+from qcode.safety.sandbox.guard import MAX_RECORDED_BYTES, MAX_REPORTED, Guard
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_path_protected_by_a_mount_is_not_restored(root: Path) -> None:
 
 
 def test_change_of_a_large_file_is_reported(root: Path) -> None:
-    (root / "steer").write_bytes(b"x" * (MAX_KEPT + 1))
+    (root / "steer").write_bytes(b"x" * (MAX_RECORDED_BYTES + 1))
     watching = guard(root)
     (root / "steer").write_text("changed")
     (line,) = watching.check()

@@ -10,14 +10,14 @@ import pytest
 
 from qcode.safety.probes import Repository, TrackedFiles
 from qcode.safety.shell.ast import MARK, Expansion, Word
-from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_complaint, secrets_complaint
+from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_refusal, secrets_refusal
 from qcode.safety.shell.table import git_commands
 
 ROOTS = ("/repo", "/real/repo")
 
 
 def why_not(use: GitUse, repository: Repository, prefix: str = "") -> str:
-    return repository_complaint(use, repository) or secrets_complaint(use, repository, prefix)
+    return repository_refusal(use, repository) or secrets_refusal(use, repository, prefix)
 
 
 def words(command: str) -> tuple[Word, ...]:

@@ -1,0 +1,39 @@
+"""Sentences that are shown as a part of a line."""
+
+from __future__ import annotations
+
+import re
+
+# A word with a capital only in front. A colon after it may end a path or the name of a server, which keep their case.
+_CAPITALIZED_WORD = re.compile(r"[A-Z][a-z]*(?:['’-][a-z]+)*(?=[,.;!?]?(?:\s|$))")
+_NAMES = frozenset(
+    (
+        *(
+            "Alibaba",
+            "Amazon",
+            "Anthropic",
+            "Azure",
+            "Bedrock",
+            "Claude",
+            "Codex",
+            "Cohere",
+            "Gemini",
+            "Google",
+            "Grok",
+        ),
+        *("Groq", "Kimi", "Llama", "Microsoft", "Mistral", "Moonshot", "Ollama", "Qwen", "Together", "Vertex"),
+        *("Git", "Linux", "Python", "Windows", "Zed", "Enter", "Esc", "Tab"),
+    )
+)
+"""Providers, models, programs and keys of qcode's own messages. `OpenAI`, `MCP` and `Ctrl+C` need no entry."""
+
+
+def uncapitalized(text: str) -> str:
+    """Return `text` with a small first letter, for a message after `qcode: `; names and quoted words stay.
+
+    `The reply is empty.` becomes `the reply is empty.`; `MCP`, `AGENTS.md`, `Ctrl+C` and `Amazon's` are unchanged.
+    """
+    word = _CAPITALIZED_WORD.match(text)
+    if word is None or re.split("['’-]", word.group())[0] in _NAMES:
+        return text
+    return text[0].lower() + text[1:]
