@@ -26,6 +26,7 @@ from qcode.protocol.approvals import (
     ServerApproval,
     ToolApproval,
 )
+from qcode.safety.rules import rule_in_words
 from qcode.text.clean import shown_line
 from qcode.text.fences import fenced
 from qcode.text.json import Json, JsonObject, parse_object
@@ -65,10 +66,11 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
     once = PermissionOption("once", "allow_once", "Yes", Allow())
     match approval:
         case ToolApproval(rule=rule):
-            lasting = [PermissionOption("session", "allow_always", f"Always in this session: {rule}", Allow("session"))]
-            folder_option = [
-                PermissionOption("folder", "allow_always", f"Always in this folder: {rule}", Allow("folder"))
-            ]
+            covered = rule_in_words(rule)
+            in_session = f"Yes, and stop asking for {covered} (this session): {rule}"
+            lasting = [PermissionOption("session", "allow_always", in_session, Allow("session"))]
+            in_folder = f"Yes, always in this folder: {covered}"
+            folder_option = [PermissionOption("folder", "allow_always", in_folder, Allow("folder"))]
             return [once, *(lasting if rule else ()), *(folder_option if rule and approval.is_keepable else ()), deny]
         case PlanApproval():
             return [

@@ -20,6 +20,7 @@ from qcode.agent.keys.connect import rows_of
 from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.options import RunContext
 from qcode.agent.trust import TrustStore, why_restricted
+from qcode.protocol.approvals import mode_label
 from qcode.protocol.errors import QcodeError
 from qcode.providers.catalog import catalog_source
 from qcode.safety.sandbox.detection import find_sandbox
@@ -153,7 +154,7 @@ def _folder(context: RunContext) -> Iterator[Finding]:
             "trust", f"restricted: {why}", "attention", "to trust it: qcode trust accept, or /trust in the app"
         )
     mode = context.settings.permissions.mode
-    yield Finding("mode", "ask (default)" if mode == "default" else mode)
+    yield Finding("mode", mode_label(mode))
 
 
 def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[Finding]:

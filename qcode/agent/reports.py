@@ -433,10 +433,9 @@ def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = N
     discarded = sum(turn.discarded_output_tokens for turn in turns)
     lines = [
         f"Cost        {_cost(turns)}",
-        f"Input       {_tokens(usage.input)}  (cache read {_tokens(usage.cache_read)}, "
-        f"written {_tokens(usage.cache_write)}{_hit_rate(usage)})",
-        f"Output      {_tokens(usage.output)}  (reasoning {_tokens(usage.reasoning)}, "
-        f"discarded {tokens_text(discarded)})",
+        f"Input       {_tokens(usage.input)}"
+        f"{_details(('cache read', usage.cache_read), ('written', usage.cache_write))}{_hit_rate(usage)}",
+        f"Output      {_tokens(usage.output)}{_details(('reasoning', usage.reasoning), ('discarded', discarded))}",
         f"API calls   {calls.total} ({_calls(calls)})",
     ]
     lines += recovery_lines(metrics) if metrics is not None else []
@@ -487,6 +486,12 @@ def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
         return f"{_UNKNOWN} (no price for this model)"
     text = cost_text(sum(known, Decimal(0)))
     return text if len(known) == len(turns) else f"{text}, without turns of unknown price"
+
+
+def _details(*parts: tuple[str, int | None]) -> str:
+    """Return the known ones of these numbers of tokens in parentheses, empty if the provider reported none."""
+    known = [f"{name} {tokens_text(count)}" for name, count in parts if count is not None]
+    return f"  ({', '.join(known)})" if known else ""
 
 
 def _hit_rate(usage: Usage) -> str:

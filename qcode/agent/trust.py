@@ -577,7 +577,7 @@ class TrustService:
             return complaint
         return (
             f"Folder trusted{_contents_text(status)}. Your rules and modes apply now, its instructions from the next "
-            "turn, everything else after a restart."
+            "turn. Restart qcode to use its settings, skills, hooks and tool servers, if it has any."
         )
 
 

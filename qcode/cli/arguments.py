@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -50,11 +51,10 @@ class _Parser(argparse.ArgumentParser):
                 self.add_argument(*flag.names, dest=flag.key, **_ACTIONS[flag.kind], **_choices(flag), **repeats)
 
     def error(self, message: str) -> NoReturn:
+        message = _in_own_words(message)
         raise CommandLineError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))
 
     def _with_nearest(self, message: str) -> str:
-        if ": ignored explicit argument" in message:
-            return f"{message.partition(': ignored')[0]} takes no value"
         prefix = "unrecognized arguments: "
         if not message.startswith(prefix):
             return message
@@ -71,6 +71,27 @@ class _Parser(argparse.ArgumentParser):
         close = similar(unknown, [name for flag in FLAGS for name in flag.names], 1)
         hint = guess([name for name in close if name not in unsafe])
         return f"unknown flag {unknown}" + (f"; {hint}" if hint else "")
+
+
+_COMPLAINT = re.compile(r"argument ([^\s:]+): (.*)", re.DOTALL)
+_CHOICE = re.compile(r"invalid choice: (['\"])(.*)\1 \(choose from (.*)\)", re.DOTALL)
+
+
+def _in_own_words(message: str) -> str:
+    """Return a message of argparse about a flag with the first long name of the flag, and without its jargon."""
+    found = _COMPLAINT.fullmatch(message)
+    if found is None:
+        return message
+    names = found[1].split("/")
+    name, complaint = next((name for name in names if name.startswith("--")), names[0]), found[2]
+    if complaint == "expected one argument":
+        return f"{name} needs a value"
+    if complaint.startswith("ignored explicit argument"):
+        return f"{name} takes no value"
+    if chosen := _CHOICE.fullmatch(complaint):
+        choices = chosen[3].replace("'", "")
+        return f'{name}: "{chosen[2]}" is not one of {choices}'
+    return f"{name}: {complaint}"
 
 
 def parse(argv: Sequence[str]) -> Options:

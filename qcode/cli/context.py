@@ -13,7 +13,7 @@ from qcode.cli.terminal import ask, working_folder, write_stderr
 from qcode.cli.trust import TrustAnswer, TrustQuestion, is_trusted, note_for_pipes
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, UsageError
-from qcode.text.clean import single_spaced
+from qcode.text.clean import plain_line
 
 _SESSIONS_OFFERED = 9
 
@@ -67,10 +67,7 @@ def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     try:
         context = RunContext.read(options, env)
     except ConfigError as error:
-        paths = ConfigPaths.from_env(env)
-        bare = replace(paths, config_dir=Path(os.devnull))
-        context = RunContext.read(replace(options, settings=None, trust=False), env, paths=bare)
-        return replace(context, paths=paths), error
+        return unconfigured(options), error
     from qcode.agent.permissions import configured_rules
 
     try:
@@ -78,6 +75,15 @@ def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     except ConfigError as error:
         return context, error
     return context, None
+
+
+def unconfigured(options: Options) -> RunContext:
+    """Return the context of a folder as if there were no configuration, only `options`."""
+    env = dict(os.environ)
+    paths = ConfigPaths.from_env(env)
+    bare = replace(paths, config_dir=Path(os.devnull))
+    options = replace(options, cwd=working_folder(options.cwd), settings=None, trust=False)
+    return replace(RunContext.read(options, env, paths=bare), paths=paths)
 
 
 def check_theme(name: str) -> None:
@@ -107,7 +113,7 @@ def with_chosen_session(context: RunContext) -> RunContext:
     if not summaries:
         return replace(context, options=replace(context.options, resume=LATEST))
     rows = [
-        f"  {number}  {summary.session_id}  {single_spaced(summary.title)}\n"
+        f"  {number}  {summary.session_id}  {plain_line(summary.title, 200)}\n"
         for number, summary in enumerate(summaries, start=1)
     ]
     answer = ask("".join((*rows, "Which session? [1] "))) or "1"

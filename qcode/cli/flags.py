@@ -262,7 +262,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does", field=""),
         Flag("--version", "shown", "print the version"),
-        Flag("-h, --help", "shown", "print this text"),
+        Flag("-h, --help", "shown", "print this text; after a subcommand, its part"),
     ),
     "Flags of Claude Code": (
         Flag(
@@ -389,7 +389,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "skills": Subcommand({"list": (), "show": (), "check": ()}, (*_shared("--cwd", "--trust"), Flag("--json", "on"))),
     "stats": Subcommand(flags=(Flag("--all", "on"), *_OF_A_FOLDER)),
-    "themes": Subcommand(flags=(Flag("--json", "on"),)),
+    "themes": Subcommand(flags=(*_shared("--cwd"), Flag("--json", "on"))),
     "trust": Subcommand(
         {"show": (), "accept": (), "forget": (), "list": ()}, (*_shared("--cwd"), Flag("--json", "on"))
     ),
@@ -459,7 +459,7 @@ Usage:
                                   variable or config key
 
 auth, config, doctor, hooks, import, models, sessions and stats take -C, --trust, --settings FILE and --json. The lists
-of mcp, permissions, skills, themes and trust take --json too. Flags may come before a subcommand. Pipe mode is also
+of mcp, permissions, skills, themes and trust take -C and --json. Flags may come before a subcommand. Pipe mode is also
 used if stdin or stdout is not a terminal.
 
 """

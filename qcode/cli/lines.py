@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from qcode.cli.context import pipe_context, with_chosen_session
@@ -25,15 +24,28 @@ if TYPE_CHECKING:
     from qcode.cli.pipe import OpenedRun
     from qcode.config.definitions import CustomCommand
     from qcode.headless.host.handshake import Handshake
+    from qcode.headless.input_lines import ControlRequest
+    from qcode.protocol.errors import ErrorInfo
 
 _PIECE = 65_536
 
 
 def run_lines(options: Options, release: Callable[[], None]) -> int:
     """Run the prompts on standard input; `release` unblocks the signals that were blocked until now."""
-    with result_on_failure(partial(result_without_turn, options=options, format=options.output_format)):
+    request: ControlRequest | None = None
+
+    def failure(error: ErrorInfo | None) -> bytes:
+        if request is None:
+            return result_without_turn(error, options, options.output_format)
+        from qcode.headless.host.lines import host_failure
+
+        return host_failure(error, options)
+
+    with result_on_failure(failure):
         release()
-        begun = _begin(options)
+        read = _read_first_line()
+        request = handshake_of(read)
+        begun = _begin(options, request, read)
     if begun is None:
         return ExitCode.OK
     from qcode.cli.pipe import serve
@@ -41,15 +53,17 @@ def run_lines(options: Options, release: Callable[[], None]) -> int:
     return serve(begun)
 
 
-def _begin(options: Options) -> OpenedRun | None:
-    """Open the agent; return None if a host closes its input after the handshake."""
+def _read_first_line() -> bytes:
     from qcode.streams import read_first_line
 
     try:
-        read = b"" if sys.stdin is None else read_first_line(sys.stdin.fileno())
+        return b"" if sys.stdin is None else read_first_line(sys.stdin.fileno())
     except OSError:
-        read = b""  # the reader of the lines meets the error again, and reports it
-    request = handshake_of(read)
+        return b""  # the reader of the lines meets the error again, and reports it
+
+
+def _begin(options: Options, request: ControlRequest | None, read: bytes) -> OpenedRun | None:
+    """Open the agent, for a host if `request` is its handshake; return None if it then closes its input."""
     if request is None:
         _load_library()
         from qcode.cli.pipe import begin

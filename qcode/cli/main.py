@@ -70,8 +70,7 @@ def _run_guarded(arguments: list[str]) -> int:
 def _dispatch(arguments: list[str]) -> int:
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "-h" in before or "--help" in before:
-        write_stdout(help_text())
-        return ExitCode.OK
+        return _help([word for word in before if word not in ("-h", "--help")])
     if "--version" in before:
         write_stdout(f"{VERSION}\n")
         return ExitCode.OK
@@ -95,6 +94,20 @@ def _dispatch(arguments: list[str]) -> int:
         write_stdout(script(options.completion, key_takers(os.environ)))
         return ExitCode.OK
     return _run(options, is_pipe=is_pipe)
+
+
+def _help(words: Sequence[str]) -> int:
+    """Print the help, or its part about the subcommand in the other words."""
+    try:
+        subcommand = split_subcommand(words)
+    except CommandLineError:
+        subcommand = None
+    if subcommand is None or subcommand[0] == "help":
+        write_stdout(help_text())
+        return ExitCode.OK
+    from qcode.cli.subcommands import run_subcommand
+
+    return run_subcommand("help", [subcommand[0]])
 
 
 def _run_subcommand(name: str, rest: list[str]) -> int:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from qcode.protocol.errors import ErrorInfo, ErrorKind, InputError, QcodeError
 from qcode.text.clean import clean
-from qcode.text.sentences import uncapitalized
 
 
 class OutputLost(Exception):  # noqa: N818  # a state of the environment, not a bug
@@ -59,6 +58,8 @@ def result_on_failure(result: Callable[[ErrorInfo | None], bytes]) -> Iterator[N
 
 def write_stderr(text: str) -> None:
     """Write `text` to stderr after `qcode: `, without control sequences; see `uncapitalized` for its first letter."""
+    from qcode.text.sentences import uncapitalized  # most starts report nothing
+
     try:
         sys.stderr.flush()
         os.write(2, f"qcode: {uncapitalized(clean(text))}\n".encode("utf-8", "replace"))

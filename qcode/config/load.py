@@ -352,7 +352,8 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
     elif "number" in key.kind.words and kind == "a number":
         hint = f", not {value}"
     elif kind.removeprefix("a ") in key.kind.words.replace("number", "") or (kind == "text" and _accepts_text(key)):
-        hint = ""  # the type is right, its content is not
+        # The type is right, its content is not.
+        hint = " on one line without control characters" if key.kind.words == "text" else ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")
 
 

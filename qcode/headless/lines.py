@@ -177,10 +177,10 @@ def result_without_turn(error: ErrorInfo | None, options: Options | None, format
     if format == "text":
         return b""
     result = encode(line_without_turn(error, ""))
-    return result if format == "json" else encode(init_line(_facts_of(options))) + result
+    return result if format == "json" else encode(init_line(facts_of(options))) + result
 
 
-def _facts_of(options: Options | None) -> InitFacts:
+def facts_of(options: Options | None) -> InitFacts:
     """Return the facts about a run that has not begun."""
     model = options.model_name if options is not None else ""
     mode = options.permission_mode if options is not None else None

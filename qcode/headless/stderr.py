@@ -21,7 +21,6 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import retry_countdown
-from qcode.text.sentences import uncapitalized
 
 _ERASE = b"\r\x1b[2K"
 _NARROWEST = 20
@@ -60,6 +59,8 @@ class StderrWriter:
 
     async def write_line(self, text: str) -> None:
         """Write `text` as one line after `qcode: `; see `uncapitalized` for its first letter."""
+        from qcode.text.sentences import uncapitalized  # a one-shot that reports nothing does not load it
+
         await self._write(f"qcode: {uncapitalized(single_spaced(text))}\n")
 
     async def write_visible(self, text: str) -> None:

@@ -26,6 +26,12 @@ ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "by
 MODE_ALIASES: Mapping[str, ApprovalMode] = {"ask": "default"}
 """Other names of modes that the user may type. Front ends show `default` as `ask`."""
 
+
+def mode_label(mode: str) -> str:
+    """Return the name of a permission mode as users see it: `default` is `ask`."""
+    return "ask" if mode == "default" else mode
+
+
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 """Parts of a text, each as its start and end."""
 

@@ -186,11 +186,12 @@ class UsageUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The turn waits `seconds` before the next attempt. `attempt` counts from 1."""
+    """The turn waits `seconds` before the next attempt. `attempt` counts from 1; `status` is the failure's, if any."""
 
     seconds: float
     why: str
     attempt: int = 1
+    status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -471,3 +471,22 @@ def propose_edit(below_root: str) -> str:
     """Return the rule that allows changing exactly this file, relative to the workspace; empty if there is none."""
     is_plain = below_root.isprintable() and not set(below_root) & set("*?[]\\!#()") and below_root == below_root.strip()
     return f"edit(./{below_root})" if is_plain and below_root else ""
+
+
+def rule_in_words(text: str) -> str:
+    """Return what an offered allow rule covers, for a sentence: `edit(./a.py)` is "edits of a.py"."""
+    kind, _, body = text.removesuffix(")").partition("(")
+    server, _, tool = body.partition("/")
+    match kind:
+        case "edit" if body:
+            return f"edits of {body.removeprefix('./')}"
+        case "shell" if body.endswith(" *"):
+            return f"any “{body.removesuffix(' *')} …”"
+        case "shell" if body:
+            return f"exactly “{body}”"
+        case "fetch" if body:
+            return f"fetches from {body}"
+        case "mcp" if tool and tool != "*":
+            return f"the tool {tool} of {server}"
+        case _:
+            return text

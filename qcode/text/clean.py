@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable
+from itertools import zip_longest
 
 from qcode.text.json import Json
 from qcode.text.pattern import lazy_pattern
@@ -165,6 +166,42 @@ def single_spaced(text: str, limit: int | None = None) -> str:
         return " ".join(clean(text).split())
     # A long text is cleaned as far as it may be shown: an error can be a page of megabytes.
     return cut(single_spaced(text[: 8 * limit]), limit)
+
+
+_FENCE = lazy_pattern(r"\s*(?:```|~~~)")
+_BLOCK_MARK = lazy_pattern(r"\s*(?:#{1,6} |>+ ?|[-*+] (?=\S))+")
+_CODE_SPAN = lazy_pattern(r"(`+)(.+?)\1")
+_INLINE_MARKS = (
+    (lazy_pattern(r"!?\[([^\]\n]*)\]\([^()\s]*\)"), r"\1"),
+    (lazy_pattern(r"(?<![0-9A-Za-z_*])(\*{2,3})(?=[^\s*])(.*?[^\s*/])\1(?![0-9A-Za-z_*/])"), r"\2"),
+    (lazy_pattern(r"(?<![0-9A-Za-z_*/])\*(?=\w)([^*]*?[^\s*])\*(?![0-9A-Za-z_*/])"), r"\1"),
+)
+
+
+def plain_line(text: str, limit: int) -> str:
+    """Return Markdown as one line of text of at most `limit` characters: a prompt or reply in a list.
+
+    Marks of headings, lists, quotes, code, bold and links are dropped; the lines of a code block are kept as they are.
+    `## The **plan**` becomes `The plan`, and `a * b` and `__init__` stay.
+    """
+    lines: list[str] = []
+    is_code = False
+    for line in clean(text[: 8 * limit]).split("\n"):
+        if _FENCE.match(line):
+            is_code = not is_code
+        else:
+            lines.append(line if is_code else _without_marks(line))
+    return single_spaced("\n".join(lines), limit) or single_spaced(text, limit)
+
+
+def _without_marks(line: str) -> str:
+    mark = _BLOCK_MARK.match(line)
+    line = line[mark.end() :] if mark is not None else line
+    codes = [match[2] for match in _CODE_SPAN.finditer(line)]
+    line = _CODE_SPAN.sub("\0", line)  # so that the marks in code stay: cleaned text has no other NUL
+    for pattern, kept in _INLINE_MARKS:
+        line = pattern.sub(kept, line)
+    return "".join(part for pair in zip_longest(line.split("\0"), codes, fillvalue="") for part in pair)
 
 
 def shown_line(text: str, limit: int = 400) -> str:

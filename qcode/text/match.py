@@ -350,6 +350,8 @@ def _is_word_start(text: str, index: int) -> bool:
 
 MIN_ALIKE = 0.6
 """From 0 to 1: what is less like a misspelt name is not what was meant."""
+_MIN_OTHER_START = 0.7
+"""The same for a name that starts with another letter."""
 
 
 def suggestion(
@@ -357,9 +359,14 @@ def suggestion(
 ) -> str:
     """Return `did you mean X?` about a misspelt `name`; `otherwise` if none of `names` is similar.
 
-    `label` is how X is typed, such as `/{}`.
+    `label` is how X is typed, such as `/{}`. A name with another first letter must be more similar: `nope` and `openai`
+    have three letters in common.
     """
-    return guess([label.format(close) for close in similar(name, names, 1, min_alike)]) or otherwise
+    closest = similar(name, names, 1, min_alike)
+    is_near = bool(closest) and (
+        name[:1].lower() == closest[0][:1].lower() or likeness(name.lower(), closest[0].lower()) >= _MIN_OTHER_START
+    )
+    return guess([label.format(closest[0])]) if is_near else otherwise
 
 
 def guess(meant: Sequence[str]) -> str:

@@ -8,22 +8,9 @@ import re
 _CAPITALIZED_WORD = re.compile(r"[A-Z][a-z]*(?:['’-][a-z]+)*(?=[,.;!?]?(?:\s|$))")
 _NAMES = frozenset(
     (
-        *(
-            "Alibaba",
-            "Amazon",
-            "Anthropic",
-            "Azure",
-            "Bedrock",
-            "Claude",
-            "Codex",
-            "Cohere",
-            "Gemini",
-            "Google",
-            "Grok",
-        ),
-        *("Groq", "Kimi", "Llama", "Microsoft", "Mistral", "Moonshot", "Ollama", "Qwen", "Together", "Vertex"),
-        *("Git", "Linux", "Python", "Windows", "Zed", "Enter", "Esc", "Tab"),
-    )
+        "Alibaba Amazon Anthropic Azure Bedrock Claude Codex Cohere Gemini Google Grok Groq Kimi Llama Microsoft Mistral "
+        "Moonshot Ollama Qwen Together Vertex Git Linux Python Windows Zed Enter Esc Tab"
+    ).split()
 )
 """Providers, models, programs and keys of qcode's own messages. `OpenAI`, `MCP` and `Ctrl+C` need no entry."""
 

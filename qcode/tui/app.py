@@ -106,7 +106,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             model=selection.name,
             mode=context.settings.permissions.mode,
             branch=welcome.branch,
-            problem="no key" if is_stand_in else "",
+            problem="no provider" if is_stand_in else "",
             is_restricted=not context.is_trusted,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
@@ -474,7 +474,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _apply(self, setting: Setting) -> bool:
         """Apply a changed setting; return False if only the next start reads it."""
-        from qcode.tui.view import apply_setting
+        from qcode.tui.preferences import apply_setting
 
         return apply_setting(
             setting,

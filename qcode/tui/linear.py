@@ -31,13 +31,21 @@ from qcode.protocol.approvals import (
     ToolApproval,
     TurnApproval,
     TurnOptions,
+    mode_label,
 )
 from qcode.protocol.errors import ExitCode
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.text.clean import ensure_visible
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
-from qcode.tui.commands.command import Command, CommandContext, find, split_command, unknown_command
+from qcode.tui.commands.command import (
+    Command,
+    CommandContext,
+    find,
+    split_command,
+    unexpected_argument,
+    unknown_command,
+)
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.failures import Failures, report_failure
 from qcode.tui.linear_view import LinearView
@@ -60,7 +68,6 @@ from qcode.tui.panels.todos import changes, is_over, todo_lines, todo_summary, t
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
-from qcode.tui.status import mode_label
 from qcode.tui.terminal.driver import BELL
 from qcode.tui.transcript.replay import is_told, replay, show_resumed
 from qcode.tui.turns import close_events
@@ -294,6 +301,8 @@ class LinearApp:
             await self._turn(text)  # a prompt of a tool server, which may start only now
         elif command is None:
             self.view.add_notice("warning", unknown_command(name, self.context.commands))
+        elif problem := unexpected_argument(name, argument, command):
+            self.view.add_notice("warning", problem)
         else:
             command.run(self.context, argument)
             while self.following:

@@ -1,4 +1,4 @@
-"""The permission mode, model and effort that the user chooses inside the app or the linear mode.
+"""The permission mode, model and effort that the user chooses inside the app or the linear mode, and changed settings.
 
 The effort is kept when the user switches to a model that is known to support reasoning, and is never set on any other
 model without being requested.
@@ -16,6 +16,9 @@ from qcode.protocol.model import Effort
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.conversation import Conversation
+    from qcode.agent.settings import Setting
+    from qcode.tui.layout import Widgets
+    from qcode.tui.terminal.driver import TerminalTitle
 
 MODES: dict[ApprovalMode, str] = {
     "plan": "reads only",
@@ -59,7 +62,8 @@ class ModelUse:
         try:
             talk.set_model(name)
         except ValueError as refusal:
-            self._say("error", str(refusal))
+            reason = str(refusal).rstrip(".")
+            self._say("warning", f"{reason[:1].upper()}{reason[1:]}.")
             return
         talk.effort = self._wanted_effort if talk.thinks else None
         lines = [f"Model: {talk.model}, from the next turn."]
@@ -105,3 +109,31 @@ class ModelUse:
             )
         else:
             self._say("info", f"Effort: {effort or 'model default'}, from the next turn.")
+
+
+def apply_setting(
+    setting: Setting,
+    terminal_title: TerminalTitle,
+    widgets: Widgets,
+    *,
+    show_theme: Callable[[str], None],
+    use_mode: Callable[[ApprovalMode], None],
+) -> bool:
+    """Apply a setting to the running app; return False if only the next start reads it."""
+    value = setting.value
+    match setting.name:
+        case "ui.theme" if isinstance(value, str):
+            show_theme(value)
+        case "ui.bell":
+            terminal_title.has_bell = value if isinstance(value, bool) else None
+        case "ui.title":
+            terminal_title.use_title(value is True)
+        case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
+            widgets.transcript.show_thinking(value)
+        case "ui.vim":
+            widgets.prompt.use_vim(value is True)
+        case "permissions.mode" if any(value == mode for mode in MODES):
+            use_mode(next(mode for mode in MODES if mode == value))
+        case _:
+            return False
+    return True

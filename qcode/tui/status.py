@@ -16,9 +16,10 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
+from qcode.protocol.approvals import mode_label
 from qcode.text.clean import one_line
 from qcode.text.numbers import cost_text, count_text, duration_text, retry_countdown, tokens_text
-from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.line import shorten, shorten_to_words
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -32,7 +33,11 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_PER_SECOND = 8
 _BAR_CELLS = 8
 _GAP = "  "
-_WHY_CELLS = 100
+_INTERRUPT = " · Esc to interrupt"
+_SHORT_INTERRUPT = " · Esc"
+_MAX_ACTIVITY_CELLS = 120
+_MIN_ACTIVITY_CELLS = 36
+_MIN_WHY_CELLS = 12
 _NEARLY_FULL = 0.75
 _DROPPED = (
     "branch",
@@ -44,10 +49,11 @@ _DROPPED = (
     "cost",
     "effort",
     "sandbox",
-    "jobs",
     "hint",
+    "jobs",
     "word",
     "context",
+    "details",
     "model",
     "restricted",
     "problem",
@@ -59,11 +65,6 @@ _MODE_WORDS: dict[str, str] = {
     "auto": "auto mode",
     "bypass": "bypass: never asks",
 }
-
-
-def mode_label(mode: str) -> str:
-    """Return the name of a permission mode as it is shown: `default` is `ask`."""
-    return "ask" if mode == "default" else mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,24 +118,22 @@ def render_status(status: Status, width: int, now: float) -> Content:
     """Return the line for `width` columns: mode, and activity or hint, on the left, facts on the right.
 
     In a narrow terminal these are dropped, in this order: branch, tokens, the provider's name, the context bar, the key
-    of the mode, the mode's long name, cost, effort, "no sandbox", the jobs, the Esc hint, the warning of a full
-    context, context, model, the restriction, the problem. Mode and activity always stay; they are truncated last.
+    of the mode, the mode's long name, cost, effort, "no sandbox", all but `Esc` of the activity's hint, the jobs, the
+    warning of a full context, context, details of the activity, model, the restriction, the problem. Mode, activity and
+    its `Esc` always stay; the words of the activity are dropped last.
     """
-    for left, facts in _layouts(status, now):
+    for left, facts in _layouts(status, width, now):
         right = Content(_GAP).join(facts)
         room = width - right.cell_length - left.cell_length
         if room >= (len(_GAP) if left and right else 0):
             return Content.assemble(left, " " * room, right)
     mode = _mode(status, is_long=False)
-    room = width - mode.cell_length - len(_GAP)
-    activity = _activity(status, now, False, room)
-    if activity.cell_length > room:
-        activity = activity.truncate(max(0, room), ellipsis=True)
+    activity = _activity(status, now, _SHORT_INTERRUPT, max(0, width - mode.cell_length - len(_GAP)))
     line = Content.assemble(mode, _GAP if activity else "", activity)
     return Content.assemble(line, " " * max(0, width - line.cell_length))
 
 
-def _layouts(status: Status, now: float) -> Iterator[tuple[Content, list[Content]]]:
+def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, list[Content]]]:
     """Yield every arrangement, from the fullest to the shortest: the left side, and the facts on the right."""
     parts: dict[str, Content] = {
         "problem": Content.styled(_problem(status, now), "bold $text-error"),
@@ -144,11 +143,11 @@ def _layouts(status: Status, now: float) -> Iterator[tuple[Content, list[Content
         "model": Content.styled(one_line(status.model, 60), "$muted"),
         "effort": Content.styled(status.effort, "$muted"),
         "context": _context(status, has_bar=True),
-        "tokens": Content.styled(f"{tokens_text(status.tokens)} tokens" if status.tokens else "", "$muted"),
+        "tokens": Content.styled(f"session {tokens_text(status.tokens)} tokens" if status.tokens else "", "$muted"),
         "cost": Content.styled(cost_total_text(status), "$muted"),
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
-    left = {"key", "mode", "hint"}
+    left = {"key", "mode", "details", "hint"}
     for dropped in ("", *_DROPPED):
         if dropped == "provider":
             parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
@@ -159,13 +158,20 @@ def _layouts(status: Status, now: float) -> Iterator[tuple[Content, list[Content
         else:
             parts.pop(dropped, None)
             left.discard(dropped)
-        yield _left_side(status, now, left), [part for part in parts.values() if part]
+        facts = [part for part in parts.values() if part]
+        yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in facts), now, left), facts
 
 
-def _left_side(status: Status, now: float, parts: Collection[str]) -> Content:
-    """Return the mode, then the activity, or without one the key that switches the mode."""
+def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -> Content:
+    """Return the mode, then the activity, or without one the key that switches the mode.
+
+    Without "details" the activity is shortened to fit `width`, if enough of it remains.
+    """
     mode = _mode(status, is_long="mode" in parts)
-    activity = _activity(status, now, "hint" in parts, _WHY_CELLS)
+    room = max(_MIN_ACTIVITY_CELLS, width - mode.cell_length - len(_GAP))
+    interrupt = _INTERRUPT if "hint" in parts else _SHORT_INTERRUPT
+    is_whole = "details" in parts or bool(status.hint)
+    activity = _activity(status, now, interrupt, _MAX_ACTIVITY_CELLS if is_whole else room)
     if activity:
         return Content.assemble(mode, _GAP, activity)
     key = f" · {status.mode_key}" if status.mode_key and "key" in parts else ""
@@ -187,29 +193,33 @@ def limit_countdown(activity: Activity | None, now: float) -> str:
     return duration_text(max(0, ceil(activity.until - now)))
 
 
-def _activity(status: Status, now: float, is_hinting: bool, room: int) -> Content:
+def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
+    """Return the activity in at most `room` cells: first its time is dropped, then parts of its text, then words.
+
+    `interrupt` tells how to stop it. It stays, and so does the time until a retry.
+    """
     activity = status.activity or status.shell_line
     if status.hint:
-        return Content.styled(status.hint, "$text-warning")
+        return Content.styled(shorten_to_words(status.hint, room), "$text-warning")
     if activity is None:
         return Content("")
     if not activity.is_moving:
-        return Content.styled(activity.text, "bold $text-warning")
+        return Content.styled(shorten_to_words(activity.text, room), "bold $text-warning")
     frame = _FRAMES[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_FRAMES)]
+    whole_room, room = room, room - len(frame) - 1 - cell_len(interrupt)
+    words, clock = one_line(activity.text), ""
     if activity.until is not None:
-        left = max(0, ceil(activity.until - now))
-        retrying = retry_countdown(activity.attempt, left)
-        why = shorten(activity.text.rstrip(". "), max(0, room - cell_len(retrying) - 4))
-        words, clock = f"{why}, {retrying}" if len(why) > 1 else retrying, ""
+        retrying = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
+        why = shorten_to_words(words.rstrip(". "), room - cell_len(retrying) - 2)
+        is_telling = why == words.rstrip(". ") or cell_len(why) >= _MIN_WHY_CELLS
+        words = f"{why}, {retrying}" if why and is_telling else shorten_to_words(retrying, room)
     else:
-        words = activity.text
         clock = f" {duration_text(now - activity.since)}" if now - activity.since >= 1 else ""
-    return Content.assemble(
-        (f"{frame} ", "$text-accent"),
-        (words, "$text-accent"),
-        (clock, "$muted"),
-        (" · Esc to interrupt" if is_hinting else "", "$muted"),
-    )
+        if cell_len(words) + len(clock) > room:
+            words, clock = shorten_to_words(words, room), ""
+    if not words:
+        return Content.assemble((frame, "$text-accent"), (" Esc", "$muted")).truncate(whole_room)
+    return Content.assemble((f"{frame} {words}", "$text-accent"), (clock, "$muted"), (interrupt, "$muted"))
 
 
 def _mode(status: Status, *, is_long: bool) -> Content:
@@ -235,7 +245,7 @@ def _context(status: Status, *, has_bar: bool, has_word: bool = True) -> Content
         return Content("")
     share = min(1.0, status.context_tokens / status.context_window)
     style = "$text-error" if share >= 0.9 else "$text-warning" if share >= _NEARLY_FULL else "$muted"
-    percent = f"{max(1, round(share * 100))}%"
+    percent = f"context {max(1, round(share * 100))}%"
     if has_word and share >= _NEARLY_FULL:
         percent += " nearly full"
     if not has_bar:
@@ -245,10 +255,12 @@ def _context(status: Status, *, has_bar: bool, has_word: bool = True) -> Content
 
 
 def cost_total_text(status: Status) -> str:
-    """Return the cost of the session, with a plus if a part of it is unknown; empty if all of it is."""
+    """Return the cost of the session: `at least $0.42` if a part of it is unknown; empty if no part is known."""
     if status.cost is None:
         return ""
-    return cost_text(status.cost) + ("+" if status.has_unknown_cost else "")
+    if status.has_unknown_cost:
+        return f"at least {cost_text(status.cost)}" if status.cost else "cost unknown"
+    return cost_text(status.cost)
 
 
 def closing_text(event: TurnEnded, changes: DiffCount) -> str:

@@ -1,4 +1,8 @@
-"""The app as commands and keys see it: all their actions on the screen. Loads after the first paint. See `AppView`."""
+"""The app as commands and keys see it: all their actions on the screen. Imported after the first paint.
+
+`AppView` is the `View` of the app. `CancelKeys` handles Esc and Ctrl+C: close, interrupt or clear; pressed twice,
+rewind or quit. Each key performs the first action that applies; a hint announces the effect of a second press.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +32,13 @@ from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
-from qcode.tui.preferences import MODES, ModelUse, shown_effort
+from qcode.tui.preferences import ModelUse, shown_effort
 from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import TerminalTitle
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
@@ -143,6 +146,10 @@ class AppView:
     @property
     def is_writing(self) -> bool:
         return self.app.focused is self._widgets.prompt
+
+    @property
+    def is_choosing_card(self) -> bool:
+        return self.transcript.is_choosing
 
     @property
     def is_asking_about_draft(self) -> bool:
@@ -312,13 +319,14 @@ class AppView:
     def show_mode(self) -> None:
         self._widgets.status.change(mode=self._agent.conversation.mode)
 
-    def use_theme(self, name: str) -> None:
-        """Apply a theme and keep it for the next start; `auto` follows the terminal."""
+    def use_theme(self, name: str) -> bool:
+        """Apply a theme and keep it for the next start; `auto` follows the terminal. Return False without such one."""
         if name == AUTO or name in self.app.theme_names:
             self.app.apply_theme(name)
             self._agent.settings.choices.keep_theme(name)
-            return
+            return True
         self.notify("warning", unknown(f"theme {name!r}", name, self.app.theme_names, "/theme lists them."))
+        return False
 
     def show_trust(self) -> None:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
@@ -376,13 +384,13 @@ class AppView:
         self.app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript; page keys scroll an open panel instead."""
+        """Scroll the transcript, or an aside that is open; page keys scroll open help."""
         panel, transcript = self._widgets.help, self._widgets.transcript
         if panel.is_open and to in ("page_up", "page_down"):
             panel.scroll_page(-1 if to == "page_up" else 1)
             return
-        if self._widgets.aside.is_open and to in ("page_up", "page_down"):
-            self._widgets.aside.scroll_page(-1 if to == "page_up" else 1)
+        if self._widgets.aside.is_open:
+            self._widgets.aside.scroll(to)
             return
         match to:
             case "page_up":
@@ -566,31 +574,3 @@ class CancelKeys:
     def _forget(self) -> None:
         self._forget_timer = None
         self._widgets.status.change(hint="")
-
-
-def apply_setting(
-    setting: Setting,
-    terminal_title: TerminalTitle,
-    widgets: Widgets,
-    *,
-    show_theme: Callable[[str], None],
-    use_mode: Callable[[ApprovalMode], None],
-) -> bool:
-    """Apply a setting now; return False if only the next start reads it."""
-    value = setting.value
-    match setting.name:
-        case "ui.theme" if isinstance(value, str):
-            show_theme(value)
-        case "ui.bell":
-            terminal_title.has_bell = value if isinstance(value, bool) else None
-        case "ui.title":
-            terminal_title.use_title(value is True)
-        case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
-            widgets.transcript.show_thinking(value)
-        case "ui.vim":
-            widgets.prompt.use_vim(value is True)
-        case "permissions.mode" if any(value == mode for mode in MODES):
-            use_mode(next(mode for mode in MODES if mode == value))
-        case _:
-            return False
-    return True

@@ -1,4 +1,4 @@
-"""Small widgets of screens and panels: two-column text, the help panel, the row about new text, an input field.
+"""Small widgets of screens and panels: two-column text, the row of keys, the help panel, an input field and others.
 
 `HangingText` wraps two columns at any width: wrapped text stays in its column, or moves below if there is no room.
 `HelpPanel` opens above the prompt for keys and help; it never takes the focus, and Esc closes it.
@@ -26,6 +26,31 @@ from qcode.tui.transcript.line import break_text, crop, ink
 
 if TYPE_CHECKING:
     from qcode.tui.transcript.transcript import Transcript
+
+
+def overflow_mark(first: int, shown: int, total: int) -> str:
+    """Return the last row of a list that does not fit, such as `↓ 8 of 34`.
+
+    `first` is the index of the first visible row. The arrows point to the hidden rows.
+    """
+    above, below = "↑" if first else "", "↓" if first + shown < total else ""
+    return f"{above}{below} {shown} of {total}"
+
+
+def foot(keys: Sequence[tuple[str, str]], width: int, rows: int = 1) -> Content:
+    """Return as many `keys` with their actions as fit into `rows` of `width` cells, at least the first."""
+    lines = [Content("")]
+    for key, does in keys:
+        part = Content.assemble((key, "bold"), (f" {does}", "$muted"))
+        longer = Content.assemble(lines[-1], ("  ·  ", "$muted"), part) if lines[-1] else part
+        if longer.cell_length <= width or not lines[-1]:
+            lines[-1] = longer
+        elif len(lines) < rows:
+            lines.append(part)
+        else:
+            break
+    return Content("\n").join(lines)
+
 
 _COLUMNS = re.compile(r"(?P<left> *\S+(?: \S+)*) {2,}(?=\S)")
 _MIN_RIGHT_CELLS = 24
@@ -155,12 +180,21 @@ class HelpPanel(Vertical):
     def show(self, title: str, text: str) -> None:
         """Open with `text`, which must be sanitized or our own."""
         self.heading = title
-        hint = "  Esc close · PgDn scroll"
-        self.query_one("#help-title", Static).update(Content.assemble((title, "bold"), (hint, "$muted")))
+        self._show_title()
         self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
         self.display = True
         set_screen_class(self.screen, "-helping", True, "#aside")
         self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
+        self.call_after_refresh(self._show_title)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_title)
+
+    def _show_title(self) -> None:
+        """Show the title and the keys; the one that scrolls only if some of the text is hidden."""
+        scrolls = self.query_one("#help-scroll", VerticalScroll).max_scroll_y > 0
+        hint = f"  Esc close{' · PgDn scroll' if scrolls else ''}"
+        self.query_one("#help-title", Static).update(Content.assemble((self.heading, "bold"), (hint, "$muted")))
 
     def close(self) -> bool:
         """Hide; return whether it was open."""

@@ -230,8 +230,11 @@ def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
             ["-p", "hi", "--wait-for-limit", "5m"],
             "the time of --wait-for-limit follows an equals sign: --wait-for-limit=5m",
         ),
-        (["-p", "hi", "--no-escalation=1"], "argument --no-escalation takes no value"),
-        (["--max-budget-usd", "1e400"], 'argument --max-budget-usd: "1e400" is not an amount in USD greater than 0'),
+        (["-p", "hi", "--no-escalation=1"], "--no-escalation takes no value"),
+        (["-p", "hi", "-o", "jsn"], '--output-format: "jsn" is not one of text, json, stream-json'),
+        (["-p", "hi", "--max-turns", "0"], '--max-turns: "0" is not a whole number of at least 1'),
+        (["-p", "hi", "-m"], "--model needs a value"),
+        (["--max-budget-usd", "1e400"], '--max-budget-usd: "1e400" is not an amount in USD greater than 0'),
     ],
 )
 def test_error_says_what_to_type_instead(argv: list[str], why: str) -> None:

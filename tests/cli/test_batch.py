@@ -87,7 +87,7 @@ def test_finished_tasks_are_skipped_and_transient_failures_run_again(
         assert run(server, *settings) == 0
         assert len(server.requests) == 3
     assert {name: row["result"] for name, row in results(work).items()} == {"a": "1", "b": "2"}
-    assert "2 of 2 tasks have a result already" in capfd.readouterr().err
+    assert "2 of 2 tasks already done" in capfd.readouterr().err
 
 
 def test_jobs_run_side_by_side(work: Path) -> None:

@@ -126,7 +126,7 @@ def test_nothing_suggests_a_flag_that_lowers_safety() -> None:
 
 def test_text_that_begins_with_a_dash_is_the_value_of_the_flag_before_it() -> None:
     assert parse(["--append-system-prompt", "--- be brief ---"]).append_system_prompt == "--- be brief ---"
-    with pytest.raises(CommandLineError, match="expected one argument"):
+    with pytest.raises(CommandLineError, match="needs a value"):
         parse(["--append-system-prompt", "--verbose"])
 
 

@@ -97,7 +97,9 @@ def test_doctor_begins_with_what_needs_attention_and_its_fix(message: list[str])
 FOLDER_COMMANDS = ("doctor", "config show", "auth status", "sessions list", "models", "stats")
 
 
-@pytest.mark.parametrize("command", FOLDER_COMMANDS)
+@pytest.mark.parametrize(
+    "command", (*FOLDER_COMMANDS, "permissions", "permissions --json", "skills", "mcp list --json")
+)
 def test_broken_configuration_is_reported_beside_the_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -175,3 +177,38 @@ def test_every_listed_model_is_a_name_that_can_be_chosen(
 def test_doctor_with_words_is_wrong_usage(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "now"]) == 2
     assert "use: qcode doctor" in capfd.readouterr().err
+
+
+def test_rule_list_of_a_broken_configuration_has_the_rules_of_the_flags_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.toml").write_text('[permissions]\ndeny = ["shell(rm)", "nope(x)"]\n')
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["permissions", "--disallowed-tools", "shell(mv)", "--json"]) == 52
+    out, err = capfd.readouterr()
+    assert [rule["rule"] for rule in json.loads(out)["rules"]] == ["shell(mv)"]
+    assert "nope(x)" in err
+    assert main(["permissions"]) == 52
+    out, err = capfd.readouterr()
+    assert "no rules" not in out
+    assert err.endswith("no rule of the configuration is listed\n")
+
+
+def test_servers_of_other_files_are_listed_beside_a_broken_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.toml").write_text("modle = 3\n")
+    (tmp_path / "more.json").write_text('{"mcpServers": {"git": {"command": "git-mcp"}}}')
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["mcp", "list", "--mcp-config", "more.json"]) == 52
+    out, err = capfd.readouterr()
+    assert out.startswith("git ")
+    assert "config.toml:1: " in err
+
+
+def test_themes_take_the_flag_of_a_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["-C", str(tmp_path), "themes"]) == 0
+    assert "dark" in capfd.readouterr().out.split()
+    assert main(["themes", "-C", str(tmp_path / "none")]) == 42

@@ -23,6 +23,19 @@ def test_help_without_a_topic_is_the_help_and_lists_the_topics(capfd: pytest.Cap
     assert set(TOPICS) <= set(out.partition("Topics of")[2].replace(",", " ").split())
 
 
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_help_flag_after_a_subcommand_shows_its_part(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "-x", "--help"]) == 0
+    out, _ = capfd.readouterr()
+    assert out == (help_text() if name == "help" else printed(capfd, name))
+
+
+def test_help_flag_without_a_subcommand_shows_the_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    for argv in (["-p", "models", "--help"], ["doctr", "--help"], ["--help", "--json"]):
+        assert main(argv) == 0
+        assert capfd.readouterr().out == help_text()
+
+
 @pytest.mark.parametrize("topic", TOPICS)
 def test_every_topic_has_a_text(topic: str, capfd: pytest.CaptureFixture[str]) -> None:
     out = printed(capfd, topic)

@@ -206,6 +206,19 @@ def test_commands_are_those_of_the_installer(
     assert found.remove_command.startswith(remove)
 
 
+@pytest.mark.parametrize(
+    ("left", "remove"), [("pipx_metadata.json", "pipx uninstall"), ("uv-receipt.toml", "uv tool uninstall")]
+)
+def test_installer_with_a_folder_of_its_own_is_known_by_its_file(left: str, remove: str, tmp_path: Path) -> None:
+    (tmp_path / left).touch()
+    assert installation(str(tmp_path)).remove_command.startswith(remove)
+
+
+def test_environment_without_pip_is_updated_with_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "find_spec", lambda name: None)
+    assert installation("/h/project/.venv").remove_command.endswith("uv pip uninstall qcode-cli")
+
+
 def used(runner: CliRunner, home: Path) -> dict[str, str]:
     """Use qcode so that it keeps files of several kinds; return the environment."""
     env = {"QCODE_HOME": str(home)}

@@ -110,7 +110,7 @@ def test_permission_check_runs_no_file_of_the_folder(asked: Asked) -> None:
         (("check", "run", "x"), "unknown kind 'run'"),
         (("check", "shell", "ls", "x"), "in quotes"),
         (("check", "shell", "ls", "--bogus"), "--bogus"),
-        (("check", "shell", "ls", "--permission-mode", "x"), "invalid choice"),
+        (("check", "shell", "ls", "--permission-mode", "x"), '"x" is not one of plan'),
         (("check", "--jsonl", "shell", "ls"), "standard input"),
         (("check", "shell", "ls", "--allowed-tools", "run(x)"), "not a kind of rule"),
     ],

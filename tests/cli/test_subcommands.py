@@ -115,7 +115,7 @@ def test_export_format_follows_the_flag_or_the_file_name(printed: Printed) -> No
     ]
     assert printed("sessions", "export", name, "--turns", "-1", "--no-tools") == (markdown, [])
     (refusal,) = printed("sessions", "export", name, "--format", "pdf", code=2)[1]
-    assert "'pdf'" in refusal
+    assert '"pdf"' in refusal
     assert "use: qcode sessions export" in refusal
     assert "use: qcode sessions list" in printed("sessions", "show", name, "-o", "talk.html", code=2)[1][0]
 

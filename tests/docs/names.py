@@ -129,7 +129,7 @@ def _refusal(words: list[str]) -> str:
             return ""
         _, given, _ = parse_subcommand(name, rest, "")
     except CommandLineError as error:
-        return "" if "expected one argument" in str(error) and words[-1].startswith("--") else str(error)
+        return "" if "needs a value" in str(error) and words[-1].startswith("--") else str(error)
     actions = SUBCOMMANDS[name].actions
     if given and actions and name not in _FREE and given[0] not in actions and not given[0].isupper():
         return f"{name} has no action {given[0]}"

@@ -95,6 +95,12 @@ def test_limit_is_waited_for_in_minutes_and_the_same_request_is_sent_again() -> 
     assert played.end.api_calls.retries == 1
 
 
+def test_retry_has_the_status_of_the_failure() -> None:
+    refused: Script = [ProviderError(ErrorKind.OVERLOADED, "busy", status=529)]
+    played = play(refused, text("done"), settings=TurnSettings("Be brief.", TOOLS))
+    assert [event.status for event in played.of(ev.Waiting)] == [529]
+
+
 def test_limit_within_the_ordinary_wait_is_an_ordinary_retry() -> None:
     chosen = TurnSettings("Be brief.", TOOLS, retries=RetrySettings(5, 120, "always"))
     played = play(limited(100), text("done"), settings=chosen)
@@ -274,6 +280,40 @@ def test_dropped_connection_after_text_does_not_switch_the_model() -> None:
     player = Switching(broken(TextDelta(0, "half "), kind=ErrorKind.CONNECTION))
     assert player.play().end.outcome is Outcome.ERROR
     assert len(player.others) == 1
+
+
+# A fallback model that cannot be used
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL, ErrorKind.UNKNOWN_MODEL])
+def test_fallback_model_that_cannot_be_used_leaves_the_turn_to_the_next_one(kind: ErrorKind) -> None:
+    third = KnownModel("third", "o", ModelFacts(max_output_tokens=9_000))
+    played = Switching(limited(), [ProviderError(kind, "no")], text("done"), others=(OTHER, third)).play()
+    assert [request.model for request in played.requests] == ["m", "n", "o"]
+    assert played.end.text == "done"
+
+
+@pytest.mark.parametrize("limit", [OF_FIRST, None], ids=["limit known", "limit unknown"])
+def test_last_fallback_model_with_a_bad_key_leaves_the_failure_of_the_first_model(limit: ErrorInfo | None) -> None:
+    player = Switching(limited(), [ProviderError(ErrorKind.AUTH, "the key is not valid", status=401)], limit=limit)
+    error = player.play().end.error
+    assert error is not None
+    assert error.message == "limit. Fallback model other/n failed: the key is not valid"
+    assert (error.kind, error.resets_at) == (ErrorKind.RATE_LIMIT, END)
+    assert error.limited_model == (limit.limited_model if limit else "test/m")
+
+
+def test_limit_of_the_first_model_is_waited_for_after_a_fallback_model_with_a_bad_key() -> None:
+    refused: Script = [ProviderError(ErrorKind.AUTH, "no", status=401)]
+    played = Switching(limited(), refused, text("back"), wait="always", limit=OF_FIRST).play()
+    assert (played.waits, played.end.text) == ([60, 60, 37.5], "back")
+
+
+def test_first_model_that_refuses_its_key_after_a_wait_ends_the_turn() -> None:
+    refused: Script = [ProviderError(ErrorKind.AUTH, "no", status=401)]
+    error = Switching(limited(), overloaded(), refused, wait="always", limit=OF_FIRST).play().end.error
+    assert error is not None
+    assert (error.kind, error.message) == (ErrorKind.AUTH, "no")
 
 
 # The limit of a model that failed before the last one

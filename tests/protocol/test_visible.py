@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qcode.text.clean import ensure_visible, visible, visible_json, visible_lines, visible_rows
+from qcode.text.clean import ensure_visible, plain_line, visible, visible_json, visible_lines, visible_rows
 from qcode.text.json import Json
 
 # Characters that are dangerous somewhere, far more often than a random text would hold them.
@@ -127,3 +127,23 @@ def test_visible_takes_linear_time(part: str) -> None:
 
     small = max(min(seconds(10_000) for _ in range(3)), 0.0005)
     assert seconds(100_000) < 25 * small
+
+
+@pytest.mark.parametrize(
+    ("markdown", "plain"),
+    [
+        ("I am the **built-in `demo` model**.\n\nMore", "I am the built-in demo model. More"),
+        ("## The *plan*\n- one\n> [docs](https://x.y)", "The plan one docs"),
+        ("```python\n# x\nf(**a)\n```\nafter", "# x f(**a) after"),
+        ("***both*** and ``a`b``", "both and a`b"),
+        ("f(*args, **kwargs) 2 * 3 __init__ src/**/*.py", "f(*args, **kwargs) 2 * 3 __init__ src/**/*.py"),
+        ("`**kwargs` and #5 --flag `open", "**kwargs and #5 --flag `open"),
+        ("```", "```"),
+    ],
+)
+def test_plain_line_drops_the_marks_of_markdown_and_nothing_else(markdown: str, plain: str) -> None:
+    assert plain_line(markdown, 200) == plain
+
+
+def test_plain_line_is_cut_at_its_limit() -> None:
+    assert plain_line("**" + "word " * 10_000, 20) == "**word word word wo…"

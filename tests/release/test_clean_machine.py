@@ -23,17 +23,53 @@ PROGRAMS = (
 )  # fmt: skip
 
 
-@pytest.mark.broad
-@pytest.mark.timeout(1200)
-def test_readme_and_quickstart_work_on_a_clean_machine(tmp_path: Path) -> None:
-    programs, home, clone = tmp_path / "bin", tmp_path / "home", copied(tmp_path / "clone", with_tests=True)
+def clean_machine(base: Path) -> dict[str, str]:
+    """Return an environment with an empty home, Python, and the programs of every machine."""
+    programs, home = base / "bin", base / "home"
     programs.mkdir()
     home.mkdir()
     for name in PROGRAMS:
         (programs / name).symlink_to(shutil.which(name) or f"/bin/{name}")
     (programs / "python3").symlink_to(Path(sys.base_prefix) / "bin/python3")
     machine = {name: value for name, value in of_the_machine().items() if name not in ("PATH", "VIRTUAL_ENV")}
-    env = {**machine, "HOME": str(home), "PATH": str(programs), "PYTHON_KEYRING_BACKEND": NO_KEYRING}
+    return {**machine, "HOME": str(home), "PATH": str(programs), "PYTHON_KEYRING_BACKEND": NO_KEYRING}
+
+
+@pytest.mark.broad
+@pytest.mark.timeout(900)
+def test_copy_installed_with_pip_from_a_clone_is_complete_and_can_be_removed(tmp_path: Path) -> None:
+    env, clone, project = clean_machine(tmp_path), copied(tmp_path / "clone"), tmp_path / "project"
+    install = next(block for block in blocks_of(ROOT / "docs/how-to/install.md") if "pipx install ." in block.text)
+    assert re.search(r"^pip install \. ", install.text, re.MULTILINE)
+    project.mkdir()
+    # With the versions that the clone pins, so that a new release of a package changes nothing here.
+    pip = f"{tmp_path}/env/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt"
+    made = subprocess.run(
+        ["bash", "-ec", f"python3 -m venv {tmp_path}/env && {pip} ."],
+        cwd=clone, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=800,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    env["PATH"] = f"{tmp_path}/env/bin:{env['PATH']}"
+    done = _run("qcode --version && qcode-cli --version", project, env)
+    assert len(set(done.stdout.splitlines())) == 1
+    assert "tokyo-night" in _run("qcode themes", project, env).stdout.split()
+    assert _run("qcode -m demo/demo -p 'list the folder'", project, env).returncode == 0
+    # The line of the page for ~/.bashrc.
+    completed = "source <(qcode --completion bash); complete -p qcode"
+    assert _run(completed, project, env).returncode == 0
+    updated = _run("qcode update", project, env).stdout
+    assert f"git pull and then {tmp_path}/env/bin/python" in updated
+    lines = _run("qcode uninstall --yes", project, env).stdout.splitlines()
+    removal = next(line.strip() for line in lines if "pip uninstall" in line)
+    assert _run(f"{removal} --yes", project, env).returncode == 0
+    assert not (tmp_path / "env/bin/qcode").exists()
+
+
+@pytest.mark.broad
+@pytest.mark.timeout(1200)
+def test_readme_and_quickstart_work_on_a_clean_machine(tmp_path: Path) -> None:
+    env, clone = clean_machine(tmp_path), copied(tmp_path / "clone", with_tests=True)
+    programs, home = env["PATH"], Path(env["HOME"])
     install = next(block for block in blocks_of(ROOT / "README.md") if "make run" in block.text)
     assert re.search(r"^make run\b", install.text, re.MULTILINE)
     _open_app(clone, env)

@@ -65,6 +65,14 @@ def test_scripts_of_a_workflow_are_valid_and_run_files_that_exist(path: Path) ->
             assert (ROOT / name).stat().st_mode & stat.S_IXUSR, name
 
 
+@pytest.mark.parametrize("path", [".github/workflows/check.yml", ".gitlab-ci.yml"])
+def test_checks_of_every_host_follow_the_readme_on_a_clean_machine(path: str) -> None:
+    job = yaml.safe_load((ROOT / path).read_text())
+    job = job.get("jobs", job)["clean-machine"]
+    steps = [step.get("run") for step in job["steps"]] if "steps" in job else job["script"]
+    assert "make test-all ARGS=tests/release" in steps
+
+
 def test_versions_are_those_of_the_package_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["requires-python"] == f">={VERSIONS[0]}"

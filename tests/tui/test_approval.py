@@ -151,13 +151,13 @@ def _labels(approval: CallApproval) -> list[str]:
 def test_choices_have_a_fixed_order_and_fixed_letters() -> None:
     plain = _request(rule="")
     assert _labels(plain) == ["Yes (y)", "No (n)", "No, and say why (t)"]
-    rule = "Yes, and stop asking for shell(ls *) (a)"
+    rule = "Yes, and stop asking for any “ls …” (this session) (a)"
     assert _labels(_request()) == ["Yes (y)", rule, "No (n)", "No, and say why (t)"]
     whole = replace(_request(), is_keepable=True, offers=("edits", "trust"))
     assert _labels(whole) == [
         "Yes (y)",
         rule,
-        "Yes, always in this folder (f)",
+        "Yes, always in this folder: any “ls …” (f)",
         "Yes, and all edits from now on (Shift+Tab)",
         "Yes, and trust this folder ()",
         "No (n)",
@@ -408,7 +408,7 @@ def test_ctrl_g_edits_only_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     drive(test, conversation)
 
 
-def test_paste_is_never_an_answer() -> None:
+def test_paste_and_the_enter_after_it_are_never_an_answer() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -416,7 +416,9 @@ def test_paste_is_never_an_answer() -> None:
         run.clock.now += GUARD_SECONDS
         run.app.parts.approval.post_message(events.Paste("y"))
         await run.until(lambda: run.app.parts.prompt.text == "y")
+        await run.pilot.press("enter")
         assert conversation.answers == []
+        assert "For your next message: y" in run.screen
         await run.pilot.press("escape")
         await run.until_idle()
 
@@ -480,7 +482,7 @@ def test_escape_denies_and_cancels_the_turn() -> None:
     drive(test, conversation)
 
 
-def test_escape_in_the_reason_returns_to_the_choices() -> None:
+def test_escape_in_the_reason_returns_to_the_choices_and_keeps_the_text() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -490,9 +492,9 @@ def test_escape_in_the_reason_returns_to_the_choices() -> None:
         assert not run.app.parts.approval.is_telling
         assert conversation.answers == []
         assert conversation.cancels == 0
-        await run.pilot.press("n")
+        await run.pilot.press("t", "o", "enter")
         await run.until_idle()
-        assert conversation.answers == [("c1", Deny())]
+        assert conversation.answers == [("c1", Deny("yo"))]
 
     drive(test, conversation)
 
@@ -705,7 +707,7 @@ def test_pager_shows_all_of_a_change_that_does_not_fit() -> None:
         assert "more rows (Ctrl+O)" in "\n".join(_screen(run))
         await run.pilot.press("ctrl+o")
         await run.until(lambda: isinstance(run.app.screen, PagerScreen))
-        await run.until(lambda: "Edit src/cart.py  +4 -4  Esc close" in "\n".join(_screen(run)))
+        await run.until(lambda: "Edit src/cart.py  +4 -4" in "\n".join(_screen(run)))
         await run.pilot.press("end")
         await run.until(lambda: "# the end" in "\n".join(_screen(run)))
         await run.pilot.press("ctrl+o")
@@ -956,3 +958,21 @@ def test_draft_typed_while_a_question_opens_shows_no_menu_over_it() -> None:
         await run.until(lambda: "Show the file changes" in "\n".join(_screen(run)))
 
     drive(test, ScriptedConversation(_asking(_request())))
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("edit(./src/cart.py)", "edits of src/cart.py"),
+        ("shell(npm run build)", "exactly “npm run build”"),
+        ("shell(pytest *)", "any “pytest …”"),
+        ("fetch(example.org:8080)", "fetches from example.org:8080"),
+        ("mcp(files/read_all)", "the tool read_all of files"),
+    ],
+)
+def test_offered_rule_is_said_in_words_and_shown_exactly(rule: str, words: str) -> None:
+    options = form_of(_request(rule=rule)).options
+    assert (options[1].label, options[1].detail) == (f"Yes, and stop asking for {words} (this session)", rule)
+    _, session, folder, *_ = form_of(replace(_request(rule=rule), is_keepable=True)).options
+    assert (session.label, session.detail) == (f"Yes, and stop asking for {words} (this session)", "")
+    assert (folder.label, folder.detail) == (f"Yes, always in this folder: {words}", rule)

@@ -55,17 +55,17 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "risky command": (
         RISKY,
-        ("rm -rf out⏎", "| sh", "runs outside the sandbox", "2 No (n)"),
+        ("rm -rf out⏎", "| sh", "runs outside the sandbox", "2 No (n, Esc)"),
         (),
     ),
     "test runner": (
         RUNNER,
-        ("stop asking for shell(pytest *)", "Yes, in the sandbox", "5 No (n)"),
+        ("stop asking for any “pytest …” (this session)", "shell(pytest *)", "Yes, in the sandbox", "5 No (n, Esc)"),
         (),
     ),
     "edited command": (
         replace(RUNNER, detail="pytest -x", draft=Draft("pytest -x", "command.sh"), is_revised=True),
-        ("edited by you", "pytest -x", "5 No (n)"),
+        ("edited by you", "pytest -x", "5 No (n, Esc)"),
         (),
     ),
     "warning": (
@@ -75,7 +75,7 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "restricted": (
         replace(FOUR_REQUEST, rule="", is_keepable=False, offers=("trust",), why="this folder is not trusted"),
-        ("2 Yes, and trust this folder", "this folder is not trusted", "3 No (n)"),
+        ("2 Yes, and trust this folder", "this folder is not trusted", "3 No (n, Esc)"),
         (),
     ),
 }

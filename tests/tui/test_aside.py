@@ -58,7 +58,7 @@ def test_aside_is_shown_in_a_panel_and_closed_without_a_trace(tmp_path: Path) ->
         assert "▌ btw what is **it**?" in run.screen
         assert "Ctrl+S add to the conversation  ·  Esc close" in run.screen
         assert "parser" not in run.text
-        assert "1.1k tokens  $0.02" in run.status
+        assert "session 1.1k tokens  $0.02" in run.status
         await pressed(run, "escape")
         assert shown(run) == ""
         assert it.conversation.messages == ()
@@ -178,15 +178,21 @@ def test_question_and_help_take_the_place_of_the_panel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (160, 50)])
-def test_long_answer_leaves_room_for_the_prompt_and_scrolls(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_long_answer_leaves_room_for_the_prompt_and_is_read_from_its_beginning(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/btw " + "long " * 60)
-        await run.until(lambda: "Ctrl+S" in run.screen)
-        await run.until(lambda: "row 99" in run.screen)
+        await run.until(lambda: "Ctrl+S" in run.screen and "row 0" in run.screen)
+        assert "row 99" not in run.screen
         assert "›" in run.screen
         assert run.app.parts.aside.size.height <= size[1] * 0.6
-        await pressed(run, "pageup")
-        await run.until(lambda: "row 99" not in run.screen)
+        await pressed(run, "pagedown")
+        await run.until(lambda: "row 0" not in run.screen)
+        await pressed(run, "ctrl+end")
+        await run.until(lambda: "row 99" in run.screen)
+        await pressed(run, "ctrl+home")
+        await run.until(lambda: "row 0" in run.screen)
 
     drive(tmp_path, test, text_reply("\n\n".join(f"row {number}" for number in range(100))), size=size)
 

@@ -46,6 +46,25 @@ def test_help_explains_a_topic_or_command_and_reports_an_unknown_name() -> None:
     drive(test)
 
 
+def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
+    conversation = ScriptedConversation([*says("hello"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("hi")
+        await run.until_idle()
+        await run.send("/new session please")
+        await run.pilot.pause()
+        assert "/new takes no argument. Type /new without “session please”." in run.text
+        assert "hello" in run.text
+        assert run.app.parts.prompt.text == "/new session please"
+        run.app.parts.prompt.text = ""
+        await run.send("/todos alll")
+        await run.pilot.pause()
+        assert "Unknown argument 'alll'. Type /todos or /todos all." in run.text
+
+    drive(test, conversation)
+
+
 def test_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
     conversation = ScriptedConversation()
 
@@ -69,7 +88,7 @@ def test_named_model_is_selected_or_refused() -> None:
         assert "demo/other" in run.status
         await run.send("/model gpt")
         await run.pilot.pause()
-        assert "No model is called 'gpt'; demo/scripted is near." in run.text
+        assert "! No model is called 'gpt'; demo/scripted is near." in run.text
         assert conversation.model == "demo/other"
 
     drive(test, conversation)
@@ -85,7 +104,13 @@ def test_mode_command_refuses_modes_that_only_a_flag_may_set() -> None:
         await run.send("/mode bypass")
         await run.pilot.pause()
         assert conversation.mode == "plan"
-        assert "--permission-mode" in run.text
+        assert "Cannot switch to bypass here. Start qcode with --permission-mode" in run.text
+        await run.send("/mode nope")
+        await run.pilot.pause()
+        assert "Unknown mode 'nope'. Choose from plan, ask, accept-edits." in run.text
+        await run.send("/mode aks")
+        await run.pilot.pause()
+        assert "Unknown mode 'aks'. Did you mean ask?" in run.text
 
     drive(test, conversation)
 
@@ -182,7 +207,7 @@ WITH_CODE = "Use this:\n\n```python\nprint(1)\nprint(2)\n```\n\n- or\n\n  ```sh\
 def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
     items = copyable((*said("first"), *said(WITH_CODE)))
     assert [(item.label, item.lines) for item in items] == [
-        ("Use this: ```python print(1) print(2) ``` - or ```sh make ```", "12 lines"),
+        ("Use this: print(1) print(2) or make", "12 lines"),
         ("  python: print(1)", "2 lines"),
         ("  sh: make", "1 line"),
         ("first", "1 line"),
@@ -292,3 +317,6 @@ def test_keys_are_named_as_on_keyboards() -> None:
 
 def test_unknown_command_without_a_near_name_suggests_nothing() -> None:
     assert suggestion("xyzzy", ["help", "quit"]) == ""
+    assert suggestion("nope", ["anthropic", "openai"]) == ""
+    assert suggestion("pnai", ["anthropic", "openai"]) == "did you mean openai?"
+    assert suggestion("opnai", ["anthropic", "openai"]) == "did you mean openai?"

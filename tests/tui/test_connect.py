@@ -336,17 +336,29 @@ def test_connect_screen_is_readable_at_forty_columns() -> None:
 def test_providers_are_grouped_with_names_and_hints_and_local_servers_are_found() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")
-        screen_text = await at(run, "provider")
+        await at(run, "provider")
         await run.until(lambda: "Local servers: found 1" in painted(run))
         rows = [line.split() for line in painted(run).split("\n")]
         assert ["Popular"] in rows
         assert ["›", "Anthropic", "Claude", "models"] in rows
         assert ["OpenAI", "GPT", "·", "OPENAI_API_KEY", "is", "set"] in rows
         assert ["Ollama", "models", "here", "·", "found:", "qwen3:8b"] in rows
-        assert (
-            screen_text.query_one("#connect-foot", Static).content
-            == "Enter select · Esc close · ↑↓ move · type to filter"
-        )
+        assert "Enter select  ·  Esc close  ·  ↑↓ move" in painted(run)
+
+    drive(test, connect=ScriptedConnecting())
+
+
+def test_escape_clears_the_filter_of_providers_before_it_closes() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        screen_text = await at(run, "provider")
+        await run.pilot.press(*"olla")
+        await run.until(lambda: "Anthropic" not in painted(run) and "Esc clear" in painted(run))
+        await run.pilot.press("escape")
+        await run.until(lambda: "Anthropic" in painted(run) and "Esc close" in painted(run))
+        assert run.app.screen is screen_text
+        await run.pilot.press("escape")
+        await run.until(lambda: run.app.screen is not screen_text)
 
     drive(test, connect=ScriptedConnecting())
 

@@ -196,7 +196,7 @@ def test_approval_is_answered_by_number(typed: list[str], decision: Decision) ->
     assert lines[at + 1 : at + 6] == [
         "ls \\u200b-la",
         "1. Yes (y)",
-        "2. Yes, and stop asking for shell(ls) (a)",
+        "2. Yes, and stop asking for exactly “ls” (this session) (a): shell(ls)",
         "3. No (n): stops the turn",
         "4. No, and say why (t)",
     ]

@@ -164,7 +164,7 @@ def test_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_a_count
         assert [choice.label for choice in menu.choices[:4]] == ["/help", "/model", "/clear", "/resume"]
         assert max(len(choice.left) for choice in menu.choices) == 24
         rows = menu.render().plain.split("\n")
-        assert rows[-1] == f"  8 of {len(menu.choices)}"
+        assert rows[-1] == f"  ↓ 8 of {len(menu.choices)}"
         assert menu.size.height == len(rows) == 9
         helps = [row.index(choice.help[:12]) for row, choice in zip(rows[:-1], menu.choices, strict=False)]
         assert set(helps) == {2 + 24 + 2}
@@ -284,7 +284,8 @@ def test_enter_right_after_typing_sends_the_complete_text() -> None:
         for character in "lp demo":
             prompt.post_message(events.Key("space" if character == " " else character, character))
         prompt.post_message(events.Key("enter", "\r"))
-        await run.until(lambda: run.app.parts.help.heading == "demo")
+        await run.pilot.pause()
+        assert run.app.parts.help.heading == "Demo model"
         assert prompt.text == ""
 
     drive(test)
@@ -329,5 +330,15 @@ def test_text_is_refilled_for_editing_in_vim_mode() -> None:
         assert not prompt.is_refilled
         await run.pilot.press("A", "x")
         assert prompt.text == "hellox"
+
+    drive(test)
+
+
+def test_history_search_asks_for_words() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+r")
+        assert "history: type part of an earlier prompt" in run.screen
+        await run.pilot.press("x")
+        assert "history: x  no match" in run.screen
 
     drive(test)

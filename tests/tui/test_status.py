@@ -38,8 +38,8 @@ def test_wide_status_line_shows_everything() -> None:
         "anthropic/claude-opus",
         "accept edits",
         "━━──────",
-        "25%",
-        "61.3k tokens",
+        "━━────── context 25%",
+        "session 61.3k tokens",
     ):
         assert part in line
     assert line.endswith("$0.42  feature/limits")
@@ -63,8 +63,10 @@ def test_parts_are_dropped_in_order_of_importance() -> None:
             "━━",
             "$0.42",
             "Esc to interrupt",
-            "25%",
+            "context 25%",
             "claude-opus",
+            "12 s",
+            " Esc",
         ):
             if part not in line and part not in gone:
                 gone.append(part)
@@ -75,14 +77,52 @@ def test_parts_are_dropped_in_order_of_importance() -> None:
         "━━",
         "$0.42",
         "Esc to interrupt",
-        "25%",
+        "context 25%",
         "claude-opus",
+        "12 s",
     ]
 
 
 def test_forty_columns_show_the_event_and_the_mode() -> None:
     line = render_status(FULL, 40, 112.5).plain
-    assert line.startswith("accept edits  ⠋ writing 12 s")
+    assert line.startswith("accept edits  ⠋ writing 12 s · Esc  ")
+
+
+RETRYING = "truncated at the output limit, retrying with 64,000 tokens: waiting for the model"
+BUSY = (
+    Activity(RETRYING, 100.0),
+    Activity("rate limited by the provider: Too many requests (429)", 100.0, 130.0, attempt=2),
+    Activity("The connection was lost.", 100.0, 101.0),
+    Activity("limit until 16:05", 100.0, 3_700.0, attempt=0),
+    Activity("a sub-agent is running a command", 100.0),
+)
+
+
+@pytest.mark.parametrize("activity", BUSY)
+def test_status_line_keeps_the_interrupt_key_and_whole_words_at_every_width(activity: Activity) -> None:
+    widest = render_status(Status(activity=activity), 200, 100.5).plain
+    for width in range(12, 200):
+        line = render_status(replace(STATED, mode="default", activity=activity), width, 100.5).plain
+        shown, interrupt, _ = line.partition("⠼")[2].partition(" Esc")
+        assert interrupt
+        assert {word.strip(",;:.…") for word in shown.split()} <= {word.strip(",;:.…") for word in widest.split()}, line
+
+
+def test_long_activity_loses_whole_parts_before_words() -> None:
+    lines = [
+        render_status(Status(activity=Activity(RETRYING, 100.0)), width, 100.5).plain for width in (130, 78, 50, 40)
+    ]
+    assert [line.partition("⠼ ")[2].rstrip() for line in lines] == [
+        f"{RETRYING} · Esc to interrupt",
+        "truncated at the output limit, retrying with 64,000 tokens · Esc",
+        "truncated at the output limit · Esc",
+        "truncated at the output… · Esc",
+    ]
+
+
+def test_wait_loses_a_reason_of_which_too_little_would_be_left() -> None:
+    waiting = Activity("rate limited by the provider", 100.0, 105.0)
+    assert render_status(Status(activity=waiting), 40, 102.2).plain.rstrip() == "ask  ⠧ retry 1 in 3 s · Esc"
 
 
 def test_wait_counts_down_and_a_long_reason_is_shortened_before_the_figures() -> None:
@@ -121,7 +161,8 @@ def test_figures_have_usual_units() -> None:
 def test_totals_mark_a_partly_unknown_cost() -> None:
     totals = SessionTotals().plus(100, Decimal("0.5")).plus(50, None)
     assert (totals.tokens, totals.cost, totals.has_unknown_cost) == (150, Decimal("0.5"), True)
-    assert "$0.50+" in render_status(Status(cost=totals.cost, has_unknown_cost=True), 80, 0.0).plain
+    assert "at least $0.50" in render_status(Status(cost=totals.cost, has_unknown_cost=True), 80, 0.0).plain
+    assert "cost unknown" in render_status(Status(cost=Decimal(0), has_unknown_cost=True), 80, 0.0).plain
 
 
 def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
@@ -245,8 +286,8 @@ def test_forty_columns_still_show_the_problem() -> None:
 def test_nearly_full_window_is_reported_in_words() -> None:
     assert "nearly full" not in render_status(replace(FULL, context_tokens=148_000), 160, 0.0).plain
     wide = replace(FULL, context_tokens=156_000)
-    assert "78% nearly full" in render_status(wide, 160, 0.0).plain
-    assert "78% nearly full" in render_status(replace(wide, activity=None), 80, 0.0).plain
+    assert "context 78% nearly full" in render_status(wide, 160, 0.0).plain
+    assert "context 78% nearly full" in render_status(replace(wide, activity=None), 80, 0.0).plain
     narrow = render_status(replace(wide, mode="default", activity=None), 30, 0.0).plain
     assert "78%" in narrow
     assert "full" not in narrow
@@ -299,15 +340,15 @@ def test_rate_limit_counts_down_and_ends() -> None:
     drive(test, ScriptedConversation([failing(ErrorKind.RATE_LIMIT, 300.0)]))
 
 
-def test_missing_key_is_shown_while_the_demo_model_answers() -> None:
+def test_missing_provider_is_shown_while_the_demo_model_answers() -> None:
     async def test(run: Running) -> None:
-        assert "no key" in run.status
+        assert "no provider" in run.status
         await run.send("one")
         await run.until_idle()
-        assert "no key" in run.status
+        assert "no provider" in run.status
         await run.send("/model demo/other")
         await run.pilot.pause()
-        assert "no key" not in run.status
+        assert "no provider" not in run.status
 
     drive(test, ScriptedConversation([*says("hi"), ended()]), model=None)
 

@@ -55,6 +55,15 @@ def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_in_every_encoding(sequen
     assert keys[0] in NEW_LINE_KEYS
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="there Option with a digit types a character")
+def test_escape_and_a_digit_in_one_piece_type_no_other_character() -> None:
+    driver.enable_alt_keys()
+    events = [event for sequence in ("\x1b4", "\x1b0", "\x1b-") for event in XTermParser().feed(sequence)]
+    assert [(event.key, event.character) for event in events] == [  # type: ignore[attr-defined]  # only keys come here
+        ("alt+4", None), ("alt+0", None), ("alt+minus", None),
+    ]  # fmt: skip
+
+
 def test_enter_does_not_insert_a_new_line() -> None:
     driver.enable_alt_keys()
     assert [event.key for event in XTermParser().feed("\r")] == ["enter"]  # type: ignore[attr-defined]

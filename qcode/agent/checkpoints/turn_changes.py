@@ -46,9 +46,13 @@ class TurnFile:
 
 @dataclass(frozen=True, slots=True)
 class TurnChanges:
-    """The files that a turn changed. `number`, `text` and `at` are the number, text and time of its prompt."""
+    """The files that a turn changed. `number`, `text` and `at` are the number, text and time of its prompt.
+
+    `position` counts the turns of the conversation from 1, also those that changed nothing.
+    """
 
     number: int
+    position: int
     text: str
     at: str
     files: tuple[TurnFile, ...]
@@ -84,11 +88,11 @@ def files_of_turn(history: SessionHistory, number: int) -> tuple[FileOfTurn, ...
 def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], str]) -> tuple[TurnChanges, ...]:
     """Return the turns that changed files, oldest first."""
     found = []
-    for prompt in history.prompts():
+    for position, prompt in enumerate(history.prompts(), 1):
         entry = history.stored[prompt.number].entry
         files = tuple(_turn_file(turn, blobs, show(Path(turn.path))) for turn in files_of_turn(history, prompt.number))
         if files:
-            found.append(TurnChanges(prompt.number, typed_text(entry.message), entry.at, files))
+            found.append(TurnChanges(prompt.number, position, typed_text(entry.message), entry.at, files))
     return tuple(found)
 
 
@@ -188,8 +192,8 @@ def without(before: str, after: str, current: str, hunk: int | None, count: int)
 def changes_text(turns: Sequence[TurnChanges]) -> str:
     """Return the turns with their files and hunks as text, for a front end without a screen."""
     lines: list[str] = []
-    for position, turn in enumerate(turns, 1):
-        lines.append(f"{position}. {' '.join(turn.text.split())[:100]}")
+    for turn in turns:
+        lines.append(f"Turn {turn.position}: {' '.join(turn.text.split())[:100]}")
         for file in turn.files:
             lines.append(f"   {file.path}  {size_text(file)}".rstrip())
             if len(file.hunks) > 1:

@@ -75,6 +75,8 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
     """
     rule = text.strip()
     found = _RULE.fullmatch(rule)
+    if found is None and "(" in rule:
+        return Conversion(loss="the closing parenthesis is missing")
     tool, body = (found[1].strip(), found[2].strip()) if found else (rule, "")
     if body in ("*", "**"):
         body = ""

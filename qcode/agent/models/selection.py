@@ -5,7 +5,7 @@ Nothing is connected; only local servers are probed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -119,11 +119,18 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
     if isinstance(matches, str):
         host, _, model = matches.partition("/")
         return Selection(specs[host], model, note)
-    if len(matches) > 0:
-        from qcode.text.match import nearest_list
+    raise UsageError(_unknown_model(name, matches, specs))
 
-        raise UsageError(f'"{name}" does not name the model of exactly one provider; {nearest_list(matches)}')
-    raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
+
+def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str]) -> str:
+    """Return the error about a model name that several providers have, or none. `matches` are candidates."""
+    from qcode.providers import catalog
+    from qcode.text.match import nearest_list, suggestion
+
+    if matches and catalog.lookup(matches[0].partition("/")[0], name) is not None:
+        return f'"{name}" is a model of several providers; name one of {", ".join(matches)}'
+    hint = nearest_list(matches) or suggestion(name, specs, "name it as PROVIDER/MODEL")
+    return f'unknown model "{name}"; {hint}'
 
 
 def is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:

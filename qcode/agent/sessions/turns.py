@@ -23,7 +23,7 @@ from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.engine.synthetic import MARKER_KEY
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Price, Usage
-from qcode.text.clean import single_spaced
+from qcode.text.clean import plain_line, single_spaced
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
 from qcode.values import dataclass
@@ -105,7 +105,7 @@ class SessionTurn:
     def label(self) -> str:
         """The first words of the prompt, on one line."""
         prompt = self.prompt
-        return single_spaced(prompt.typed_text, _MAX_LABEL) or ("(image)" if prompt.images else f"Turn {self.number}")
+        return plain_line(prompt.typed_text, _MAX_LABEL) or ("(image)" if prompt.images else f"Turn {self.number}")
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ from qcode.config.load import checked, load
 from qcode.config.paths import MCP_FILE, ConfigPaths, may_exist, project_file
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Settings
-from qcode.protocol.errors import ExitCode, QcodeError, UsageError
+from qcode.protocol.errors import ConfigError, ExitCode, QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
 from qcode.text.match import suggestion
@@ -84,13 +84,9 @@ def run_mcp(rest: Sequence[str]) -> int:
             pass
         case _:
             raise invalid_arguments(words, _USE)
-    specs, pins, context = _servers(options)
-    if not server_name and "json" in flags:
-        write_stdout(json.dumps([_row_json(spec, pins, context) for spec in specs]) + "\n")
-        return 0
     if not server_name:
-        write_stdout("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
-        return 0
+        return _list(options, is_json="json" in flags)
+    specs, pins, context = _servers(options, _settings(options))
     spec = _find_spec(specs, server_name)
     if words[0] in ("login", "logout"):
         return _change_login(words[0], spec, pins, context, flags)
@@ -201,12 +197,38 @@ def _keys(paths: ConfigPaths) -> Keys:
     return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, patience_s=ATTENDED_S))
 
 
-def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerContext]:
+def _list(options: Options, *, is_json: bool) -> int:
+    """Print the tool servers. With an invalid configuration only those of other files, with its error and exit code."""
+    try:
+        settings, problem = _settings(options), None
+    except ConfigError as error:
+        settings, problem = Settings(), error
+    specs, pins, context = _servers(options, settings)
+    if is_json:
+        write_stdout(json.dumps([_row_json(spec, pins, context) for spec in specs]) + "\n")
+    elif specs or problem is None:
+        rows = "".join(f"{line}\n" for line in _rows(specs, pins, context))
+        write_stdout(rows or "no tool servers are configured\n")
+    if problem is None:
+        return ExitCode.OK
+    write_stderr(f"{problem}; no server of the configuration is listed")
+    return problem.exit_code
+
+
+def _settings(options: Options) -> Settings:
+    root, paths = find_project_root(working_folder(options.cwd)), ConfigPaths.from_env(os.environ)
+    return load(paths, os.environ, {}, root, _is_trusted(options, root, paths))
+
+
+def _is_trusted(options: Options, root: Path, paths: ConfigPaths) -> bool:
+    return options.trust or TrustStore(paths.state_dir).is_trusted(root)
+
+
+def _servers(options: Options, settings: Settings) -> tuple[tuple[ServerSpec, ...], Pins, ServerContext]:
     folder = working_folder(options.cwd)
     root = find_project_root(folder)
     paths = ConfigPaths.from_env(os.environ)
-    trusts = options.trust or TrustStore(paths.state_dir).is_trusted(root)
-    settings = load(paths, os.environ, {}, root, trusts)
+    trusts = _is_trusted(options, root, paths)
     named = named_servers(settings, options.mcp_config, root, is_trusted=trusts)
     for complaint in named.complaints:
         write_stderr(complaint)

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.context import run_context
-from qcode.cli.terminal import working_folder, write_stdout
-from qcode.protocol.errors import QcodeError
+from qcode.cli.context import folder_context, run_context, unconfigured
+from qcode.cli.terminal import working_folder, write_stderr, write_stdout
+from qcode.protocol.approvals import mode_label
+from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import SandboxSupport, Verdict
 from qcode.text.clean import visible
@@ -37,7 +38,10 @@ _USE = (
 
 
 def run_permissions(rest: Sequence[str]) -> int:
-    """Print the answer and return 0, for every verdict; raise `CommandLineError` or `QcodeError`."""
+    """Print the answer and return 0, for every verdict; raise `CommandLineError` or `QcodeError`.
+
+    A list with an invalid configuration returns its exit code. A check raises: no verdict may come from other rules.
+    """
     options, words, flags = parse_subcommand("permissions", rest, _USE)
     has_lines = "jsonl" in flags
     if words == ["hook"] and not has_lines and "for" in flags:
@@ -47,9 +51,7 @@ def run_permissions(rest: Sequence[str]) -> int:
     if words in ([], ["list"]):
         if has_lines:
             raise CommandLineError(f"--jsonl only works with check; {_USE}")
-        permissions = permissions_of(_context(options))
-        write_stdout(json.dumps(_listed_json(permissions)) + "\n" if "json" in flags else _lines(listed(permissions)))
-        return 0
+        return _list(options, is_json="json" in flags)
     if "json" in flags:
         raise CommandLineError(f"--json only works with list; {_USE}")
     if words[0] != "check":
@@ -63,6 +65,23 @@ def run_permissions(rest: Sequence[str]) -> int:
         if line.strip():
             write_stdout(json.dumps(_answer(judge, line)) + "\n")
     return 0
+
+
+def _list(options: Options, *, is_json: bool) -> int:
+    """Print the rules in force. With an invalid configuration those of the flags, or none if a rule is invalid."""
+    context, problem = folder_context(options)
+    try:
+        permissions = permissions_of(context)
+    except ConfigError:
+        permissions = permissions_of(unconfigured(options))
+    if is_json:
+        write_stdout(json.dumps(_listed_json(permissions)) + "\n")
+    else:
+        write_stdout(_lines(listed(permissions, is_whole=problem is None)))
+    if problem is None:
+        return ExitCode.OK
+    write_stderr(f"{problem}; no rule of the configuration is listed")
+    return problem.exit_code
 
 
 def _check(options: Options, words: Sequence[str]) -> int:
@@ -158,15 +177,15 @@ def _listed_json(permissions: Permissions) -> JsonObject:
     }
 
 
-def listed(permissions: Permissions) -> Iterator[str]:
-    """Yield the mode and every rule in force as lines, each with its origin."""
-    yield visible(f"mode {permissions.mode} ({permissions.mode_origin})")
+def listed(permissions: Permissions, *, is_whole: bool = True) -> Iterator[str]:
+    """Yield the mode and every rule in force as lines, each with its origin; `is_whole`: no rule is left out."""
+    yield visible(f"mode {mode_label(permissions.mode)} ({permissions.mode_origin})")
     if not permissions.is_trusted:
         yield "this folder is not trusted: allow rules are ignored, and everything but reading needs approval"
     rules = permissions.rules()
     for rule in rules:
         yield visible(f"{rule.effect} {rule.text} ({rule.origin})")
-    if not rules:
+    if not rules and is_whole:
         yield "no rules: everything that the mode does not allow needs approval"
 
 

@@ -1,7 +1,7 @@
 """`qcode doctor`, `models`, `stats` and `themes`: they print facts about this folder and machine.
 
-All take `-C`, `--trust`, `--settings` and `--json`. With an invalid configuration they print the
-facts that do not depend on it and the error, and exit with its code.
+`themes` takes `-C` and `--json`, the others also `--trust` and `--settings`. With an invalid configuration they print
+the facts that do not depend on it and the error, and exit with its code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.models.offered import ModelsService, OfferedProvider
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import write_stderr, write_stdout
+from qcode.cli.terminal import working_folder, write_stderr, write_stdout
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.protocol.model import ModelFacts
@@ -28,7 +28,7 @@ FOLDER_FLAGS = "[-C DIR] [--trust] [--settings FILE] [--json]"
 _DOCTOR = f"use: qcode doctor {FOLDER_FLAGS}"
 _MODELS = f"use: qcode models [PART OF A NAME] [--all] {FOLDER_FLAGS}, or: qcode models forget"
 _STATS = f"use: qcode stats [--all] {FOLDER_FLAGS}"
-_THEMES = "use: qcode themes [--json]"
+_THEMES = "use: qcode themes [-C DIR] [--json]"
 
 
 def _print(*lines: str) -> int:
@@ -143,9 +143,10 @@ def run_stats(rest: Sequence[str]) -> int:
 
 
 def run_themes(rest: Sequence[str]) -> int:
-    _, words, flags = parse_subcommand("themes", rest, _THEMES)
+    options, words, flags = parse_subcommand("themes", rest, _THEMES)
     if words:
         raise invalid_arguments(words, _THEMES)
+    working_folder(options.cwd)  # the themes do not depend on it, but it must exist
     from qcode.tui.theme import load_themes
 
     themes, problems = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")

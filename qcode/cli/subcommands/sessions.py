@@ -21,7 +21,7 @@ from qcode.cli.terminal import InputEnded, ask, short, write_stderr, write_stdou
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
 from qcode.safety.redaction import Redactor, named_secrets
-from qcode.text.clean import clean, single_spaced
+from qcode.text.clean import clean, plain_line, single_spaced
 from qcode.text.json import JsonObject
 from qcode.text.numbers import age_text, bytes_text, count_text
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qcode.agent.imports.migration import ImportResult
     from qcode.agent.imports.sources import FoundSession
 
+_MAX_TITLE = 200
 _USE = {
     "list": "use: qcode sessions list [WORDS] [--json], show ID, export ID, import [PATH...], or delete ID",
     "export": "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
@@ -107,7 +108,7 @@ def _row(summary: SessionSummary, expiry: datetime | None, now: datetime) -> tup
     updated = f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
     size = (count_text(summary.messages, "message"), bytes_text(summary.size))
     time_left = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
-    return (summary.session_id, updated, *size, *time_left, single_spaced(summary.title))
+    return (summary.session_id, updated, *size, *time_left, plain_line(summary.title, _MAX_TITLE))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

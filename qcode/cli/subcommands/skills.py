@@ -9,10 +9,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from qcode.agent.options import Options
+from qcode.agent.options import Options, RunContext
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.context import run_context
-from qcode.cli.terminal import working_folder, write_stdout
+from qcode.cli.context import folder_context
+from qcode.cli.terminal import working_folder, write_stderr, write_stdout
 from qcode.protocol.errors import ExitCode, InputError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import visible
@@ -40,27 +40,37 @@ def _list(options: Options, *, is_json: bool) -> int:
     from qcode.agent.skills.library import Skills
     from qcode.agent.skills.listing import list_rows, list_text
 
-    context = run_context(options, working_folder(options.cwd), is_attended=False)
+    context, code = _context(options)
     if is_json:
         write_stdout(json.dumps(list_rows(Skills(context))) + "\n")
-        return ExitCode.OK
+        return code
     write_stdout(f"{list_text(Skills(context))}\n")
     if not context.is_trusted:
         write_stdout("this folder is not trusted: its own skills are not read\n")
-    return ExitCode.OK
+    return code
 
 
 def _show(options: Options, name: str) -> int:
     from qcode.agent.skills.library import Skills
     from qcode.agent.skills.listing import detail_text
 
-    skills = Skills(run_context(options, working_folder(options.cwd), is_attended=False))
+    context, code = _context(options)
+    skills = Skills(context)
     skill = next((candidate for candidate in skills.found.skills if candidate.handle.lower() == name.lower()), None)
     try:
         write_stdout(f"{detail_text(skills, skill or skills.find(name))}\n")
     except Refused as refused:
         raise InputError(str(refused).removeprefix("skill: ")) from None
-    return ExitCode.OK
+    return code
+
+
+def _context(options: Options) -> tuple[RunContext, int]:
+    """Return the context of the folder and the exit code, which reports an invalid configuration."""
+    context, problem = folder_context(options)
+    if problem is None:
+        return context, ExitCode.OK
+    write_stderr(str(problem))
+    return context, problem.exit_code
 
 
 def _check(folder: Path, operands: Sequence[str]) -> int:

@@ -100,7 +100,7 @@ def run_uninstall(rest: Sequence[str]) -> int:
 
 def _listing(paths: ConfigPaths, items: Sequence[KeptItem], names: Sequence[str]) -> Iterator[str]:
     if not items:
-        yield f"qcode keeps no files: {short(paths.config_dir)} and {short(paths.state_dir)} have none of it."
+        yield f"qcode keeps no files in {short(paths.config_dir)} and {short(paths.state_dir)}."
     else:
         yield "qcode keeps:"
         width = max(len(short(item.path)) for item in items)

@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -90,11 +91,7 @@ class Installation:
 
 def installation(prefix: str | None = None) -> Installation:
     """Return how this copy was installed, from the folder of its interpreter and the notes of the installer."""
-    parts = Path(sys.prefix if prefix is None else prefix).parts
-    pairs = set(pairwise(parts))
-    is_virtual = sys.prefix != sys.base_prefix
-    pip = f"{shlex.quote(sys.executable)} -m pip" if is_virtual and sys.executable else "pip"
-    installer: Installer = "pipx" if ("pipx", "venvs") in pairs else "uv" if ("uv", "tools") in pairs else "pip"
+    installer, pip = _installer(Path(sys.prefix if prefix is None else prefix)), _pip()
     try:
         noted = json.loads(metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
         url = str(noted.get("url", ""))
@@ -107,6 +104,23 @@ def installation(prefix: str | None = None) -> Installation:
         return Installation(installer, pip=pip, archive=path or url)
     except (metadata.PackageNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return Installation(installer, pip=pip)
+
+
+def _installer(prefix: Path) -> Installer:
+    """Return what made the environment. pipx and uv leave a file in it, also in a folder of the user's choice."""
+    pairs = set(pairwise(prefix.parts))
+    if ("pipx", "venvs") in pairs or (prefix / "pipx_metadata.json").exists():
+        return "pipx"
+    return "uv" if ("uv", "tools") in pairs or (prefix / "uv-receipt.toml").exists() else "pip"
+
+
+def _pip() -> str:
+    """Return the command of the pip that belongs to this interpreter. An environment made by uv has none."""
+    if sys.prefix == sys.base_prefix or not sys.executable:
+        return "pip"
+    if find_spec("pip") is None:
+        return f"VIRTUAL_ENV={shlex.quote(sys.prefix)} uv pip"
+    return f"{shlex.quote(sys.executable)} -m pip"
 
 
 def run_update(rest: Sequence[str]) -> int:

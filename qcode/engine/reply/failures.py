@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from qcode.engine.reply.requests import ReplyPlan
     from qcode.protocol.model import RetrySettings
 
+_UNUSABLE = (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL, ErrorKind.UNKNOWN_MODEL)
+"""Failures after which a fallback model is skipped, as one without a key is. Those of the first model end the turn."""
 _REFUSALS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW)
 
 
@@ -104,11 +106,14 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     if delay is None and state.plan.fallback is not None and may_fall_back(error, state.plan.fallback):
         state.phase = NeedsModel(failure, attempt)
         return [SwitchModel(error.info if error.may_retry else replace(error.info, wait_refusal=_NO_RETRY))]
+    if error.kind in _UNUSABLE and state.replaced is not None and state.plan.fallback is not None:
+        state.phase = NeedsModel(failure, attempt)
+        return [SwitchModel(error.info)]
     limit_wait = None if delay is not None else wait_for_limit(error, state.limit_waits, state.plan.retries)
     is_over = delay is None and limit_wait is None
     if is_over or not state.is_affordable or (is_continued and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
         refusal = _wait_refusal(error.retry_after, state) if error.may_retry else _NO_RETRY
-        return _abort(state, attempt, replace(error.info, wait_refusal=refusal))
+        return _abort(state, attempt, _as_replaced(state, replace(error.info, wait_refusal=refusal)))
     if is_continued:
         state.superseded = None
         state.absorb_text(attempt)
@@ -119,7 +124,7 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     backoff = Backoff("continue" if is_continued else "replay", attempt)
     if delay is not None:
         state.phase = backoff
-        return [Emit(Waiting(delay, error.message, state.failures)), Wait(delay)]
+        return [Emit(Waiting(delay, error.message, state.failures, error.status)), Wait(delay)]
     assert limit_wait is not None
     state.failures = 0
     return _stop_at_limit(state, backoff, error.info, limit_wait, failure.jitter)
@@ -146,6 +151,11 @@ def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, cou
     phase = state.phase
     assert isinstance(phase, NeedsModel)
     effects = state.salvage(phase.attempt)
+    if phase.has_waited:
+        state.replaced = None
+    elif phase.failure.error.kind not in _UNUSABLE:
+        limited = state.model.title if phase.failure.error.resets_at is not None else ""
+        state.replaced = replace(phase.failure.error.info, limited_model=limited)
     state.switch_model(plan, model, counter)
     if state.text.strip():
         state.base = [draft for draft in state.base if draft.kind == "text"]
@@ -164,7 +174,7 @@ def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Eff
     if wait is not None and state.is_affordable:
         return _stop_at_limit(state, phase, limit, wait, phase.failure.jitter)
     error = replace(
-        phase.failure.error.info,
+        _as_replaced(state, phase.failure.error.info),
         retry_after=limit.retry_after,
         resets_at=limit.resets_at,
         period=limit.period,
@@ -172,6 +182,17 @@ def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Eff
         limited_model=limit.limited_model,
     )
     return _abort(state, phase.attempt, error)
+
+
+def _as_replaced(state: ReplyState, error: ErrorInfo) -> ErrorInfo:
+    """Return the failure of the model that was replaced, if `error` is that of a fallback model that cannot be used.
+
+    The replaced model is the one to wait for: without a usable key for the other one the turn ends as without it.
+    """
+    if state.replaced is None or error.kind not in _UNUSABLE:
+        return error
+    why = f"{state.replaced.message.rstrip('.')}. Fallback model {state.model.title} failed: {error.message}"
+    return replace(state.replaced, message=why)
 
 
 def handle_limit_answer(state: ReplyState, phase: AtLimit, *, waits: bool) -> list[Effect]:

@@ -89,6 +89,8 @@ class ReplyState:
         self.resumed_calls = 0
         self.failures = 0
         self.limit_waits = 0
+        self.replaced: ErrorInfo | None = None
+        """The last failure of a model that a fallback model replaced, with the name of that model."""
         self.breaks = 0
         """How often a shown text was continued after its stream broke; limited by `MAX_TRANSPORT_CONTINUATIONS`."""
         self.has_broken_off = False

@@ -10,9 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from qcode.agent.claude.tool_names import claude_input, claude_name
-from qcode.headless.lines import InitFacts, call_input, content_block, encode, init_line
+from qcode.agent.options import Options
+from qcode.headless.lines import (
+    CLAUDE_MODES,
+    InitFacts,
+    call_input,
+    content_block,
+    encode,
+    facts_of,
+    init_line,
+    line_without_turn,
+)
 from qcode.headless.stream import StreamLines
 from qcode.protocol import events as ev
+from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.messages import Block, Message, ToolCall
 from qcode.protocol.reply import StopReason
@@ -83,9 +94,9 @@ class HostLines(StreamLines):
     def lines(self, event: TurnEvent) -> list[JsonObject]:
         lines = super().lines(event)
         match event:
-            case ev.Waiting(seconds=seconds):
+            case ev.Waiting(seconds=seconds, status=status):
                 delay: JsonObject = {"retry_delay_ms": round(seconds * 1000), "max_retries": self._max_retries}
-                return [{**line, **delay, "error_status": None} for line in lines]
+                return [{**line, **delay, "error_status": status} for line in lines]
             case ev.CompactionStarted():
                 self._is_asked = event.cause == "asked"
                 return [*lines, self._status("compacting")]
@@ -142,6 +153,13 @@ def host_init(facts: InitFacts, names: Names, mode: str) -> JsonObject:
     listed = tuple(names.list_name(tool) for tool in facts.tools)
     line = init_line(replace(facts, tools=listed))
     return {**line, "permissionMode": mode, "claude_code_version": CLAUDE_CODE_VERSION}
+
+
+def host_failure(error: ErrorInfo | None, options: Options) -> bytes:
+    """Return the lines of a run of a host that failed before it began; without an error it was interrupted."""
+    facts = facts_of(options)
+    names, mode = Names(facts.cwd, {}), CLAUDE_MODES.get(facts.permission_mode, facts.permission_mode)
+    return encode(host_init(facts, names, mode)) + encode(host_result(line_without_turn(error, ""), names, ()))
 
 
 def host_result(line: JsonObject, names: Names, uuids: Sequence[str]) -> JsonObject:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from qcode.protocol.approvals import mode_label
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
 from qcode.tui.panels.todos import todo_lines, todo_summary
 from qcode.tui.preferences import MODES
-from qcode.tui.status import mode_label
 
 if TYPE_CHECKING:
     from qcode.tools.jobs import Job
@@ -121,12 +121,17 @@ def _mode(context: CommandContext, name: str) -> None:
     if not name and context.app is not None:
         _pick_mode(context)
         return
-    lines = [f"  {mode_label(mode)}: {meaning}" for mode, meaning in MODES.items()]
-    head = (
-        f"Mode: {mode_label(context.agent.conversation.mode)}" if not name else f"Cannot switch to mode {name!r} here."
-    )
     tail = "Start qcode with --permission-mode for auto or bypass."
-    context.view.notify("info" if not name else "warning", "\n".join([head, *lines, tail]))
+    labels = [mode_label(mode) for mode in MODES]
+    if name in ("auto", "bypass"):
+        context.view.notify("warning", f"Cannot switch to {name} here. {tail}")
+    elif name:
+        choices = f"Choose from {', '.join(labels)}."
+        context.view.notify("warning", unknown(f"mode {name!r}", name, labels, choices))
+    else:
+        lines = [f"  {mode_label(mode)}: {meaning}" for mode, meaning in MODES.items()]
+        head = f"Mode: {mode_label(context.agent.conversation.mode)}"
+        context.view.notify("info", "\n".join([head, *lines, tail]))
 
 
 def _pick_mode(context: CommandContext) -> None:
@@ -294,7 +299,9 @@ _NO_TODOS = "No to-do list yet. The model makes one for longer tasks."
 
 
 def _todos(context: CommandContext, scope: str) -> None:
-    if scope == "all":
+    if scope not in ("", "all"):
+        context.view.notify("warning", f"Unknown argument {scope!r}. Type /todos or /todos all.")
+    elif scope == "all":
         items = context.view.todos
         context.view.show_panel("Todos", todo_lines(items) if items else _NO_TODOS)
     elif not context.view.toggle_todos():

@@ -150,7 +150,7 @@ class Command:
     `names` are typed after the slash: its name, then aliases. A command without names has a key or is in the palette
     only. `choices` are the completions of `argument`. `run` gets the argument, stripped. `opens_picker`: without an
     argument it opens a screen to choose from, if there is a screen. `needs_screen`: it is not available in the linear
-    mode. If `when` returns False, its keys keep their usual effect.
+    mode. `is_prompt`: it sends a prompt, with any argument. If `when` returns False, its keys keep their usual effect.
     """
 
     id: str
@@ -164,6 +164,7 @@ class Command:
     when: Callable[[CommandContext], bool] = _is_always_available
     opens_picker: bool = False
     needs_screen: bool = False
+    is_prompt: bool = False
 
     @property
     def usage(self) -> str:
@@ -198,6 +199,7 @@ def _as_command(prompt: ServerPrompt) -> Command:
         (prompt.handle,),
         prompt.hint,
         partial(_prompt_choices, prompt=prompt),
+        is_prompt=True,
     )
 
 
@@ -268,6 +270,13 @@ def typed_names(commands: Sequence[Command]) -> list[str]:
 def unknown_command(name: str, commands: Sequence[Command]) -> str:
     """Return the error about an unknown command, with the nearest name."""
     return unknown(f"command /{name}", name, typed_names(commands), "/help lists them.", "/{}")
+
+
+def unexpected_argument(name: str, argument: str, command: Command) -> str:
+    """Return the error about an argument of a command that takes none; empty if there is no error."""
+    if not argument or command.argument or command.is_prompt:
+        return ""
+    return f"/{name} takes no argument. Type /{name} without “{one_line(argument, 40)}”."
 
 
 def split_command(text: str) -> tuple[str, str] | None:

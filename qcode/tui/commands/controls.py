@@ -73,7 +73,8 @@ def _tools(context: CommandContext, name: str) -> None:
     if found is not None:
         context.view.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
     elif name:
-        context.view.notify("warning", unknown(f"tool {name!r}", name, [tool.name for tool in tools]))
+        names = [tool.name for tool in tools]
+        context.view.notify("warning", unknown(f"tool {name!r}", name, names, "/tools lists them."))
     elif context.app is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
@@ -337,7 +338,7 @@ def _mcp(context: CommandContext, argument: str) -> None:
     found = next((status for status in context.screen.servers.statuses if status.name == name), None)
     if name and found is None:
         known = [status.name for status in context.screen.servers.statuses]
-        context.view.notify("warning", unknown(f"tool server {name!r}", name, known))
+        context.view.notify("warning", unknown(f"tool server {name!r}", name, known, "/mcp lists them."))
     elif is_restart:
         context.screen.servers.restart(name)
         context.view.notify("info", f"Restarting {name}.")

@@ -79,12 +79,12 @@ def _help(context: CommandContext, topic: str) -> None:
     if not topic:
         context.view.show_panel("Help", help_text(context))
     elif topic == _DEMO:
-        context.view.show_panel(topic, demo_text())
+        context.view.show_panel("Demo model", demo_text())
     elif (command := find(topic.removeprefix("/"), context.commands)) is not None:
         also = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
         context.view.show_panel(command.usage, command.help + also)
     else:
-        hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], label="/help {}")
+        hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
         context.view.notify("warning", sentences(f"No help on {topic!r}", hint))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from qcode.agent.reports import context_text, cost_text_of
@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 
 
-def _step(context: CommandContext, planning: Coroutine[Any, Any, RewindPlan]) -> None:
-    context.view.run_later(_take_step(context, planning))
+def _step(
+    context: CommandContext, planning: Coroutine[Any, Any, RewindPlan], go_back: Callable[[], None] | None = None
+) -> None:
+    context.view.run_later(_take_step(context, planning, go_back))
 
 
-async def _take_step(context: CommandContext, planning: Coroutine[Any, Any, RewindPlan]) -> None:
-    """Plan an undo or redo, ask about files that were changed outside qcode, and perform it."""
+async def _take_step(
+    context: CommandContext, planning: Coroutine[Any, Any, RewindPlan], go_back: Callable[[], None] | None
+) -> None:
+    """Plan an undo or redo, ask about files that were changed outside qcode, and perform it.
+
+    `go_back` opens the question before this one; without one, Esc ends it.
+    """
     try:
         plan = await planning
     except ValueError as refusal:
@@ -35,7 +42,10 @@ async def _take_step(context: CommandContext, planning: Coroutine[Any, Any, Rewi
 
     def answered(answer: str | None) -> None:
         if answer is None:
-            context.view.notify("info", "Nothing was changed.")
+            if go_back is not None:
+                go_back()
+            else:
+                context.view.notify("info", "Nothing was changed.")
             return
         chosen = plan.doubtful if answer == "overwrite" else ()
         context.view.run_later(_perform(context, plan, tuple(file.path for file in chosen)))
@@ -71,24 +81,34 @@ def _rewind(context: CommandContext, _argument: str) -> None:
         context.view.notify("info", "Nothing to rewind: this session has no messages yet.")
         return
 
+    _pick_message(context, messages)
+
+
+def _pick_message(context: CommandContext, messages: Sequence[OwnMessage], highlighted: str = "") -> None:
     def on_pick(number: str | None) -> None:
-        message = next((own_message for own_message in messages if str(own_message.number) == number), None)
-        if message is not None:
-            _pick_rewind_scope(context, message)
+        later = [message for message in messages if number is not None and message.number >= int(number)]
+        if later:
+            _pick_rewind_scope(context, messages, later)
 
     from qcode.tui.screens.rewind import RewindPicker
 
-    context.screen.open_screen(RewindPicker(messages), on_pick)
+    context.screen.open_screen(RewindPicker(messages, highlighted), on_pick)
 
 
-def _pick_rewind_scope(context: CommandContext, message: OwnMessage) -> None:
+def _pick_rewind_scope(context: CommandContext, messages: Sequence[OwnMessage], later: Sequence[OwnMessage]) -> None:
+    """Ask what to rewind; `later` are the message to rewind to and those after it. Esc returns to the messages."""
+    number = later[0].number
+
     def on_pick(scope: str | None) -> None:
-        if scope is not None:
-            _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("RewindScope", scope)))
+        if scope is None:
+            _pick_message(context, messages, str(number))
+            return
+        planning = context.agent.conversation.rewinds.plan_rewind(number, cast("RewindScope", scope))
+        _step(context, planning, lambda: _pick_rewind_scope(context, messages, later))
 
     from qcode.tui.screens.rewind import RewindScopePicker
 
-    context.screen.open_screen(RewindScopePicker(message), on_pick)
+    context.screen.open_screen(RewindScopePicker(later), on_pick)
 
 
 def _undo(context: CommandContext, _argument: str) -> None:

@@ -22,6 +22,7 @@ from qcode.tui.commands.command import (
     key_names,
     run_command,
     split_command,
+    unexpected_argument,
     unknown_command,
 )
 from qcode.tui.commands.controls import CONTROLS, SERVERS, send_skill
@@ -70,6 +71,7 @@ def as_command(custom: CustomCommand) -> Command:
         partial(_send_custom, custom=custom),
         (custom.name,),
         custom.argument,
+        is_prompt=True,
     )
 
 
@@ -88,6 +90,7 @@ def as_skill_command(skill: Skill) -> Command:
         partial(send_skill, skill=skill),
         (skill.handle.lower(),),
         cut(skill.hint, _MAX_HINT),
+        is_prompt=True,
     )
 
 
@@ -116,8 +119,8 @@ def submit_text(context: CommandContext, text: str, typed_text: str, images: tup
         return
     name, argument = typed
     command = find(name.lower(), context.commands)
-    if command is None:
-        app.notify("warning", unknown_command(name, context.commands))
+    if command is None or (problem := unexpected_argument(name, argument, command)):
+        app.notify("warning", unknown_command(name, context.commands) if command is None else problem)
         app.prompt.put_back(typed_text)
     else:
         run_command(context, command, argument)

@@ -15,15 +15,21 @@ from qcode.tui.theme import AUTO
 
 def _theme(context: CommandContext, name: str) -> None:
     if name:
-        context.screen.use_theme(name)
+        if context.screen.use_theme(name):
+            context.view.notify("info", f"Theme: {name}.")
         return
     from qcode.tui.screens.palette import ThemePicker
 
     app = context.screen.app
     context.screen.open_screen(
         ThemePicker(app.themes, app.theme_choice, app.apply_theme),
-        lambda chosen: context.screen.use_theme(chosen) if chosen is not None else None,
+        lambda chosen: _theme(context, chosen) if chosen is not None else None,
     )
+
+
+def _may_scroll_with_home_and_end(context: CommandContext) -> bool:
+    """Return whether Home and End are free: they move in a prompt with text, and to the first and last card."""
+    return is_prompt_empty(context) and not context.screen.is_choosing_card
 
 
 VIEW: tuple[Command, ...] = (
@@ -109,7 +115,7 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the start, if the prompt is empty.",
         lambda context, _: context.screen.scroll_transcript("home"),
         keys=("home",),
-        when=is_prompt_empty,
+        when=_may_scroll_with_home_and_end,
         needs_screen=True,
     ),
     Command(
@@ -118,7 +124,7 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the end, if the prompt is empty.",
         lambda context, _: context.screen.scroll_transcript("end"),
         keys=("end",),
-        when=is_prompt_empty,
+        when=_may_scroll_with_home_and_end,
         needs_screen=True,
     ),
     Command(
@@ -172,7 +178,7 @@ def _config(context: CommandContext, argument: str) -> None:
         context.view.notify("warning", str(refusal))
         return
     if name and name not in settings:
-        context.view.notify("warning", unknown(f"setting {name!r}", name, settings))
+        context.view.notify("warning", unknown(f"setting {name!r}", name, settings, "/config lists them."))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:

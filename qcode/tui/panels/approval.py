@@ -70,6 +70,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         # belong to it as well: the `y` of a slowly typed "why" approves nothing.
         self._has_draft = False
         self._is_writing = False
+        self._reason_id = ""  # the approval about which the text in the field is
         self._edited_texts: dict[str, str] = {}
         self._ids_in_editor: set[str] = set()
         self.edit_key = ""
@@ -83,7 +84,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         yield Static(id="approval-more", markup=False)
         yield Static(id="approval-why", markup=False)
         yield Static(id="approval-options", markup=False)
-        yield SteadyInput(placeholder=self._form.hint, id="approval-reason", compact=True)
+        yield SteadyInput(placeholder=self._form.hint, id="approval-reason", compact=True, select_on_focus=False)
 
     @property
     def request(self) -> Asked | None:
@@ -210,10 +211,12 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._choose(option or self.chosen)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Pasted text is never an answer."""
+        """Pasted text is never an answer, nor is the Enter that is meant to send it."""
         if not self.is_telling:
             event.stop()
             self._prompt.paste_text(event.text)
+            self._has_draft = self._is_writing = True
+            self._paint()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._scroll_transcript(event, -1)
@@ -266,6 +269,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._quiet_until = self._clock() + GUARD_SECONDS
         self._has_draft = self._is_writing = False
         self._reason.placeholder = self._form.hint
+        if approval.id != self._reason_id:
+            self._reason.value, self._reason_id = "", approval.id
         self._scroll.scroll_home(animate=False)
         self._show_choices()
 
@@ -287,7 +292,6 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._decide(option.decision)
         else:
             self._index = self.options.index(option)
-            self._reason.value = ""
             self._reason.display = True
             self._reason.focus()
             self._paint()
@@ -296,6 +300,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if not self._open_requests:
             return
         approval, _ = self._open_requests.pop(0)
+        self._reason_id = ""
         self.post_message(ApprovalDecided(approval.id, decision))
         self._open()
 

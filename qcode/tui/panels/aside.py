@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.reactive import reactive
 from textual.widgets import Static
 
 from qcode.protocol.approvals import TurnApproval
@@ -23,6 +24,7 @@ from qcode.text.clean import one_line
 from qcode.tui.presenter import Presenter
 from qcode.tui.status import activity_text
 from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.pane import ReadingPosition
 from qcode.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ class AsidePanel(Vertical):
     def presenter(self, question: str, max_continuations: int) -> Presenter:
         """Open the panel for `question` and return the presenter of its answer."""
         self._question = one_line(question)
-        self._text.clear()
+        self._text.begin()
         self.display = True
         self.show_activity(None)
         return Presenter(self._text, self, self, self._clock, max_continuations=max_continuations)
@@ -140,11 +142,20 @@ class AsidePanel(Vertical):
             self.display = False
         return was_open
 
-    def scroll_page(self, step: int) -> None:
-        if step < 0:
-            self._text.scroll_page_up(animate=False)
-        else:
-            self._text.scroll_page_down(animate=False)
+    def scroll(self, to: Literal["page_up", "page_down", "home", "end"]) -> None:
+        """Scroll the answer."""
+        match to:
+            case "page_up":
+                self._text.scroll_page_up(animate=False)
+            case "page_down":
+                self._text.scroll_page_down(animate=False)
+            case "home":
+                self._text.scroll_home(animate=False)
+            case "end":
+                self._text.scroll_end(animate=False)
+
+    def on_mount(self) -> None:
+        self.watch(self._text, "is_long", self._paint, init=False)
 
     def on_resize(self) -> None:
         self._paint()
@@ -170,13 +181,15 @@ class AsidePanel(Vertical):
         """Show nothing: an aside is not steered."""
 
     def _paint(self) -> None:
-        from qcode.tui.screens.picker import foot
+        from qcode.tui.widgets import foot
 
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
         self.query_one("#aside-title", Static).update(title)
         add = ("Ctrl+S", "add to the conversation" if width >= _ROOM_FOR_KEYS else "add")
-        line = foot([("Esc", "close")] if self._activity_text else [add, ("Esc", "close")], width)
+        keys = [] if self._activity_text else [add]
+        keys += [("PgUp PgDn", "scroll")] if self._text.is_long else []
+        line = foot([*keys, ("Esc", "close")], width)
         if self._activity_text:
             line = Content.assemble((f"{self._activity_text}  ·  ", "$text-accent"), line).truncate(
                 width, ellipsis=True
@@ -185,9 +198,20 @@ class AsidePanel(Vertical):
 
 
 class _AsideText(Transcript):
-    """A transcript that is as high as its text, up to a share of the screen."""
+    """A transcript that is as high as its text, up to a share of the screen, and is read from its beginning."""
+
+    is_long = reactive(False)
+    """Whether the text is longer than the view."""
+
+    def begin(self) -> None:
+        """Show an empty text, whose beginning stays in view until the user scrolls."""
+        self.is_long = False
+        self.clear()
 
     def after_changes(self) -> None:
         super().after_changes()
         limit = max(_MIN_ROWS, int(self.app.size.height * _SHARE))
         self.styles.height = max(1, min(self.column.height, limit))
+        was_long, self.is_long = self.is_long, self.column.height > limit
+        if self.is_long and not was_long and self.is_anchored:
+            self.go_to(ReadingPosition(self.column.entries[0], 0))

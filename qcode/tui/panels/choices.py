@@ -26,6 +26,7 @@ from qcode.protocol.approvals import (
     ServerApproval,
     ToolApproval,
 )
+from qcode.safety.rules import rule_in_words
 from qcode.text.clean import cut, ensure_visible, visible
 from qcode.values import dataclass
 
@@ -84,7 +85,7 @@ class Form:
 
 BACK = Option("Back", "n")
 """Returns from a warning to the choices."""
-_NO = Option("No", "n", Deny(), "stops the turn")
+_NO = Option("No", "n", Deny(), "stops the turn", key="Esc")
 _SAY_WHY = Option("No, and say why", "t")
 _REPEAT_OPTIONS = (
     Option("Yes, run it again", "y", Allow()),
@@ -93,18 +94,18 @@ _REPEAT_OPTIONS = (
 )
 _IMPOSSIBLE_OPTIONS = (
     Option("Yes, let it try again", "y", Allow()),
-    Option("No", "n", Deny(), "stops the turn"),
+    _NO,
     _SAY_WHY,
 )
 _PLAN_OPTIONS = (
     Option("Yes, and ask before each edit", "y", AcceptPlan(), key="Shift+Tab"),
     Option("Yes, and accept edits", "a", AcceptPlan("accept-edits"), "edits in this folder run without asking"),
-    Option("No, keep planning", "n", Deny(), "stops the turn"),
+    Option("No, keep planning", "n", Deny(), "stops the turn", key="Esc"),
     Option("No, and say what to change", "t"),
 )
 _LIMIT_OPTIONS = (
     Option("Yes, wait and continue", "y", Allow()),
-    Option("No", "n", Deny(), "stops the turn; /model chooses another model"),
+    Option("No", "n", Deny(), "stops the turn; /model chooses another model", key="Esc"),
 )
 _SERVER_OPTIONS = (
     Option("Yes, from now on", "y", Allow()),
@@ -210,10 +211,15 @@ def risk_line(command: str) -> str:
 
 def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
     rule = visible(approval.rule)
+    covered = rule_in_words(rule)
+    # Both add the same rule. The row of the second has room for it in 80 columns.
+    session_detail, folder_detail = ("", rule) if approval.is_keepable else (rule, "")
+    session = Option(f"Yes, and stop asking for {covered} (this session)", "a", Allow("session"), session_detail)
+    folder = Option(f"Yes, always in this folder: {covered}", "f", Allow("folder"), folder_detail)
     return (
         Option("Yes", "y", Allow()),
-        *((Option(f"Yes, and stop asking for {rule}", "a", Allow("session")),) if rule else ()),
-        *((Option("Yes, always in this folder", "f", Allow("folder")),) if rule and approval.is_keepable else ()),
+        *((session,) if rule else ()),
+        *((folder,) if rule and approval.is_keepable else ()),
         *_allow_options(approval),
         _NO,
         _SAY_WHY,
@@ -228,11 +234,13 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
             case "trust":
                 yield Option("Yes, and trust this folder", decision=Allow("trust"))
             case "prefix":
-                label = f"Yes, and stop asking for {visible(approval.prefix_rule)}"
-                yield Option(label, decision=Allow("prefix"), warning=_PREFIX_WARNING)
+                rule = visible(approval.prefix_rule)
+                label = f"Yes, and stop asking for {rule_in_words(rule)} (this session)"
+                yield Option(label, decision=Allow("prefix"), detail=rule, warning=_PREFIX_WARNING)
             case "sandbox":
-                label = f"Yes, in the sandbox, and stop asking there for {visible(approval.sandboxed_rule)}"
-                yield Option(label, decision=Allow("sandbox"))
+                rule = visible(approval.sandboxed_rule)
+                label = f"Yes, in the sandbox, and stop asking there for {rule_in_words(rule)}"
+                yield Option(label, decision=Allow("sandbox"), detail=rule)
             case _:
                 pass
 

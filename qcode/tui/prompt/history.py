@@ -215,5 +215,6 @@ class HistorySearch(Static):
         else:
             found = "no match · Esc close"
         width = self.size.width or 80
-        head = f"history: {shorten(self.words, max(8, width // 2))}"
-        self.update(Content.assemble((head, "$text-accent"), ("  " + found, "$muted")).truncate(width, ellipsis=True))
+        words = f" {shorten(self.words, max(8, width // 2))} " if self.words else ""
+        text = Content.assemble((f"history:{words}", "$text-accent"), (f" {found}", "$muted"))
+        self.update(text.truncate(width, ellipsis=True))

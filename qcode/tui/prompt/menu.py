@@ -19,6 +19,7 @@ from qcode.text.clean import clean, one_line
 from qcode.text.json import parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.tui.transcript.line import shorten
+from qcode.tui.widgets import overflow_mark
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class SlashMenu(Widget):
         width = max((cell_len(choice.left) for choice in choices if choice.help), default=0)
         rows = [self._row(choice, width, first + index == self._index) for index, choice in enumerate(visible)]
         if len(visible) < len(self._choices):
-            rows.append(Content.styled(f"  {len(visible)} of {len(self._choices)}", "$muted"))
+            mark = overflow_mark(first, len(visible), len(self._choices))
+            rows.append(Content.styled(f"  {mark}", "$muted"))
         return Content("\n").join(rows)
 
     def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:

@@ -19,8 +19,7 @@ from textual.widgets import Static
 
 from qcode.agent.mcp.typed import ServerPrompt
 from qcode.text.clean import clean, one_line, single_spaced
-from qcode.tui.screens.picker import foot
-from qcode.tui.widgets import SteadyInput
+from qcode.tui.widgets import SteadyInput, foot
 
 _MAX_LABEL = 200
 _KEYS = (("Enter", "next"), ("Esc", "back"), ("Shift+Tab", "previous"))

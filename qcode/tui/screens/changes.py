@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
-from qcode.text.clean import one_line, visible_rows
+from qcode.text.clean import one_line, plain_line, visible_rows
 from qcode.text.numbers import count_text
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 _PREVIEW_ROWS = 8
+_MIN_HEIGHT = 16
 _SIDE_CELLS = 4
 
 
@@ -77,11 +78,18 @@ class ChangesScreen(ListScreen[None]):
     def show_row(self, row: PickerRow | None) -> None:
         preview = self.query_one("#changes-preview", Static)
         part = self._parts.get(row.id) if row is not None else None
-        if part is None or self.size.height < 16:
-            preview.update("")
+        preview.display = row is not None and self.size.height >= _MIN_HEIGHT
+        if not preview.display:
             return
-        lines = diff_rows(part.diff, max(10, self.size.width - _SIDE_CELLS))[:_PREVIEW_ROWS]
+        width = max(10, self.size.width - _SIDE_CELLS)
+        lines = diff_rows(part.diff, width) if part is not None else changes_lines(self._changes, width)
+        # Always the same height: the list must not move while the user moves in it.
+        lines = [*lines[:_PREVIEW_ROWS], *[Line()] * (_PREVIEW_ROWS - len(lines))]
         preview.update(Rows(lines, preview))
+
+    def shown_count(self, total: int) -> int:
+        """Return the number of changes; the first row is all of them."""
+        return max(0, total - 1)
 
     def select(self, row: PickerRow) -> None:
         part = self._parts.get(row.id)
@@ -138,8 +146,8 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
     if not changes and not any(turn.files for turn in turns):
         return []
     rows = [PickerRow(ALL, "Everything since the start", count_text(len(changes), "file"), group="This session")]
-    for position, turn in reversed(list(enumerate(turns, 1))):
-        group = f"{position}. {one_line(turn.text, 100) or '(empty)'}"
+    for turn in reversed(turns):
+        group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):
             row = f"{turn.number}/{index}"
             rows.append(PickerRow(row, one_line(file.path), size_text(file), group=group, also=turn.text[:500]))

@@ -22,7 +22,7 @@ from textual.worker import Worker, WorkerState
 from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice
 from qcode.text.clean import one_line
 from qcode.tui.screens.picker import Finder, PickerRow
-from qcode.tui.widgets import SteadyInput
+from qcode.tui.widgets import SteadyInput, foot
 from qcode.values import dataclass
 
 Step: TypeAlias = Literal["provider", "key", "model", "theme"]
@@ -35,11 +35,11 @@ _TITLES: dict[Step, str] = {
     "model": "Model of {name}",
     "theme": "Theme",
 }
-_FOOTERS: dict[Step, str] = {
-    "provider": "Enter select · Esc {esc} · ↑↓ move · type to filter",
-    "key": "Enter select · Esc back",
-    "model": "Enter select · Esc skip · ↑↓ move · type to filter",
-    "theme": "Enter select · Esc skip · ↑↓ preview",
+_KEYS: dict[Step, tuple[tuple[str, str], ...]] = {
+    "provider": (("Enter", "select"), ("Esc", "close"), ("↑↓", "move")),
+    "key": (("Enter", "check"), ("Esc", "back")),
+    "model": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "move")),
+    "theme": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "preview")),
 }
 _HEADINGS: dict[Group, str] = {"popular": "Popular", "local": "Local servers", "other": "Other"}
 
@@ -89,7 +89,7 @@ class ConnectScreen(Screen[ConnectResult]):
     #connect-key { height: 1; margin: 0 0 1 0; padding: 0 1; border: none; background: $surface; }
     #connect-list, #connect-list PickerList { height: 1fr; }
     #connect-note { height: auto; max-height: 6; margin: 1 0 0 0; }
-    #connect-foot { height: auto; padding: 0 2; color: $text-muted; }
+    #connect-foot { height: auto; padding: 0 2; }
     .-low #connect { padding: 0 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -183,7 +183,10 @@ class ConnectScreen(Screen[ConnectResult]):
             self._begin_check("")
 
     def action_back(self) -> None:
+        """Clear the filter; without one, go back or skip the step."""
         match self.step:
+            case "provider" | "model" | "theme" if self.query_one(Finder).clear_filter():
+                return
             case "key" if self._check is not None:
                 if not self._is_storing:
                     self._check.cancel()
@@ -204,11 +207,10 @@ class ConnectScreen(Screen[ConnectResult]):
         self._end("")
 
     def _ask_provider(self) -> None:
-        esc = "skip" if self._connection_setup.is_first else "close"
         text = "qcode needs an API key for a provider, or a local server."
         if self._connection_setup.is_first:
             text += " Without one you get the demo model; /connect opens this screen again."
-        self._show("provider", text, self._provider_rows(), highlighted=self._choice.name, esc=esc)
+        self._show("provider", text, self._provider_rows(), highlighted=self._choice.name)
         if self._local is None:
             self._look_for_servers()
 
@@ -307,14 +309,12 @@ class ConnectScreen(Screen[ConnectResult]):
         self._connection_setup.finish(self._model)
         self.dismiss(ConnectResult(self._model, theme, tuple(self._lines)))
 
-    def _show(
-        self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "", esc: str = ""
-    ) -> None:
+    def _show(self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "") -> None:
         self.step = step
         title = _TITLES[step].format(name=self._choice.title or self._choice.name)
         self.query_one("#connect-title", Static).update(Content(title))
         self.query_one("#connect-text", Static).update(Content(text))
-        self.query_one("#connect-foot", Static).update(Content(_FOOTERS[step].format(esc=esc)))
+        self._show_keys()
         self._say("")
         finder = self.query_one(Finder)
         finder.display = rows is not None
@@ -324,6 +324,19 @@ class ConnectScreen(Screen[ConnectResult]):
             # in it.
             finder.offer(rows, highlighted, is_loose=not (self._connection_setup.is_first and step == "provider"))
             finder.take_focus()
+
+    @on(Finder.Filtered)
+    def _show_keys(self) -> None:
+        enter, (_, back), *others = _KEYS[self.step]
+        if self.step == "provider" and self._connection_setup.is_first:
+            back = "skip"
+        if self.step != "key" and self.query_one(Finder).typed:
+            back = "clear"
+        keys = foot([enter, ("Esc", back), *others], self.size.width - 4)
+        self.query_one("#connect-foot", Static).update(keys)
+
+    def on_resize(self) -> None:
+        self._show_keys()
 
     def _say(self, text: str, style: str = "") -> None:
         self.query_one("#connect-note", Static).update(Content.styled(one_line(text, 600), style))

@@ -19,10 +19,10 @@ from qcode.agent.permissions import (
     RuleInForce,
     TriedKind,
 )
+from qcode.protocol.approvals import mode_label
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import tokens_text
-from qcode.tui.status import mode_label
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 

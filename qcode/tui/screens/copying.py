@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from qcode.protocol.messages import Message
-from qcode.text.clean import single_spaced
+from qcode.text.clean import plain_line, single_spaced
 from qcode.text.numbers import count_text
 from qcode.tui.screens.picker import Picker, PickerRow
 from qcode.values import dataclass
@@ -37,7 +37,7 @@ def copyable(messages: Sequence[Message]) -> tuple[CopyItem, ...]:
     items: list[CopyItem] = []
     for number, text in enumerate(islice(replies, _MAX_REPLIES)):
         name = "the last reply" if number == 0 else "a reply"
-        items.append(CopyItem(name, single_spaced(text, _MAX_LABEL), text))
+        items.append(CopyItem(name, plain_line(text, _MAX_LABEL), text))
         items += _code_blocks(text)
     return tuple(items)
 

@@ -24,8 +24,8 @@ from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line, visible_lines
 from qcode.text.numbers import tokens_text
 from qcode.tui.screens.control_text import first_sentence, tools_heading
-from qcode.tui.screens.picker import Picker, PickerRow, foot
-from qcode.tui.widgets import HangingText
+from qcode.tui.screens.picker import Picker, PickerRow
+from qcode.tui.widgets import HangingText, foot
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
 

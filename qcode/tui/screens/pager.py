@@ -14,8 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from qcode.tui.panels.preview import Rows
-from qcode.tui.screens.picker import foot
 from qcode.tui.transcript.line import Line, shorten
+from qcode.tui.widgets import foot
 
 _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""
@@ -49,8 +49,7 @@ class PagerScreen(ModalScreen[None]):
             yield Static(id="pager-title", markup=False)
             with VerticalScroll(id="pager-scroll"):
                 yield Static(id="pager-text", markup=False)
-            if self.KEYS:
-                yield Static(id="pager-foot", markup=False)
+            yield Static(id="pager-foot", markup=False)
 
     def on_mount(self) -> None:
         self.query_one("#pager-scroll").focus()
@@ -60,16 +59,15 @@ class PagerScreen(ModalScreen[None]):
         self.show_lines()
 
     def show_title(self, head: str, note: str = "") -> None:
-        """Show the title with `note` after it, or with the key that closes if there are no other keys."""
+        """Show the title with `note` after it, and the keys."""
         self._head = head
         width = max(1, self.size.width - _SIDE_CELLS)
-        keys = foot([("Esc", "close"), *self.KEYS], width)
-        after = Content.styled(note, "$text-success") if note or self.KEYS else keys
+        after = Content.styled(note, "$text-success")
         room = width - after.cell_length - len(_GAP)
         title = Content.assemble((shorten(head, room), "bold"), _GAP) if room >= _MIN_TITLE else Content("")
         self.query_one("#pager-title", Static).update(Content.assemble(title, after).truncate(width))
-        if self.KEYS:
-            self.query_one("#pager-foot", Static).update(keys)
+        keys = (("Esc", "close"), *self.KEYS, ("↑↓ PgUp PgDn", "scroll"))
+        self.query_one("#pager-foot", Static).update(foot(keys, width))
 
     def show_lines(self) -> None:
         """Show the rows at the current width, which may have changed."""

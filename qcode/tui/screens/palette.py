@@ -76,7 +76,9 @@ class ThemePicker(Picker):
             self._use(name)
 
     def action_leave(self) -> None:
-        """Close at once, even with a filter, and restore the previous theme."""
+        """Clear the filter; without one, close and restore the previous theme."""
+        if self.finder.clear_filter():
+            return
         if self._previewed_name != self._current:
             self._use(self._current)
         self.dismiss(None)

@@ -6,7 +6,7 @@ Two lists share one filter; Tab switches between them. `Permissions` makes every
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 from textual import on, work
@@ -18,13 +18,13 @@ from textual.widgets import Input, Static
 from qcode.agent.permissions import Permissions, RuleInForce
 from qcode.text.clean import one_line, visible
 from qcode.tui.screens import control_text
-from qcode.tui.screens.picker import Picker, PickerRow, foot
+from qcode.tui.screens.picker import Picker, PickerRow
 from qcode.tui.widgets import SteadyInput
 
 _Asking: TypeAlias = Literal["", "add", "try"]
 _HINTS: dict[_Asking, str] = {
-    "add": "allow shell(make test), ask …, deny … then Enter",
-    "try": "make test, read PATH, write PATH, fetch URL … then Enter",
+    "add": "allow shell(make test), ask …, deny …",
+    "try": "make test, read PATH, write PATH, fetch URL …",
 }
 
 
@@ -53,15 +53,16 @@ class PermissionsScreen(Picker):
     def compose_more(self) -> ComposeResult:
         yield SteadyInput(id="permission-field", compact=True)
         yield Static(id="picker-said", markup=False)
-        yield Static(id="permission-keys", markup=False)
 
     def on_mount(self) -> None:
         # Textual also calls the picker's own handler of the same event, here and below.
         self.query_one("#permission-field").display = False
 
-    def on_resize(self) -> None:
-        turn = ("Tab", "rules" if self._shows_decisions else "decisions")
-        self.query_one("#permission-keys", Static).update(foot((turn, *_KEYS), self.size.width - 4))
+    def keys(self) -> Sequence[tuple[str, str]]:
+        if self._open_question:
+            return (("Enter", self._open_question), ("Esc", "cancel"))
+        *first, move = super().keys()
+        return (*first, ("Tab", "rules" if self._shows_decisions else "decisions"), *_KEYS, move)
 
     def show_row(self, row: PickerRow | None) -> None:
         # This event may arrive after a change selected its row, whose message must stay.
@@ -74,7 +75,6 @@ class PermissionsScreen(Picker):
         """Switch between rules and decisions."""
         self._shows_decisions = not self._shows_decisions
         self._reload()
-        self.on_resize()
 
     def action_undo(self) -> None:
         self._change(control_text.undo)
@@ -88,6 +88,7 @@ class PermissionsScreen(Picker):
         self._open_question, field.display = question, True
         field.value, field.placeholder = "", _HINTS[question]
         field.focus()
+        self.paint_frame()
 
     def action_leave(self) -> None:
         if self._open_question:
@@ -150,7 +151,7 @@ class PermissionsScreen(Picker):
 
     def _decision_detail(self, row: str) -> str:
         if row == "mode":
-            return f"{control_text.mode_line(self._permissions)}, {visible(self._permissions.mode_origin)}"
+            return "Shift+Tab and /mode change it, permissions.mode in your config.toml sets it for the next start."
         rule = self._rules().get(row)
         if rule is not None:
             return f"{control_text.rule_line(rule)}\n{visible(rule.origin)}"
@@ -187,6 +188,7 @@ class PermissionsScreen(Picker):
         self._open_question = ""
         self.query_one("#permission-field").display = False
         self.finder.take_focus()
+        self.paint_frame()
 
     def _say(self, text: str) -> None:
         """Show a message until another row is highlighted."""

@@ -26,25 +26,17 @@ from textual.widgets import Input, Static
 from qcode.text.clean import one_line
 from qcode.text.match import fold, match, rank
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import SteadyInput
+from qcode.tui.widgets import SteadyInput, foot, overflow_mark
 
 Result = TypeVar("Result")
 
 
-def foot(keys: Sequence[tuple[str, str]], width: int) -> Content:
-    """Return as many `keys` with their actions as fit `width`, at least the first."""
-    line = Content("")
-    for key, does in keys:
-        part = Content.assemble((key, "bold"), (f" {does}", "$muted"))
-        longer = Content.assemble(line, ("  ·  ", "$muted"), part) if line else part
-        if line and longer.cell_length > width:
-            break
-        line = longer
-    return line
-
-
+_FOOT_ROWS, _MIN_HEIGHT = 3, 14
+"""On a lower screen the keys have one row."""
 _LABEL_SHARE = 0.6
-_SCREEN_SHARE = 0.55
+_SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
+_FULL_HEIGHT = 24
+"""On a lower screen the list leaves more rows to the description and the keys, which wrap if it is narrow, too."""
 _GAP = 2
 _MARKS = 4
 _MIN_LABEL = 20
@@ -57,9 +49,8 @@ class PickerRow:
     """A row of a picker. `label` and `detail` are its first and last column; `is_current` marks the one in use.
 
     `cells` are the columns between them, described by `Column`s. The filter also searches the hidden text `also`. Rows
-    of
-    one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first. A row
-    with one of `names` that starts with the filter comes before all others.
+    of one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first. A
+    row with one of `names` that starts with the filter comes before all others.
     """
 
     id: str
@@ -119,7 +110,13 @@ class PickerList(Widget):
     @property
     def page(self) -> int:
         """The number of rows that a page key moves."""
-        return max(1, self.size.height - 1 - self._has_head)
+        return max(1, self._room - 1)
+
+    @property
+    def _room(self) -> int:
+        """The number of lines that fit. If that is not all of them, the last row says so."""
+        height = max(1, self.size.height - self._has_head)
+        return height - (1 < height < len(self._lines))
 
     def offer(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
         """Show `rows`, the matches of `query`, with the one at `index` highlighted."""
@@ -142,7 +139,8 @@ class PickerList(Widget):
 
         Not as a style: Textual loses `max-height` of a widget two containers down.
         """
-        return max(1, min(len(self._lines) + self._has_head, int(viewport.height * _SCREEN_SHARE)))
+        share = _SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
+        return max(1, min(len(self._lines) + self._has_head, int(viewport.height * share)))
 
     def render(self) -> Content:
         width = self.size.width
@@ -150,18 +148,24 @@ class PickerList(Widget):
             return Content("")
         shape = self._shape(width)
         head = [self._head(shape, width)] if self._has_head else []
-        height = max(1, self.size.height - len(head))
+        height = self._room
         at = self._lines.index(self.index)
         # Scroll as little as possible. With 10 lines, 4 of them visible from line 2 on, moving to line 6 shows lines 3
         # to 6, and moving back to line 1 shows lines 1 to 4. The first row also scrolls its heading into view.
         top = 0 if self.index == 0 else at
         self._first = max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
         lines = self._lines[self._first : self._first + height]
-        return Content("\n").join([*head, *(self._line(line, shape, width) for line in lines)])
+        content = [*head, *(self._line(line, shape, width) for line in lines)]
+        if len(lines) < len(self._lines):
+            shown = [line for line in lines if isinstance(line, int)]
+            mark = overflow_mark(shown[0] if shown else 0, len(shown), len(self.rows))
+            content.append(Content.styled(" " * _MARKS + mark, "$muted").truncate(width, ellipsis=True))
+        return Content("\n").join(content)
 
     def on_click(self, event: events.Click) -> None:
-        index = self._first + event.y - self._has_head
-        line = self._lines[index] if 0 <= index < len(self._lines) else ""
+        at = event.y - self._has_head
+        index = self._first + at
+        line = self._lines[index] if 0 <= at < self._room and index < len(self._lines) else ""
         if isinstance(line, int):
             self.post_message(self.Clicked(line))
 
@@ -284,7 +288,7 @@ class Finder(Vertical):
         self.empty = empty
         self._has_filter = has_filter
         self.can_focus = not has_filter
-        self.missed = "No match."
+        self.missed = "No match. Esc clears the filter."
         self.unlisted: Unlisted = lambda typed, rows: None
         self._all: tuple[PickerRow, ...] = ()
         self._is_loose = True
@@ -462,14 +466,14 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     """Additional keys of a subclass and their actions, for the last line."""
     ENTER: ClassVar[str] = "select"
     """The action of Enter, for the last line."""
+    ESCAPE: ClassVar[str] = "close"
+    """The action of Esc without a filter, for the last line."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
     IS_QUESTION: ClassVar[bool] = False
     """Whether the title is a question with a few fixed answers, which need neither a filter nor a count."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Leave", priority=True, show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "leave", "Leave", priority=True, show=False)]
 
     def __init__(
         self,
@@ -546,23 +550,37 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """React to Enter on `row`."""
         raise NotImplementedError
 
+    def shown_count(self, total: int) -> int:
+        """Return the number of rows as shown in the title."""
+        return total
+
     def title_note(self) -> str:
         """Return a note after the number of rows in the title."""
         return ""
 
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Return the keys with their actions for the last line, the most important first."""
+        escape = "clear" if self.finder.typed else self.ESCAPE
+        enter = [("Enter", self.ENTER)] if escape != self.ENTER else []
+        return (*enter, ("Esc", escape), *self.KEYS, ("↑↓", "move"))
+
     def paint_frame(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
         total, count = len(self.rows), self.finder.count
+        if total == count:
+            total = count = self.shown_count(count)
         number = f"{total} of {count}" if total != count else str(count)
         note = self.title_note()
         title = Content.assemble((self.heading, "bold"), ("" if self.IS_QUESTION else f"  {number}", "$muted"))
         if note and title.cell_length + len(note) + 9 <= self.size.width:
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
-        escape = "clear" if self.finder.typed else "close"
-        enter = [("Enter", self.ENTER)] if escape != self.ENTER else []
-        keys = [*enter, ("Esc", escape), *self.KEYS, ("↑↓", "move")]
-        self.query_one("#picker-foot", Static).update(foot(keys, self.size.width - 4))
+        rows = 1 if self.size.height < _MIN_HEIGHT else _FOOT_ROWS
+        self.query_one("#picker-foot", Static).update(foot(self.keys(), self.size.width - 4, rows))
+
+
+FIELD_KEYS = (("Enter", "save"), ("Esc", "cancel"))
+"""The keys of a list screen while a value is typed in a field below the list."""
 
 
 class Picker(ListScreen[str]):

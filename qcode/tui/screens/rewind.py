@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.text.clean import one_line
+from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import count_text
 from qcode.tui.screens.picker import Picker, PickerRow
 from qcode.tui.transcript.line import shorten
@@ -30,22 +30,27 @@ class RewindPicker(Picker):
 
     ENTER = "select"
 
-    def __init__(self, messages: Sequence[OwnMessage]) -> None:
+    def __init__(self, messages: Sequence[OwnMessage], highlighted: str = "") -> None:
         rows = [message_row(message) for message in reversed(messages)]
-        super().__init__("Rewind to the state before a message", rows, empty="No messages yet.")
+        title = "Rewind to the state before a message"
+        super().__init__(title, rows, empty="No messages yet.", highlighted=highlighted)
 
 
 class RewindScopePicker(Picker):
-    """Picks what to rewind: `both`, `conversation` or `files`."""
+    """Picks what to rewind: `both`, `conversation` or `files`. `messages` begin with the one to rewind to."""
 
-    def __init__(self, message: OwnMessage) -> None:
-        files = count_text(len(message.files), "file") if message.files else "no file changes"
+    ESCAPE = "back"
+
+    def __init__(self, messages: Sequence[OwnMessage]) -> None:
+        files = {name for message in messages for name in message.files}
+        removed = f"removes {count_text(len(messages), 'turn')}"
+        restored = f"restores {count_text(len(files), 'file')}" if files else "no files were changed"
         rows = [
-            PickerRow("both", "Conversation and files", f"{files}; later turns too"),
-            PickerRow("conversation", "Conversation only", "files stay unchanged"),
-            PickerRow("files", "Files only", "conversation stays unchanged"),
+            PickerRow("both", "Conversation and files", f"{removed}; {restored}"),
+            PickerRow("conversation", "Conversation only", f"{removed}; files stay unchanged"),
+            PickerRow("files", "Files only", f"{restored}; conversation stays unchanged"),
         ]
-        super().__init__(f"Rewind to the state before “{one_line(message.text, 40)}”", rows)
+        super().__init__(f"Rewind to the state before “{one_line(messages[0].text, 40)}”", rows)
 
 
 class DoubtPicker(Picker):
@@ -67,7 +72,7 @@ def message_row(message: OwnMessage) -> PickerRow:
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
     return PickerRow(
-        str(message.number), one_line(message.text, 120) or "(empty)", ", ".join(names[:_MAX_SHOWN_FILES]) + more
+        str(message.number), plain_line(message.text, 120) or "(empty)", ", ".join(names[:_MAX_SHOWN_FILES]) + more
     )
 
 

@@ -18,9 +18,9 @@ from textual.widgets import Input, Static
 
 from qcode.agent.context.attachments import split_attached
 from qcode.protocol.messages import Message, Text
-from qcode.text.clean import one_line
+from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import age_text, count_text
-from qcode.tui.screens.picker import Finder, Picker, PickerRow
+from qcode.tui.screens.picker import FIELD_KEYS, Finder, Picker, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 
@@ -54,7 +54,7 @@ class SessionPicker(Picker):
         super().__init__("Sessions of this folder", (), empty="Loading…")
 
     def compose_more(self) -> ComposeResult:
-        yield SteadyInput(placeholder="New name, then Enter", id="session-name", compact=True)
+        yield SteadyInput(placeholder="New name", id="session-name", compact=True)
         yield Static(id="session-preview", markup=False)
 
     def on_mount(self) -> None:
@@ -116,6 +116,9 @@ class SessionPicker(Picker):
         self._is_searching = False
         self.paint_frame()
 
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return FIELD_KEYS if self._renaming_id else super().keys()
+
     def title_note(self) -> str:
         return "searching" if self._is_searching else ""
 
@@ -144,6 +147,7 @@ class SessionPicker(Picker):
         field = self.query_one("#session-name", Input)
         self._renaming_id, field.value, field.display = row.id, row.label, True
         field.focus()
+        self.paint_frame()
 
     def action_leave(self) -> None:
         if self._renaming_id:
@@ -165,6 +169,7 @@ class SessionPicker(Picker):
         self._renaming_id = ""
         self.query_one("#session-name").display = False
         self.finder.take_focus()
+        self.paint_frame()
 
     def _show_rows(self) -> None:
         """Show all sessions; those that contain the typed words match the filter by their passages."""
@@ -178,7 +183,7 @@ class SessionPicker(Picker):
 
 def session_row(info: SessionInfo, now: float, found: str = "") -> PickerRow:
     """Return a row: title, age, branch and size. The filter also matches the id and the text `found`."""
-    label = one_line(info.title, 80) or info.session_id
+    label = plain_line(info.title, 80) or info.session_id
     parts = (f"{age_text(now - info.updated)} ago", one_line(info.branch, 24), count_text(info.messages, "message"))
     detail = " · ".join(filter(None, parts))
     return PickerRow(info.session_id, label, detail, info.is_open, also=f"{info.session_id} {found}".rstrip())
@@ -188,7 +193,10 @@ def preview_of(messages: Sequence[Message], width: int) -> Content:
     """Return the last prompts and replies, one line each."""
     said = [(message.role, text) for message in messages if (text := _shown_text(message).strip())][-_PREVIEWED:]
     lines = [
-        Content.assemble(("› " if role == "user" else "  ", "$text-accent"), (shorten(text, width - 2), "$muted"))
+        Content.assemble(
+            ("› " if role == "user" else "  ", "$text-accent"),
+            (shorten(plain_line(text, 2 * width), width - 2), "$muted"),
+        )
         for role, text in said
     ]
     return Content("\n").join(lines)

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
-from qcode.tui.screens.picker import Column, ListScreen, PickerRow
+from qcode.tui.screens.picker import FIELD_KEYS, Column, ListScreen, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 
@@ -24,8 +24,8 @@ _VALUE_CELLS = 28
 _GROUPS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
-    "": "model",
-    "mcp_servers": "tool servers",
+    "": "Model",
+    "mcp_servers": "Tool servers",
 }
 """The headings of tables, the most wanted first; the other tables follow under their names."""
 
@@ -99,6 +99,9 @@ class SettingsScreen(ListScreen[None]):
         else:
             self._edit(setting)
 
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return FIELD_KEYS if self._edited_name else super().keys()
+
     def title_note(self) -> str:
         return self._configuration.file
 
@@ -153,12 +156,14 @@ class SettingsScreen(ListScreen[None]):
         field.placeholder, field.value = "Enter without a value removes it from your file", setting.typed_value
         field.display = True
         field.focus()
-        self._show_message(f"New value of {setting.name}: Enter save · Esc cancel")
+        self.paint_frame()
+        self._show_message(f"New value of {setting.name}:")
 
     def _stop_editing(self) -> None:
         self._edited_name = ""
         self.query_one("#setting-field").display = False
         self.finder.take_focus()
+        self.paint_frame()
 
     def _change(self, setting: Setting, typed: str | None) -> bool:
         """Write the change; return whether that succeeded."""
@@ -187,10 +192,10 @@ class SettingsScreen(ListScreen[None]):
 def setting_row(setting: Setting) -> PickerRow:
     """Return a row: the key in words or within its table, its value and the value's source."""
     table, _, key = setting.name.partition(".")
-    group = _GROUPS.get(table if key else "", table)
+    group = _GROUPS.get(table if key else "", f"{table[:1].upper()}{table[1:]}".replace("_", " "))
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
-    cells = (shorten(setting.display, _VALUE_CELLS), shorten(setting.owner, 16))
+    cells = (shorten(value_text(setting), _VALUE_CELLS), shorten(setting.owner, 16))
     return PickerRow(
         setting.name,
         label or setting.name,
@@ -199,6 +204,16 @@ def setting_row(setting: Setting) -> PickerRow:
         group=group,
         is_dim=bool(setting.fixed_reason),
     )
+
+
+def value_text(setting: Setting) -> str:
+    """Return the value in plain words: text without quotes, and the mode as the status line names it."""
+    if setting.name == "permissions.mode" and setting.value == "default":
+        return "ask"
+    text = setting.display
+    if text[:1] == text[-1:] == '"' and len(text) > 2 and "\\" not in text:
+        return text[1:-1]
+    return "(none)" if text in ("[]", "{}") else text
 
 
 def _place(setting: Setting) -> tuple[int, int]:

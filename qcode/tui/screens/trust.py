@@ -26,12 +26,12 @@ from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import FolderTrust
 from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.picker import foot
 from qcode.tui.status import Status
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.signals import EndingSignals
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
+from qcode.tui.widgets import foot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

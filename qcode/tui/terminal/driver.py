@@ -85,6 +85,10 @@ def enable_alt_keys() -> None:
     """
     add_key_sequence("\x1b\r", "ctrl+j")
     add_key_sequence("\x1b\x7f", "alt+backspace")
+    if sys.platform != "darwin":
+        # Textual reads `ESC 4` as Option+4 of a Mac and types a cent sign, also after a quick Escape and 4.
+        for character, name in (*((digit, digit) for digit in "0123456789"), ("-", "minus"), ("=", "equals_sign")):
+            add_key_sequence(f"\x1b{character}", f"alt+{name}")
 
 
 def read_pastes_whole() -> None:

@@ -396,7 +396,8 @@ class Thinking(Foldable):
         seconds = self._clock() - self._begin_time if self._seconds is None else self._seconds
         if self._seconds is not None:
             text = f"∴ thought for {duration_text(seconds)}" if seconds >= _NOTABLE else "∴ thought"
-            return Line(((text, ink("thinking-title")),), is_mark=True)
+            key = "" if self.is_unfolded else " · Ctrl+O"
+            return Line(((crop(text + key, width), ink("thinking-title")),), is_mark=True)
         text = f"∴ thinking {duration_text(seconds)}" if seconds >= 1 else "∴ thinking"
         words = "" if self.is_unfolded else self._last_words(width - len(text) - 4)
         return Line(

@@ -322,6 +322,25 @@ def shorten(text: str, width: int) -> str:
     return (chop_cells(line, width - 1)[0] if width > 1 else "") + "…"
 
 
+_PART_ENDS = re.compile(r"(?=[.,;:]? · |[.,;:] )")
+_WORD_ENDS = re.compile(r"(?=[.,;:]? )")
+
+
+def shorten_to_words(text: str, width: int) -> str:
+    """Return cleaned `text` on one line of at most `width` cells, without its last parts or words if it is too long.
+
+    Parts end at punctuation: `truncated, retrying: waiting` becomes `truncated, retrying`. The first part loses its
+    last words, which an ellipsis replaces. The result is empty if not even one word fits.
+    """
+    line = one_line(text)
+    if cell_len(line) <= width:
+        return line
+    parts = [line[: match.start()] for match in _PART_ENDS.finditer(line)]
+    words = [f"{line[: match.start()]}…" for match in _WORD_ENDS.finditer(line)]
+    fitting = (part for part in (*reversed(parts), *reversed(words)) if cell_len(part) <= width)
+    return next(fitting, "")
+
+
 def letters(rows: Iterable[Line]) -> int:
     """Return the number of letters and digits in `rows`, which hardly depends on the width."""
     return sum(character.isalnum() for line in rows for character in line.text)

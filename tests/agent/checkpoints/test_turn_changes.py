@@ -51,12 +51,12 @@ def test_each_turn_lists_its_files_with_their_hunks(runner: CheckpointRunner) ->
     assert [(file.path, len(file.hunks)) for file in second.files] == [("a.txt", 1)]
     assert "-line 31\n+more" in second.files[0].diff
     assert changes_text((first, second)).split("\n") == [
-        "1. two places",
+        "Turn 2: two places",
         "   a.txt  +2 -2",
         "     line 3  +1 -1",
         "     line 30  +1 -1",
         "   b.txt  +1 -0, new",
-        "2. one more",
+        "Turn 3: one more",
         "   a.txt  +1 -1",
     ]
 

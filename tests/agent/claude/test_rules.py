@@ -60,6 +60,11 @@ def test_lost_part_of_a_deny_rule_is_named(claude: str) -> None:
     assert convert(claude, "deny").loss
 
 
+@pytest.mark.parametrize("claude", ["Bash(ls", "Read(x", "mcp__git("])
+def test_rule_with_an_open_parenthesis_is_called_that(claude: str) -> None:
+    assert convert(claude, "allow").loss == "the closing parenthesis is missing"
+
+
 def test_path_of_the_users_settings_is_relative_to_their_folder() -> None:
     assert convert("Read(/hooks/**)", "deny", "user").rules == ("read(~/.claude/hooks/**)",)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from qcode.headless.host.lines import HostLines, Names
+from qcode.protocol import events as ev
 from qcode.protocol.reply import StopReason
 from tests.fakes.turns import Call, Faults, Turn
 from tests.headless.host.running import Host, hosting
@@ -61,7 +63,8 @@ def test_signal_before_the_first_message_ends_with_a_result(tmp_path: Path) -> N
         host.greet()
         os.kill(host.process.pid, signal.SIGTERM)
         assert host.end() == 143
-    assert kinds(host) == ["control_response", "init", "error_cancelled"]
+    assert kinds(host) == ["control_response", "init", "error_during_execution"]
+    assert host.seen[-1]["qcode_subtype"] == "error_cancelled"
 
 
 def test_session_that_cannot_be_resumed_is_reported_before_the_first_message(tmp_path: Path) -> None:
@@ -69,6 +72,24 @@ def test_session_that_cannot_be_resumed_is_reported_before_the_first_message(tmp
         host.greet()
         assert "20260101-000000-none" in host.result()["errors"][0]
         assert host.end() == 42
+
+
+def test_host_gets_its_kind_of_lines_if_the_start_fails(tmp_path: Path) -> None:
+    with hosting(tmp_path, [], "--settings", '{"permissions": {"deny": ["shell(ls"]}}') as host:
+        host.send({"type": "control_request", "request_id": "r", "request": {"subtype": "initialize"}})
+        assert host.end() == 52
+    init, result = host.seen
+    assert (init["subtype"], init["claude_code_version"]) == ("init", "2.1.330")
+    assert (result["qcode_subtype"], result["total_cost_usd"]) == ("error_during_execution", 0)
+    assert "shell(ls" in result["errors"][0]
+
+
+def test_retry_has_the_status_of_the_failure() -> None:
+    lines = HostLines("s", "m", Names("", {}), mode=lambda: "default", max_retries=5)
+    (line,) = lines.lines(ev.Waiting(1.5, "rate limit", 2, 429))
+    assert {name: line[name] for name in ("subtype", "attempt", "max_retries", "retry_delay_ms", "error_status")} == {
+        "subtype": "api_retry", "attempt": 2, "max_retries": 5, "retry_delay_ms": 1500, "error_status": 429
+    }  # fmt: skip
 
 
 def test_init_is_repeated_only_if_it_has_changed(tmp_path: Path) -> None:

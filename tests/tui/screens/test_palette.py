@@ -73,7 +73,7 @@ def test_command_with_choices_asks_for_one() -> None:
         await run.until(lambda: isinstance(run.app.screen, ArgumentPicker))
         await run.pilot.press(*"demo", "enter")
         await run.until(lambda: run.app.parts.help.is_open)
-        assert run.app.parts.help.heading == "demo"
+        assert run.app.parts.help.heading == "Demo model"
 
     drive(test)
 

@@ -15,8 +15,8 @@ from textual.widgets import Input
 from qcode.tui.app import QcodeApp
 from qcode.tui.layout import PANEL_STYLES
 from qcode.tui.screens.palette import PalettePicker
-from qcode.tui.screens.picker import Column, Finder, Picker, PickerList, PickerRow, foot
-from qcode.tui.widgets import SteadyInput
+from qcode.tui.screens.picker import Column, Finder, Picker, PickerList, PickerRow
+from qcode.tui.widgets import SteadyInput, foot
 from tests.tui.harness import Running, drive
 
 ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
@@ -138,6 +138,30 @@ def test_highlighted_row_is_always_in_view() -> None:
             assert any(mark in line for line in app.lines())
 
     play(scene)
+
+
+def test_list_that_does_not_fit_says_how_many_rows_it_shows_and_where_more_are() -> None:
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        await pilot.press("home")
+        await pilot.pause()
+        assert [line.strip("▌ ") for line in app.lines() if " of 40" in line] == ["↓ 12 of 40"]
+        await pilot.press(*["down"] * 14)
+        await pilot.pause()
+        assert [line.strip("▌ ") for line in app.lines() if " of 40" in line] == ["↑↓ 12 of 40"]
+        await pilot.click(PickerList, offset=(5, 12))
+        assert app.results == []
+        await pilot.press("end")
+        await pilot.pause()
+        assert [line.strip("▌ ") for line in app.lines() if " of 40" in line] == ["↑ 12 of 40"]
+
+    play(scene)
+
+
+def test_list_that_fits_has_no_mark() -> None:
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        assert not any(" of " in line for line in app.lines())
+
+    play(scene, Recording(ROWS[:13]))
 
 
 def test_click_highlights_and_a_click_on_the_highlight_selects() -> None:
@@ -268,6 +292,7 @@ def test_footer_shows_as_many_complete_keys_as_fit() -> None:
     assert foot(keys, 80).plain == "Enter keep  ·  Esc leave  ·  Ctrl+R rename"
     assert foot(keys, 30).plain == "Enter keep  ·  Esc leave"
     assert foot(keys, 3).plain == "Enter keep"
+    assert foot(keys, 30, 2).plain == "Enter keep  ·  Esc leave\nCtrl+R rename"
 
 
 def test_cursor_of_the_terminal_stays_in_the_filter_when_the_list_shrinks() -> None:

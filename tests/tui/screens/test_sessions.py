@@ -56,6 +56,35 @@ def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, s
     played(tmp_path, test, size)
 
 
+def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("second")
+        await run.until_idle()
+        (it.work / "a.txt").write_text("mine\n")
+        await run.send("/rewind")
+        await run.until(lambda: isinstance(run.app.screen, RewindPicker))
+        await run.pilot.press("down", "enter")
+        await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
+        assert "Esc back" in run.screen
+        assert [row.detail for row in run.app.screen.rows] == [  # type: ignore[attr-defined]  # a picker
+            "removes 2 turns; restores 1 file",
+            "removes 2 turns; files stay unchanged",
+            "restores 1 file; conversation stays unchanged",
+        ]
+        await run.pilot.press("enter")
+        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.pilot.press("escape")
+        await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
+        await run.pilot.press("escape")
+        await run.until(lambda: isinstance(run.app.screen, RewindPicker))
+        assert run.app.screen.row.label == "write it"  # type: ignore[attr-defined]  # a picker
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        assert len(it.conversation.messages) > 2
+
+    played(tmp_path, test)
+
+
 def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         (it.work / "a.txt").write_text("mine\n")
@@ -88,6 +117,10 @@ def test_diff_shows_the_changes_of_the_session(tmp_path: Path) -> None:
     played(tmp_path, test)
 
 
+def rows_above(screen: str, text: str) -> int:
+    return next(number for number, row in enumerate(screen.split("\n")) if text in row)
+
+
 def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         written = (it.work / "a.txt").read_bytes()
@@ -96,12 +129,15 @@ def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> Non
         screen = run.app.screen
         assert isinstance(screen, ChangesScreen)
         assert [row.label for row in screen.rows] == ["Everything since the start", "a.txt"]
-        assert screen.rows[1].group == "1. write it"
-        assert "1. write it" in run.screen
+        assert screen.rows[1].group == "Turn 1: write it"
+        assert "Turn 1: write it" in run.screen
         await run.pilot.press("ctrl+x")
         await run.until(lambda: "Select a file or a hunk" in run.screen)
+        assert "Changes  1\n" in run.screen
+        before = rows_above(run.screen, "Turn 1")
         await run.pilot.press("down")
-        await run.until(lambda: "+" in run.screen)
+        await run.until(lambda: "›   a.txt" in run.screen)
+        assert rows_above(run.screen, "Turn 1") == before
         await run.pilot.press("ctrl+x")
         await run.until(lambda: "/redo reverts this" in run.screen)
         assert not (it.work / "a.txt").exists()
@@ -266,7 +302,7 @@ def test_preview_shows_typed_text_without_attachments() -> None:
     shell = shell_block("make test", ToolOutcome("3 passed", summary="exit 0"))
     file = Text('<file path="a.py">\nsecret lines\n</file>')
     messages = (Message("user", (shell, file, Text("look @a.py"))), assistant(Text("I see.")))
-    assert preview_of(messages, 60).plain == "› !make test⏎look @a.py\n  I see."
+    assert preview_of(messages, 60).plain == "› !make test look @a.py\n  I see."
 
 
 @pytest.mark.parametrize(

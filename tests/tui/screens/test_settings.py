@@ -64,7 +64,7 @@ def cells(screen: SettingsScreen, name: str) -> tuple[str, ...]:
 def test_every_setting_is_listed_with_value_and_origin(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         assert cells(screen, "ui.bell") == ("false", "yours")
-        assert cells(screen, "ui.theme") == ('"light"', "--theme")
+        assert cells(screen, "ui.theme") == ("light", "--theme")
         assert cells(screen, "network.max_retries") == ("5", "default")
         assert any(row.id == "providers.lab.base_url" and row.is_dim for row in screen.rows)
 
@@ -76,7 +76,7 @@ def test_screen_and_permissions_come_first_in_words(file: Path) -> None:
         rows = [(row.group, row.label, row.id) for row in screen.rows]
         assert rows[0] == ("Screen and prompt", "Theme", "ui.theme")
         groups = list(dict.fromkeys(group for group, _, _ in rows))
-        assert groups[:3] == ["Screen and prompt", "Permissions", "model"]
+        assert groups[:3] == ["Screen and prompt", "Permissions", "Model"]
         assert len(groups) == len({*groups}), "every group is in one place"
         assert "Vim keys in the prompt" in run.screen
         await run.pilot.press(*"ui.vim")
@@ -118,8 +118,8 @@ def test_choices_cycle_back_to_the_default(file: Path) -> None:
             await run.pilot.press(key)
             await run.pilot.pause()
             seen.append(cells(screen, "ui.show_thinking"))
-        expanded, hidden, folded = ('"expanded"', "yours"), ('"hidden"', "yours"), ('"folded"', "yours")
-        assert seen == [expanded, hidden, folded, hidden, ('"folded"', "default")]
+        expanded, hidden, folded = ("expanded", "yours"), ("hidden", "yours"), ("folded", "yours")
+        assert seen == [expanded, hidden, folded, hidden, ("folded", "default")]
         assert run.app.parts.transcript.content.thinking == "folded"
         assert file.read_text() == FILE
 
@@ -143,10 +143,22 @@ def test_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> None
     play(test, configuring(file), "network.max_retries")
 
 
+def test_all_keys_are_named_on_a_small_screen(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        await run.pilot.resize_terminal(40, 20)
+        await run.until(lambda: "Ctrl+X default" in run.screen and "↑↓ move" in run.screen)
+        assert "Settings" in run.screen
+
+    play(test, configuring(file), "ui.theme")
+
+
 def test_escape_closes_the_field_and_then_the_screen(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
-        await run.pilot.press("enter", "9", "escape")
-        await run.pilot.pause()
+        assert "Enter change  ·  Esc close" in run.screen
+        await run.pilot.press("enter", "9")
+        await run.until(lambda: "Enter save  ·  Esc cancel" in run.screen)
+        await run.pilot.press("escape")
+        await run.until(lambda: "Enter change  ·  Esc close" in run.screen)
         assert run.app.screen is screen
         assert cells(screen, "network.max_retries") == ("5", "default")
         await run.pilot.press("escape")
@@ -178,12 +190,13 @@ def test_lists_and_tables_are_edited_in_an_editor(file: Path) -> None:
 
 def test_mode_changes_at_once_unless_only_a_flag_may_set_it(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
+        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("default", "ask")
         await run.pilot.press("right")
         await run.pilot.pause()
-        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("accept-edits", '"accept-edits"')
+        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("accept-edits", "accept-edits")
         await run.pilot.press("right")
         await run.pilot.pause()
-        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("accept-edits", '"auto"')
+        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("accept-edits", "auto")
         assert "after a restart" in about(screen)
 
     play(test, configuring(file), "permissions.mode")

@@ -34,7 +34,7 @@ def test_highlighted_theme_is_previewed_and_enter_keeps_it(tmp_path: Path) -> No
     drive(test, choices=choices)
 
 
-def test_escape_restores_the_old_theme_with_and_without_a_filter(tmp_path: Path) -> None:
+def test_escape_clears_the_filter_and_then_closes_with_the_old_theme(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
 
     async def test(run: Running) -> None:
@@ -43,6 +43,10 @@ def test_escape_restores_the_old_theme_with_and_without_a_filter(tmp_path: Path)
         await run.pilot.pause()
         assert run.app.theme == "light"
         await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert run.app.theme == "dark"
+        assert len(run.app.screen_stack) == 2
+        await run.pilot.press("down", "escape")
         await run.pilot.pause()
         assert run.app.theme == "dark"
         assert not isinstance(run.app.screen, ThemePicker)

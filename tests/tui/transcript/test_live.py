@@ -36,7 +36,7 @@ def test_thinking_is_one_live_row_with_its_last_words_and_expands() -> None:
         transcript.toggle_folds()
         app.now += 113
         transcript.append_text("Answer")
-        assert rows(app) == ["∴ thought for 2 min 05 s", "", "Answer"]
+        assert rows(app) == ["∴ thought for 2 min 05 s · Ctrl+O", "", "Answer"]
         await settle(app, pilot)
         assert not app.is_ticking()
         transcript.toggle_folds()
@@ -55,7 +55,7 @@ def test_long_thinking_never_takes_more_than_one_row() -> None:
             assert len(rows(app)) == 1
         assert app.view()[0].endswith("thought 39…")
         transcript.append_text("Answer")
-        assert rows(app) == ["∴ thought", "", "Answer"]
+        assert rows(app) == ["∴ thought · Ctrl+O", "", "Answer"]
 
     play(scene)
 
@@ -88,7 +88,7 @@ def test_text_after_thinking_is_a_separate_block() -> None:
         transcript.append_reasoning("hm")
         transcript.append_text("two")
         transcript.settle()
-        assert rows(app) == ["one", "", "∴ thought", "", "two"]
+        assert rows(app) == ["one", "", "∴ thought · Ctrl+O", "", "two"]
 
     play(scene)
 
@@ -102,7 +102,7 @@ def test_continued_text_stays_in_its_block_after_more_thinking() -> None:
         transcript.append_text("o\n```\nend")
         transcript.settle()
         text = [row for row in rows(app) if not row.startswith("──")]
-        assert text == [" one", " two", "end", "", "∴ thought"]
+        assert text == [" one", " two", "end", "", "∴ thought · Ctrl+O"]
 
     play(scene)
 
@@ -268,10 +268,10 @@ def test_restored_text_replaces_both_attempts_and_may_continue() -> None:
         transcript.restart("again")
         transcript.append_text("new")
         transcript.restore("old 0 and", "hm")
-        assert rows(app) == ["> go", "", "∴ thought", "", "old 0 and"]
+        assert rows(app) == ["> go", "", "∴ thought · Ctrl+O", "", "old 0 and"]
         transcript.append_text(" more")
         transcript.settle()
-        assert rows(app) == ["> go", "", "∴ thought", "", "old 0 and more"]
+        assert rows(app) == ["> go", "", "∴ thought · Ctrl+O", "", "old 0 and more"]
 
     play(scene)
 

@@ -27,7 +27,7 @@ def test_all_messages_are_shown_in_order() -> None:
         transcript.add_card("1", "shell", "ls")
         transcript.add_notice("warning", "careful")
         await settle(app, pilot)
-        expected = ["qcode · a folder", "", "> do **this**", "  and [that]", "", "∴ thought for 3 s", ""]
+        expected = ["qcode · a folder", "", "> do **this**", "  and [that]", "", "∴ thought for 3 s · Ctrl+O", ""]
         expected += ["Some bold text", "", "○ Run    ls  waiting", "", "! careful"]
         assert transcript.plain_text().split("\n") == expected
         assert [row for row in app.view() if row] == [row for row in expected if row]

@@ -153,7 +153,7 @@ class Batch:
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> int:
         began, skipped = time.monotonic(), self._done_count
         if skipped:
-            await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} have a result already")
+            await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} already done")
         waiting = deque(tasks)
         workers = [asyncio.ensure_future(self._work(waiting)) for _ in range(min(jobs, len(tasks)))]
         ticking = asyncio.ensure_future(self._tick(began))

@@ -290,6 +290,8 @@ complete -c qcode -n '__qcode_command stats' -l cwd -x -a '(__fish_complete_dire
 complete -c qcode -n '__qcode_command stats' -l trust
 complete -c qcode -n '__qcode_command stats' -l settings -r
 complete -c qcode -n '__qcode_command stats' -l json
+complete -c qcode -n '__qcode_command themes' -s C -x -a '(__fish_complete_directories)'
+complete -c qcode -n '__qcode_command themes' -l cwd -x -a '(__fish_complete_directories)'
 complete -c qcode -n '__qcode_command themes' -l json
 complete -c qcode -f -n '__qcode_after trust trust' -a 'show accept forget list'
 complete -c qcode -n '__qcode_command trust' -s C -x -a '(__fish_complete_directories)'

@@ -255,9 +255,10 @@ _qcode() {
       ;;
     themes)
       case $prev in
+        -C|--cwd) folders=1 ;;
         *)
           case $cur in
-            -*) found="--json" ;;
+            -*) found="-C --cwd --json" ;;
           esac ;;
       esac
       ;;
