@@ -1,7 +1,7 @@
 """Addresses of Azure OpenAI. Pure.
 
-A resource is served at `/openai/v1`, where the name of a deployment replaces the model name. With a dated
-`api-version` the deployment is part of the address instead. Source: Azure's pages on the v1 API and its REST
+A resource is served at `/openai/v1`; there, requests contain the name of a deployment instead of a model name. With a
+dated `api-version`, the deployment is part of the address instead. Source: Azure's pages on the v1 API and its REST
 reference. `MODEL` in an address is replaced by the model of a request.
 """
 
@@ -26,7 +26,7 @@ def is_azure(address: str) -> bool:
     return (urlsplit(address).hostname or "").lower().endswith(_HOSTS)
 
 
-def versioned(address: str, environ: Mapping[str, str]) -> str:
+def with_version(address: str, environ: Mapping[str, str]) -> str:
     """Return a resource's address with the version from the environment, unless it already has one."""
     version = next((environ[name].strip() for name in VERSION_VARIABLES if environ.get(name, "").strip()), "")
     parts = urlsplit(address)
@@ -36,7 +36,7 @@ def versioned(address: str, environ: Mapping[str, str]) -> str:
 
 
 def complete(address: str) -> str:
-    """Return the base URL for requests, given the endpoint of a resource as the portal or other programs show it."""
+    """Return the base URL for requests. `address` is the endpoint of a resource, as the portal or programs show it."""
     parts = urlsplit(address)
     path = _OPERATION.sub("", parts.path.rstrip("/"))
     is_dated = _DATED.match(dict(parse_qsl(parts.query)).get("api-version", "")) is not None

@@ -1,10 +1,10 @@
 """Shared parts of the decoders: block numbers, stop reasons, hosted searches, marks of calls written as text. Pure.
 
 `BlockWriter` numbers the blocks of one reply, and joins surrogate pairs that a server split into two deltas.
-`normalize_stop` maps a stop reason to ours with the table of the codec; unknown ones become `UNKNOWN`. A part of a
-hosted search is represented as reasoning: its text is for the user, and its opaque data contains the part as the host
-sent it, so that it is sent back unchanged, to that host only. `MarkSearch` finds where a call written as text may
-begin; `streaming.TextCallWatch` and `text_calls.tail` use it.
+`normalize_stop` maps the stop reason of a host to a `StopReason`, with the table of the codec. A part of a hosted
+search is represented as reasoning: its text is for the user, and its opaque data contains the part as the host sent it,
+so that it is sent back unchanged, to that host only. `MarkSearch` finds the position at which a call written as text
+may begin; `streaming.TextCallWatch` and `text_calls.tail` use it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BlockKind(Enum):
 
 
 class BlockWriter:
-    """Numbers blocks from 0 in order of appearance. Text and reasoning written by `flow` share one open block."""
+    """A writer of the blocks of one reply, numbered from 0. `flow` appends text and reasoning to the current block."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -55,9 +55,9 @@ class BlockWriter:
         return self._next
 
     def flow(self, kind: BlockKind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
-        """Append to the open block of `kind`, or start one if none of this kind is open; empty text starts none.
+        """Append to the current block if it has this `kind`, otherwise end it and start a block.
 
-        `is_signed`: the text has a signature, so even empty text needs a block.
+        Empty text starts no block, unless it has a signature (`is_signed`).
         """
         if not text and not is_signed:
             return []
@@ -133,16 +133,16 @@ class BlockWriter:
 
 
 class PrefilledSpace:
-    """White space stripped from the end of a prefill because the host rejects it there.
+    """White space that was stripped from the end of a prefill because the host rejects it there.
 
-    The same white space at the start of the reply is dropped, because the text before the reply ends with it.
+    If the reply starts with the same white space, it is dropped: the text before the reply already ends with it.
     """
 
     def __init__(self, space: str) -> None:
         self._space = space
 
     def cut(self, text: str) -> str:
-        """Return the next piece of the reply's text without the white space that it repeats."""
+        """Return the next piece of the reply's text without repeated white space."""
         while self._space and text:
             if text[0] != self._space[0]:
                 self._space = ""
@@ -162,9 +162,9 @@ def _delta(kind: BlockKind, block: int, text: str) -> ReplyEvent:
 
 
 def normalize_stop(table: Mapping[str, StopReason], raw: str, *, has_calls: bool) -> StopReason:
-    """Look up `raw`, first unchanged, then in lower case.
+    """Return the stop reason for `raw`, first unchanged, then in lower case; `UNKNOWN` if it is not in the table.
 
-    `END_TURN` for a reply with calls becomes `TOOL_USE`: Gemini and several compatible servers send that.
+    For a reply with calls, `END_TURN` becomes `TOOL_USE`: Gemini and several compatible servers do not distinguish.
     """
     stop = table.get(raw) or table.get(raw.lower(), StopReason.UNKNOWN)
     return StopReason.TOOL_USE if has_calls and stop is StopReason.END_TURN else stop
@@ -200,13 +200,13 @@ WEB_SEARCH = ToolSpec(
     safety=Fetches(),
 )
 MAX_SEARCHES = 8
-"""The limit of searches in one reply, for hosts that accept one."""
+"""The maximum number of searches in one reply, for hosts that accept such a limit."""
 
 _PIECE = "hosted"
 
 
 class Searches:
-    """The searches of one reply."""
+    """The search queries and cited sources of one reply."""
 
     def __init__(self) -> None:
         self._queries: dict[str, None] = {}
@@ -220,12 +220,12 @@ class Searches:
         self._queries[query] = None
         return f"Searched the web for \u201c{query}\u201d.\n"
 
-    def cites(self, url: str, title: str) -> None:
+    def add_source(self, url: str, title: str) -> None:
         if url.startswith(("https://", "http://")):
             self._sources[url] = self._sources.get(url) or " ".join(title.split())
 
     def events(self) -> list[WebSearched]:
-        """Return the event for the end of the reply; none if there was no search."""
+        """Return the event for the end of the reply, none if there was no search."""
         if not self._queries and not self._sources:
             return []
         sources = tuple(Source(url, title) for url, title in self._sources.items())
@@ -233,12 +233,12 @@ class Searches:
 
 
 def search_mark(source: str, piece: JsonObject) -> Opaque:
-    """Return opaque data that contains a part of a search, for the protocol `source`."""
+    """Return opaque data of the protocol `source` that contains a part of a search."""
     return Opaque(source, json.dumps({_PIECE: piece}, ensure_ascii=False))
 
 
 def piece_in(marks: JsonObject) -> JsonObject:
-    """Return the part of a search contained in opaque data of the same protocol; empty if there is none."""
+    """Return the part of a search in opaque data of the same protocol, empty if there is none."""
     return object_in(marks.get(_PIECE))
 
 
@@ -252,11 +252,11 @@ def wants_search(request: ModelRequest) -> bool:
 
 
 class CallHabits(Protocol):
-    """The known facts about how a host sends the calls of one model. A seam: the store that learns is in `agent`."""
+    """The learned facts about how a host sends the calls of one model. A seam: their store is in `agent`."""
 
     @property
     def form(self) -> str:
-        """The text form of calls that this host let through, empty if it sent none."""
+        """The form of the calls that this host sent as text, empty if it sent none."""
         ...
 
     @property
@@ -268,7 +268,9 @@ class CallHabits(Protocol):
         """Remember a native call; the second one after a call as text clears `form`."""
         ...
 
-    def note_form(self, form: str) -> None: ...
+    def note_form(self, form: str) -> None:
+        """Remember the form of a call as text."""
+        ...
 
 
 _MARK = lazy_pattern(
@@ -289,10 +291,10 @@ _MAX_MARK = 48
 
 
 class MarkSearch:
-    """Searches the text of a reply, in pieces of any size, for the place at which a call written as text may begin.
+    """A search in the text of a reply, in pieces of any size, for the position at which a call as text may begin.
 
-    `before` is the text before that place. Text that may be the start of a mark is held back. `finds_objects`: the
-    reply may be a bare JSON object; `finds_lines`: any line of the reply may start one.
+    `before` is the text before that position. Text that may be the start of a mark is held back. With `finds_objects`,
+    the reply may start with a bare JSON object; with `finds_lines` as well, any of its lines may.
     """
 
     def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:
@@ -329,7 +331,7 @@ class MarkSearch:
         return rest
 
     def add_plain(self, text: str) -> None:
-        """Add text that begins no call."""
+        """Add text that does not begin a call."""
         if not text:
             return
         self._passed_texts.append(text)
@@ -356,7 +358,7 @@ class MarkSearch:
 
 
 def _undecided(text: str) -> int:
-    """Return how many characters at the end of `text` may be the start of a mark."""
+    """Return the number of characters at the end of `text` that may be the start of a mark."""
     end = text[-_MAX_MARK:]
     if _FIRST.search(end) is None:
         return 0

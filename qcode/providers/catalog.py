@@ -1,9 +1,9 @@
 """The model catalog: public facts about a model on its host (window, output limit, price, abilities).
 
 The data is `data/models.json` (made by `scripts/build_catalog.py`), overridden by `CORRECTIONS`, each with its reason.
-It is loaded once, with the first lookup; no network, no SDK. A wrong limit is worse than an unknown one, so a name that
-is not clearly in the table is unknown. A model has many spellings (dates, `-latest`, vendor prefixes, Bedrock regions);
-only affixes that hosts document are removed, so `gpt-5-mini` never becomes `gpt-5`.
+It is loaded once, with the first lookup; no network, no SDK. A wrong limit is worse than an unknown one, so a name
+without a clear match in the table has no facts. A model has many spellings (dates, `-latest`, vendor prefixes, Bedrock
+regions); only affixes that hosts document are removed, so `gpt-5-mini` never becomes `gpt-5`.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class CatalogTable:
 def lookup(provider: str, model: str) -> ModelFacts | None:
     """Return the facts about `model` at `provider`, or None; never those of another model.
 
-    An exact name wins. Otherwise date, `-latest`, `-preview`, Bedrock version and region are ignored, if all rows that
-    then match agree. A relay (`openrouter/anthropic/claude-…`) has the limits of the vendor. OpenRouter also has its
-    prices, which it passes through (its FAQ).
+    An exact name wins. Otherwise date, `-latest`, `-preview`, Bedrock version and region are ignored, and all rows that
+    then match must have the same facts. A relay (`openrouter/anthropic/claude-…`) has the limits of the vendor.
+    OpenRouter also has the vendor's prices (according to its FAQ).
     """
     name = canonical_provider(provider)
-    found = _find(name, model)
-    if found is None and "/" in model:
-        found = _find_relayed(name, model)
-    return found
+    facts = _find(name, model)
+    if facts is None and "/" in model:
+        facts = _find_relayed(name, model)
+    return facts
 
 
 def default_model(provider: str) -> str:
@@ -81,19 +81,19 @@ def default_model(provider: str) -> str:
 def resolve(name: str, providers: Collection[str] = BUILT_IN) -> str | tuple[str, ...]:
     """Return `provider/model` if exactly one of `providers` has the model `name`, otherwise the candidates.
 
-    Candidates are `provider/model` names too: those of several providers, or the nearest spellings, possibly none.
-    Models served only by the Responses API resolve to `openai-responses` if that is among the providers.
+    Candidates are `provider/model` names too: the same model of several providers, or the nearest spellings, possibly
+    none. Models served only by the Responses API resolve to `openai-responses` if that is among the providers.
     """
-    known_as: dict[str, str] = {}
+    provider_of: dict[str, str] = {}
     for provider in providers:
-        known_as.setdefault(canonical_provider(provider), provider)
+        provider_of.setdefault(canonical_provider(provider), provider)
     has_responses = "openai-responses" in providers
-    exact = [host for host in known_as if exact_name(host, name) in _rows(host)]
-    hits = exact or [host for host in known_as if _find(host, name) is not None]
-    if not hits:
-        return _nearest_anywhere(name, known_as)
-    named = tuple(_qualified(known_as[host], exact_name(host, name), has_responses=has_responses) for host in hits)
-    return named[0] if len(named) == 1 else named
+    exact = [host for host in provider_of if exact_name(host, name) in _rows(host)]
+    hosts = exact or [host for host in provider_of if _find(host, name) is not None]
+    if not hosts:
+        return _nearest_anywhere(name, provider_of)
+    names = tuple(_qualified(provider_of[host], exact_name(host, name), has_responses=has_responses) for host in hosts)
+    return names[0] if len(names) == 1 else names
 
 
 def nearest(provider: str, name: str, candidates: Iterable[str] = ()) -> tuple[str, ...]:
@@ -131,12 +131,12 @@ def _find(provider: str, model: str) -> ModelFacts | None:
     if name in rows:
         return rows[name]
     plain, spellings = plain_name(provider, name), read_table().plain.get(provider, {})
-    found = _shared_facts(rows, plain, spellings.get(plain, ()))
-    if found is None and provider == "bedrock" and (base := without_region(plain)) != plain:
-        found = _shared_facts(rows, base, spellings.get(base, ()))
+    facts = _shared_facts(rows, plain, spellings.get(plain, ()))
+    if facts is None and provider == "bedrock" and (base := without_region(plain)) != plain:
+        facts = _shared_facts(rows, base, spellings.get(base, ()))
         # Prices differ between regions, limits do not.
-        return found and replace(found, price=None)
-    return found
+        return facts and replace(facts, price=None)
+    return facts
 
 
 def _shared_facts(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, ...]) -> ModelFacts | None:
@@ -148,27 +148,27 @@ def _shared_facts(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, 
 
 
 def _find_relayed(provider: str, model: str) -> ModelFacts | None:
-    vendor, _, rest = model.strip().lower().partition("/")
-    name, _, variant = rest.partition(":")
-    maker, families = _CLOSED.get(vendor, ("", ()))
-    found = _find(maker, name) if name.startswith(families) else None
-    if found is None:
+    vendor, _, name_and_variant = model.strip().lower().partition("/")
+    name, _, variant = name_and_variant.partition(":")
+    vendor_provider, families = _CLOSED.get(vendor, ("", ()))
+    facts = _find(vendor_provider, name) if name.startswith(families) else None
+    if facts is None:
         return None
-    found = replace(found, prefill=False)
+    facts = replace(facts, prefill=False)
     if provider == "openrouter" and variant == "free":
         # A free variant has a different window and different limits (OpenRouter's page on the free variant).
-        return replace(found, price=_FREE, context_window=None, max_output_tokens=None)
+        return replace(facts, price=_FREE, context_window=None, max_output_tokens=None)
     if variant not in _ROUTING:
         return None
-    return found if provider == "openrouter" else replace(found, price=None)
+    return facts if provider == "openrouter" else replace(facts, price=None)
 
 
-def _nearest_anywhere(name: str, known_as: Mapping[str, str]) -> tuple[str, ...]:
+def _nearest_anywhere(name: str, provider_of: Mapping[str, str]) -> tuple[str, ...]:
     from qcode.text.match import likeness
 
     wanted = name.strip().lower()
-    found = {f"{known}/{match}": match for host, known in known_as.items() for match in nearest(host, wanted)}
-    ranked = sorted(found, key=lambda full: (-likeness(wanted, found[full]), full))
+    models = {f"{provider}/{model}": model for host, provider in provider_of.items() for model in nearest(host, wanted)}
+    ranked = sorted(models, key=lambda full: (-likeness(wanted, models[full]), full))
     return tuple(ranked[:3])
 
 
@@ -179,6 +179,7 @@ def _qualified(provider: str, model: str, *, has_responses: bool) -> str:
 
 @cache
 def read_table() -> CatalogTable:
+    """Return the table, with `CORRECTIONS` applied."""
     data = json.loads(DATA.read_bytes())
     facts: dict[str, dict[str, ModelFacts]] = {
         provider: {name: _facts(row) for name, row in rows.items()} for provider, rows in data["models"].items()
@@ -192,6 +193,7 @@ def read_table() -> CatalogTable:
 
 
 def by_plain_name(provider: str, rows: Mapping[str, ModelFacts]) -> dict[str, tuple[str, ...]]:
+    """Return the exact names in `rows` for each plain name."""
     plain: dict[str, tuple[str, ...]] = {}
     for name in rows:
         key = plain_name(provider, name)

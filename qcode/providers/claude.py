@@ -26,7 +26,7 @@ _UNTHINKING_MODEL = lazy_pattern(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")
 def thinking_fields(request: ModelRequest, effort: Effort, is_signed: Callable[[Reasoning], bool]) -> JsonObject:
     """Return the thinking parameters: an effort if the model takes one, otherwise a budget below the output cap.
 
-    `is_signed` tells whether a thinking block is sent back.
+    `is_signed` returns whether a thinking block is sent back.
     """
     name = request.model.lower()
     if _UNTHINKING_MODEL.search(name):
@@ -46,9 +46,9 @@ def thinking_fields(request: ModelRequest, effort: Effort, is_signed: Callable[[
 
 
 def _loop_lacks_thinking(messages: Sequence[Message], is_signed: Callable[[Reasoning], bool]) -> bool:
-    """Return whether the running tool loop does not start with signed thinking, which a budget requires.
+    """Return whether the current tool loop starts without signed thinking, which the API rejects with a budget.
 
-    This happens if another model started it.
+    This happens if another model started the loop.
     """
     for message in messages[start_of_tool_loop(messages) :]:
         if message.role != "assistant" or not message.calls:

@@ -1,7 +1,7 @@
-"""The connection data of a host: address, key, time limits, and the origin of each, for error messages.
+"""The connection data of a host: address, key, time limits, and the sources of address and key, for error messages.
 
-The address also decides whether the host is local, and which proxy applies. Reads only the environment, and imports no
-networking code.
+The address also determines whether the host is local and which proxy applies. Reads only the environment, and imports
+no networking code.
 """
 
 from __future__ import annotations
@@ -18,47 +18,42 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOrigin:
-    """The origin of a request's address and key, for error messages.
-
-    `key_source` and `address_source` are the variables, settings or commands that supplied the key and the address,
-    empty if none did. `sign_in` says how to sign in if credentials are not a key. `proxy` is the variable that names
-    the proxy. `wants_version`: a complete address usually ends in a version such as `/v1`. The key is included only so
-    that it can be removed from messages; it is never shown.
-    """
+    """The address and key of a request and their sources, for error messages."""
 
     provider: str
     address: str = ""
     address_source: str = ""
+    """The variable, setting or command that supplied the address, empty for the default address."""
     key_source: str = ""
+    """The variable, setting or command that supplied the key, empty if none did."""
     proxy: str = ""
+    """The variable that contains the address of the proxy."""
     sign_in: str = ""
+    """An instruction for the user, if the host uses credentials other than a key."""
     wants_version: bool = False
+    """Whether a complete address usually ends in a version such as `/v1`."""
     key: str = field(default="", repr=False)
+    """The key, only to remove it from messages. It is never shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Limits in seconds. Silence is time without any byte received; comments and pings count as bytes.
-
-    `first_event`: silence before the first event of a reply (reasoning models think for minutes). `idle`: silence
-    after it; `idle_local` if the host is on this machine or its network. `after_stop`: silence after the stop reason,
-    when only usage may follow; the reply is then complete.
-    """
+    """Limits in seconds: for connecting, and for silence. Silence is time without a received byte, not even a ping."""
 
     connect: float = 10.0
     first_event: float = 600.0
+    """Silence before the first event of a reply. Reasoning models may think for minutes."""
     idle: float = 90.0
+    """Silence after the first event."""
     idle_local: float = 600.0
+    """Replaces `idle` for hosts on this machine or its network."""
     after_stop: float = 10.0
+    """Silence after the stop reason. Only usage may follow, so the reply is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Everything that a client needs: the provider's name, an address, a key, and the sources of both.
-
-    `sign_in` says how to sign in if credentials are not a key. `ca_file` names certificates to trust in addition to
-    those of the environment. `wants_version` as in `ConnectionOrigin`.
-    """
+    """Everything that a client needs to connect. See `ConnectionOrigin` for `sign_in` and `wants_version`."""
 
     name: str
     base_url: str
@@ -69,6 +64,7 @@ class Connection:
     timeouts: Timeouts = Timeouts()
     sign_in: str = ""
     ca_file: str = ""
+    """A file of certificates to trust in addition to those of the environment."""
     wants_version: bool = False
 
     @property
@@ -89,8 +85,8 @@ class Connection:
         return self.timeouts.idle_local if is_local(self.base_url) else self.timeouts.idle
 
 
-def key_words(source: str) -> str:
-    """Return a description of a key by its source: a variable, or the command that stored it."""
+def describe_key(source: str) -> str:
+    """Return a description of a key for messages, by its source: a variable, or the command that stored it."""
     if is_command(source):
         return f"the key stored with {source}"
     return f"the key from {source}" if source else "the key"
@@ -111,7 +107,10 @@ def is_loopback(url: str) -> bool:
 
 
 def is_local(url: str) -> bool:
-    """Return whether `url` is on this machine or its network: loopback, a private address, a name without a domain."""
+    """Return whether `url` is on this machine or its network.
+
+    These are loopback and private addresses, and names without a domain or with a local one such as `.lan`.
+    """
     host = host_of(url)
     try:
         address = ipaddress.ip_address(host)

@@ -1,7 +1,7 @@
-"""Direct requests to a host without its SDK, if it needs only a key, an address and no proxy.
+"""Requests to a host without its SDK, for connections that need only an address and a key, and no proxy.
 
-`DirectProvider` sends replies this way if the connection is plain, and uses the host's SDK for everything else.
-`DirectClient` sends one request at a time over a kept or new connection, and never retries or redirects. `http1`
+`DirectProvider` requests replies this way if the connection is plain, and uses the host's SDK for everything else.
+`DirectClient` sends one request at a time over an idle or new connection, and never retries or redirects. `http1`
 implements the protocol.
 """
 
@@ -32,24 +32,24 @@ from qcode.providers.http1 import (
     write_head,
 )
 from qcode.providers.sdk import (
-    bad_header,
-    broken_off,
     connection_error,
-    late_reason,
-    refusal,
+    connection_lost_error,
+    header_error,
+    response_error,
     run_in_thread,
+    timeout_reason,
     tls_context,
-    unreachable,
+    unreachable_error,
 )
 from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
-"""Seconds for which an idle connection is kept; routers and load balancers drop it after about a minute."""
+"""The time for which an idle connection stays open. Routers and load balancers drop it after about a minute."""
 
-_REFUSAL_BYTES = 1024 * 1024
-_REFUSAL_LIMIT_S = 10.0
+_MAX_ERROR_BYTES = 1024 * 1024
+_ERROR_LIMIT_S = 10.0
 
 _PLAIN = lazy_pattern(
     r"https?://(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?"
@@ -66,7 +66,7 @@ class Post:
 
 
 class BadHeader(Exception):  # noqa: N818 - describes the request
-    """A header of the request cannot be sent."""
+    """A header of the request contains characters that cannot be sent."""
 
 
 class ErrorResponse(Exception):  # noqa: N818
@@ -91,7 +91,7 @@ class DirectAnswer:
         self._read_head = first_bytes
 
     @property
-    def leaves_wire_free(self) -> bool:
+    def is_connection_reusable(self) -> bool:
         """Whether the connection can be reused: the body ended, no data followed, and the host keeps it open."""
         return self.reader.is_done and not self.reader.has_extra and self.reader.is_persistent
 
@@ -139,15 +139,15 @@ class DirectClient:
         Raise `ConnectFailed`, `ConnectionBroken`, `BadHeader`, or `ErrorResponse` for a status other than 2xx.
         """
         answer = await self._exchange(post.url, _request_bytes(post))
-        is_free = False
+        is_reusable = False
         try:
             reader = answer.reader
             if not 200 <= reader.status < 300:
                 raise ErrorResponse(reader.status, reader.headers, await _content(answer))
             yield answer
-            is_free = answer.leaves_wire_free
+            is_reusable = answer.is_connection_reusable
         finally:
-            if is_free:
+            if is_reusable:
                 self._keep_open(answer.wire, answer.reader.headers.get("keep-alive", ""))
             else:
                 answer.wire.abort()
@@ -160,15 +160,15 @@ class DirectClient:
     async def _exchange(self, url: str, request: bytes) -> DirectAnswer:
         """Send a request and return its response once the head is complete.
 
-        The host may close a kept connection just as it is used again. If it closes without sending a byte, the request
-        is sent once more over a new connection.
+        The host may close an idle connection just as it is used again. If the host has sent no byte, the request is
+        sent again over a new connection.
         """
         idle = self._idle_wire()
         if idle is not None:
             try:
                 return await _send(idle, request)
             except ConnectionBroken:
-                if idle.has_spoken:
+                if idle.has_received:
                     raise
         return await _send(await self._connect(url), request)
 
@@ -189,11 +189,11 @@ class DirectClient:
             wire.abort()
         return None
 
-    def _keep_open(self, wire: HttpConnection, wish: str) -> None:
-        """Keep a connection open, for less time if the host says so, minus a second for the network."""
+    def _keep_open(self, wire: HttpConnection, keep_alive: str) -> None:
+        """Keep a connection open. `keep_alive` is the header; a second less than its timeout allows for the network."""
         wire.idle_since = wire.loop.time()
         wire.idle_limit = IDLE_LIMIT_S
-        for part in wish.split(","):
+        for part in keep_alive.split(","):
             name, _, value = part.partition("=")
             if name.strip().lower() == "timeout" and value.strip().isdecimal():
                 wire.idle_limit = min(IDLE_LIMIT_S, float(value) - 1)
@@ -201,7 +201,7 @@ class DirectClient:
 
 
 # Header names ignore case, but simple hosts and proxies may expect the spelling that most clients use.
-_AS_USUAL = {
+_USUAL_SPELLINGS = {
     name.lower(): name
     for name in (
         "Host", "Accept", "Accept-Encoding", "Authorization", "Connection", "Content-Length", "Content-Type",
@@ -211,7 +211,7 @@ _AS_USUAL = {
 
 
 def _request_bytes(post: Post) -> bytes:
-    """Return the bytes of a request. Given headers replace the default ones; one with an empty value is not sent."""
+    """Return the bytes of a request. Given headers replace the default ones; an empty value removes a header."""
     parts = urlsplit(post.url)
     headers = {
         "host": parts.netloc,
@@ -224,7 +224,7 @@ def _request_bytes(post: Post) -> bytes:
     headers |= {name.lower(): value for name, value in post.headers.items()}
     headers = {name: value for name, value in headers.items() if value and name != "transfer-encoding"}
     headers["content-length"] = str(len(post.body))
-    headers = {_AS_USUAL.get(name, name): value for name, value in headers.items()}
+    headers = {_USUAL_SPELLINGS.get(name, name): value for name, value in headers.items()}
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     try:
         return write_head("POST", target, headers) + post.body
@@ -259,10 +259,10 @@ async def _content(answer: DirectAnswer) -> bytes:
     """Return the body of an error response, or the part of it that arrives."""
     content = b""
     with contextlib.suppress(ConnectionBroken, TimeoutError):
-        async with asyncio.timeout(_REFUSAL_LIMIT_S):
+        async with asyncio.timeout(_ERROR_LIMIT_S):
             async for piece in answer.aiter_bytes():
                 content += piece
-                if len(content) > _REFUSAL_BYTES:
+                if len(content) > _MAX_ERROR_BYTES:
                     break
     return content
 
@@ -278,7 +278,7 @@ def is_plain(connection: Connection, variables: tuple[str, ...], environ: Mappin
 
 
 class DirectProvider(SdkProvider[ClientT]):
-    """A provider that uses its SDK only if needed: for a proxy, for other ways to sign in, to list models."""
+    """A provider that uses its SDK only for proxies, for credentials other than a key, and to list models."""
 
     sdk_variables: tuple[str, ...] = ()
     """Environment variables that change the SDK's requests, apart from key and address."""
@@ -320,15 +320,15 @@ class DirectProvider(SdkProvider[ClientT]):
     def _failure(self, error: Exception) -> ProviderError:
         match error:
             case ErrorResponse():
-                return refusal(self._connection, error.status, error.headers, error.content)
+                return response_error(self._connection, error.status, error.headers, error.content)
             case ConnectFailed(seconds=float(seconds)):
-                return unreachable(self._connection, late_reason(seconds))
+                return unreachable_error(self._connection, timeout_reason(seconds))
             case ConnectFailed():
                 return connection_error(self._connection, error)
             case BadHeader():
-                return bad_header(self._connection)
+                return header_error(self._connection)
             case ConnectionBroken():
-                return broken_off(self._connection)
+                return connection_lost_error(self._connection)
             case _:
                 return super()._failure(error)
 

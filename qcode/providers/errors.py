@@ -1,4 +1,4 @@
-"""Converts failures to `ProviderError`: HTTP responses, error objects in a stream, and exceptions.
+"""The conversion of failures to `ProviderError`: HTTP responses, and error objects in a stream.
 
 Errors are classified by the server's status, code and type, never by an SDK's class, so that all protocols and
 compatible servers share one table. A message is one line without keys or HTML, and keeps the server's wording, because
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import ConnectionOrigin, is_command, key_words
+from qcode.providers.connection import ConnectionOrigin, describe_key, is_command
 from qcode.text.clean import single_spaced
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 from qcode.text.pattern import lazy_pattern
@@ -26,7 +26,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.providers.rate_limits import Reset
 
-# Texts: most runs meet no error, so the first one compiles them.
+# Not compiled here: most runs have no error, so the first error compiles them.
 _QUOTA = (
     r"(?i)insufficient[_ ](quota|balance|credit|fund)|billing|credit balance|spend_limit|spending limit|out of credits"
     r"|payment required|exceeded your current quota|quota_exceeded|too many tokens per day"
@@ -107,7 +107,7 @@ def from_answer(
     reset = _reset(kind, headers, body, now)
     return ProviderError(
         kind,
-        _compose(origin, kind, body.message, status),
+        _error_message(origin, kind, body.message, status),
         status=status,
         retry_after=reset.after,
         resets_at=reset.at,
@@ -140,11 +140,11 @@ def from_stream(sent: JsonObject) -> ProviderError:
     )
 
 
-def attributed(error: ProviderError, origin: ConnectionOrigin) -> ProviderError:
-    """Return an error of a decoder or parser with the provider's name added and the key removed."""
+def attribute_error(error: ProviderError, origin: ConnectionOrigin) -> ProviderError:
+    """Return a copy of an error, with the provider's name added to its message and the key removed from it."""
     return ProviderError(
         error.kind,
-        _compose(origin, error.kind, error.message, error.status),
+        _error_message(origin, error.kind, error.message, error.status),
         status=error.status,
         retry_after=error.retry_after,
         resets_at=error.resets_at,
@@ -200,17 +200,17 @@ def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
         return ErrorKind.QUOTA
     if re.search(_CONTEXT, body.all_text):
         return ErrorKind.CONTEXT_OVERFLOW
-    if body.code == "model_not_found" or (body.param in ("", "model") and _names_no_model(body.message)):
+    if body.code == "model_not_found" or (body.param in ("", "model") and _is_about_unknown_model(body.message)):
         return ErrorKind.UNKNOWN_MODEL
     return ErrorKind.BAD_REQUEST
 
 
-def _names_no_model(message: str) -> bool:
-    found = re.search(r"\bmodel\b", message, re.IGNORECASE)
-    if found is None or not re.search(_NO_SUCH, message):
+def _is_about_unknown_model(message: str) -> bool:
+    match = re.search(r"\bmodel\b", message, re.IGNORECASE)
+    if match is None or not re.search(_NO_SUCH, message):
         return False
     # "temperature is not supported with this model" is about a parameter. An unknown model is named at the start.
-    return "not supported" not in message.lower() or found.start() < 20
+    return "not supported" not in message.lower() or match.start() < 20
 
 
 def _kind_of_aws_type(body: ErrorBody) -> ErrorKind | None:
@@ -239,15 +239,15 @@ def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
 def _is_quota(body: ErrorBody) -> bool:
     """Return whether the account has no quota left, as opposed to a rate limit that ends by itself.
 
-    Gemini mentions plan and billing for its limits per minute and per day too. A body that names the end of the limit
-    is about a limit, whatever its words.
+    Gemini mentions plan and billing for its limits per minute and per day too. An error with the time at which a limit
+    ends is a rate limit, whatever its message.
     """
-    if body.quota_ids or body.type.upper() == "RESOURCE_EXHAUSTED" or body.names_end:
+    if body.quota_ids or body.type.upper() == "RESOURCE_EXHAUSTED" or body.has_reset_time:
         return False
     return re.search(_QUOTA, body.all_text) is not None
 
 
-def _compose(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: int | None) -> str:
+def _error_message(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: int | None) -> str:
     text = redact(single_spaced(message, MAX_MESSAGE), origin.key) or "no reason given"
     match kind:
         case ErrorKind.AUTH:
@@ -258,7 +258,9 @@ def _compose(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: in
                 hint = f"store one with {command}, or set api_key_env in the config to the variable that holds it"
                 return f"{origin.provider} requires a key: {text.rstrip('.')}; {hint}"
             verb = "store" if is_command(origin.key_source) else "set"
-            return f"{origin.provider} refused {key_words(origin.key_source)}: {text.rstrip('.')}; {verb} a valid one"
+            return (
+                f"{origin.provider} refused {describe_key(origin.key_source)}: {text.rstrip('.')}; {verb} a valid one"
+            )
         case ErrorKind.BAD_REQUEST | ErrorKind.CONTEXT_OVERFLOW | ErrorKind.UNKNOWN_MODEL:
             # Without the status, because limits are learned from the numbers in this line.
             hint = _address_hint(origin) if status == 404 and kind is ErrorKind.BAD_REQUEST else ""
@@ -270,7 +272,7 @@ def _compose(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: in
 
 
 def _address_hint(origin: ConnectionOrigin) -> str:
-    """Return what may be wrong with the address of a server that does not know the path of the request."""
+    """Return a hint for a server that does not know the path of the request: the address may be wrong."""
     address = re.sub(r"/(chat/completions|responses|messages|models)?/?$", "", origin.address)
     if not origin.address_source or not address:
         return ""
@@ -308,8 +310,8 @@ class ErrorBody:
     quota_ids: tuple[str, ...] = ()
 
     @property
-    def names_end(self) -> bool:
-        """Whether the body says when a limit ends."""
+    def has_reset_time(self) -> bool:
+        """Whether the error contains the time at which a limit ends."""
         if any(key in self.error for key in ("resets_at", "resets_in_seconds", "retry_after_seconds")):
             return True
         return any("retryDelay" in detail for detail in objects_in(self.error.get("details")))

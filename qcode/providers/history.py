@@ -1,9 +1,9 @@
 """Preparation of a transcript for the encoders: alternating roles, the running tool loop, call ids, opaque data. Pure.
 
-Every call has its result already (`engine.transcript` ensures that); only the form is adapted here. Opaque data
-(signatures, encrypted reasoning) is sent back only to the host that made it. If that host is not the protocol's default
-host, `tag_opaque` adds the host to the protocol's name when data arrives, and `OwnOpaque` removes it again for
-requests to the same host. The codec drops all other opaque data.
+Every call already has its result (`engine.transcript` ensures that); this module adapts only the form. Opaque data
+(signatures, encrypted reasoning) is sent back only to the host that created it. If that host is not the protocol's
+default host, `tag_opaque` adds the host to the source of received data, and `OwnOpaque` removes it again for requests
+to the same host. The codec drops all other opaque data.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ def alternate(
 ) -> list[Message]:
     """Merge adjacent messages with the same role, and make call ids unique.
 
-    `used_ids` are the ids of the messages before these; the ids of these are added.
-
     Some servers number their calls from 1 in every reply, and other hosts reject such a history. `fit` converts an id
     to one that the host accepts; ids that become equal are made distinct. The new id depends only on earlier messages,
-    so it does not change while the conversation grows.
+    so it does not change while the conversation grows. `used_ids` are the ids in earlier messages; the ids in
+    `messages` are added to them.
     """
     joined: list[Message] = []
     for message in messages:
@@ -98,7 +97,7 @@ def with_request_note(request: ModelRequest) -> tuple[Message, ...]:
 
 
 def add_note(sent: list[JsonObject], note: JsonObject) -> None:
-    """Append a note, a text block, to the last of the encoded messages: after the point to which a host caches."""
+    """Append a note, a text block, to the last encoded message, after the part that the host caches."""
     content = sent[-1]["content"] if sent and sent[-1]["role"] == "user" and note["text"] else None
     if isinstance(content, list):
         content.append(note)
@@ -123,10 +122,11 @@ def text_to_continue(messages: tuple[Message, ...]) -> str:
 
 
 _UNSETTLED = 6
-"""So many messages at the end are encoded for each request: cache marks, prefill and notes change how."""
+"""The number of messages at the end that each request encodes again: cache marks, prefill and notes change them."""
 _SLICE = 250
-"""So many messages are encoded at a time."""
+"""The number of messages that are encoded at a time."""
 _CONVERSATIONS = 4
+"""The maximum number of conversations with a cached encoding."""
 COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -143,9 +143,9 @@ class _SettledPart:
 class EncodedMessages:
     """The encoded history of the last requests of a client, so that each message is encoded and written once.
 
-    `field` is the name of the history in the body, `writer` the encoder with which the host's SDK writes one. Messages
-    are found by identity, because comparing the texts would cost as much as encoding them. A message that the last two
-    requests did not contain is forgotten. Never change a value that `of` returned.
+    `field` is the name of the history in the request body, `writer` a JSON encoder with the format of the host's SDK.
+    Messages are cached by identity, because comparing their texts would take as long as encoding them. A message that
+    is not in the last two requests is dropped from the cache. Never change a value that `encode_once` returned.
     """
 
     def __init__(self, field: str = "messages", writer: json.JSONEncoder = COMPACT) -> None:
@@ -160,7 +160,7 @@ class EncodedMessages:
         self._first: Sequence[Json] = ()
 
     def begin(self, first: Sequence[Json] = ()) -> None:
-        """Begin another request. `first` are items of the history before its messages, such as the system text."""
+        """Begin another request. `first` are items of the history before its messages, such as the system prompt."""
         self._first = first
         self._before, self._current = self._current, {}
         self._texts_before, self._texts = self._texts, {}
@@ -172,57 +172,58 @@ class EncodedMessages:
         encode: Callable[[Sequence[Message], set[str]], Sequence[Json]],
         limit: int | None = None,
     ) -> tuple[Sequence[Message], set[str]]:
-        """Encode what has settled of `messages`; return the rest, and the call ids before it.
+        """Encode the settled part of `messages`; return the other messages, and the call ids before them.
 
-        `body` adds the settled part. `encode` returns the encoding of some messages after those with the given call
-        ids, and adds theirs. `variant` is everything else that it depends on. Nothing settles from `limit` on.
+        `body` adds the settled part to the request. `encode` encodes some messages; it gets the call ids before them,
+        and adds theirs. `variant` is everything else that the encoding depends on. Messages from the index `limit` on
+        are not settled.
         """
         settled = self._conversation(messages, variant)
-        known = len(settled.messages)
-        end = min(len(messages) - _UNSETTLED, len(messages) if limit is None else limit)
-        if known > max(end, 0) or not all(map(operator.is_, settled.messages, messages)):
-            settled, known = _SettledPart(variant), 0
-        at = _last_independent(messages, known, end)
-        begin = known
-        while begin < at:
-            # A resumed session may have 10,000 messages: never all of them are held as values.
-            upto = _last_independent(messages, begin, min(at, begin + _SLICE))
-            upto = at if upto == begin else upto
-            items = encode(messages[begin:upto], settled.call_ids)
+        old_count = len(settled.messages)
+        max_count = min(len(messages) - _UNSETTLED, len(messages) if limit is None else limit)
+        if old_count > max(max_count, 0) or not all(map(operator.is_, settled.messages, messages)):
+            settled, old_count = _SettledPart(variant), 0
+        count = _last_independent(messages, old_count, max_count)
+        start = old_count
+        while start < count:
+            # A resumed session may have 10,000 messages. They are encoded in slices to save memory.
+            end = _last_independent(messages, start, min(count, start + _SLICE))
+            end = count if end == start else end
+            items = encode(messages[start:end], settled.call_ids)
             added = self._writer.item_separator.join(map(self._message, items))
             settled.json += (self._writer.item_separator if settled.json and added else "").encode()
             settled.json += added.encode()
             self._current.clear()
             self._texts.clear()
-            begin = upto
-        if at > known:
-            settled.messages = tuple(messages[:at])
+            start = end
+        if count > old_count:
+            settled.messages = tuple(messages[:count])
         if messages:
             self._conversations[id(messages[0])] = settled
         self._settled_part = settled
-        return messages[at:], set(settled.call_ids)
+        return messages[count:], set(settled.call_ids)
 
     def _conversation(self, messages: Sequence[Message], variant: str) -> _SettledPart:
-        """Take the conversation that starts with the same message; forget the one that was used least recently.
+        """Take the settled part of this conversation out of the cache; drop the least recently used conversation.
 
-        A sub-agent and its parent take turns with one client.
+        A conversation is identified by its first message. A sub-agent and its parent use one client in turn.
         """
-        found = self._conversations.pop(id(messages[0]), None) if messages else None
+        settled = self._conversations.pop(id(messages[0]), None) if messages else None
         while len(self._conversations) >= _CONVERSATIONS:
             del self._conversations[next(iter(self._conversations))]
-        return found if found is not None and found.variant == variant else _SettledPart(variant)
+        return settled if settled is not None and settled.variant == variant else _SettledPart(variant)
 
-    def of(self, message: Message, encode: Callable[[], list[Json]], variant: str) -> list[Json]:
-        """Return the encoded message, `encode()` if it is not known in this variant."""
+    def encode_once(self, message: Message, encode: Callable[[], list[Json]], variant: str) -> list[Json]:
+        """Return the encoded message from the cache, or `encode()` if it is not cached in this variant."""
         key = (id(message), variant)
-        found = self._before.get(key)
-        if found is None or found[0] is not message:
-            found = (message, encode())
-        self._current[key] = found
-        return found[1]
+        cached = self._before.get(key)
+        if cached is None or cached[0] is not message:
+            cached = (message, encode())
+        self._current[key] = cached
+        return cached[1]
 
     def body(self, fields: JsonObject) -> bytes:
-        """Return a request body as the encoder writes it, with the settled part before the messages in `fields`."""
+        """Return the request body as JSON, with the settled part before the messages in `fields`."""
         parts: list[bytes | bytearray] = []
         comma, colon = self._writer.item_separator, self._writer.key_separator
         for name, value in fields.items():
@@ -231,15 +232,15 @@ class EncodedMessages:
                 parts.append(f"{start}{self._writer.encode(value)}".encode())
                 continue
             parts.append(f"{start}[".encode())
-            first, rest = (comma.join(map(self._message, items)).encode() for items in (self._first, value))
-            encoded = [part for part in (first, self._settled_part.json, rest) if part]
+            first, unsettled = (comma.join(map(self._message, items)).encode() for items in (self._first, value))
+            encoded = [part for part in (first, self._settled_part.json, unsettled) if part]
             for part in encoded:
                 parts += [part, comma.encode()] if part is not encoded[-1] else [part]
             parts.append(b"]")
         return b"".join((*parts, b"}"))
 
     def _message(self, message: Json) -> str:
-        """Return a message in JSON. Each request has new lists of blocks, but the blocks are the same."""
+        """Return a message as JSON. Each request has new lists of blocks, but the blocks are the same objects."""
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(message, dict) or not isinstance(content, list):
             return self._cached_json(message)
@@ -253,22 +254,23 @@ class EncodedMessages:
         return f"{{{comma.join(parts)}}}"
 
     def _cached_json(self, value: Json) -> str:
-        found = self._texts_before.get(id(value))
-        if found is None or found[0] is not value:
-            found = (value, self._writer.encode(value))
-        self._texts[id(value)] = found
-        return found[1]
+        cached = self._texts_before.get(id(value))
+        if cached is None or cached[0] is not value:
+            cached = (value, self._writer.encode(value))
+        self._texts[id(value)] = cached
+        return cached[1]
 
 
 def _last_independent(messages: Sequence[Message], start: int, end: int) -> int:
-    """Return the last place after `start`, up to `end`, at which the encoding can be cut; `start` without one."""
+    """Return the last index after `start`, up to `end`, at which the encoding can be split, otherwise `start`."""
     return next((at for at in range(end, start, -1) if _is_independent(messages[at - 1], messages[at])), start)
 
 
 def _is_independent(before: Message, after: Message) -> bool:
-    """Return whether no rule of any protocol looks across the place between two messages.
+    """Return whether the encodings of two adjacent messages are independent in every protocol.
 
-    Neither is dropped, so they are not merged with others, and no call before the place is answered after it.
+    Both must be sent, so that neither is merged with another message, and the second must not have results of the
+    calls in the first.
     """
     if before.role == after.role or not (_is_sent(before) and _is_sent(after)):
         return False
@@ -276,12 +278,12 @@ def _is_independent(before: Message, after: Message) -> bool:
 
 
 def _is_sent(message: Message) -> bool:
-    """Return whether every protocol sends something of a message: reasoning alone, for example, is left out."""
+    """Return whether every protocol sends the message. A message with only reasoning, for example, is left out."""
     return any(not isinstance(block, Text | Reasoning) for block in message.blocks) or bool(message.text.strip())
 
 
 def start_of_tool_loop(messages: Sequence[Message]) -> int:
-    """Return the index after the last message written by the user: later calls belong to the running turn."""
+    """Return the index after the last message that the user wrote. Later calls belong to the current turn."""
     for index in range(len(messages) - 1, -1, -1):
         blocks = messages[index].blocks
         if messages[index].role == "user" and not any(isinstance(block, ToolResult) for block in blocks):
@@ -301,7 +303,7 @@ def assistant_blocks(blocks: tuple[Block, ...]) -> list[Text | Reasoning | ToolC
 
 
 def without_trailing_thoughts(blocks: Iterable[Block]) -> list[Text | Reasoning | ToolCall]:
-    """Return the blocks of an assistant message without reasoning at its end, which Claude rejects."""
+    """Return the blocks of an assistant message without the reasoning at its end, because Claude rejects it there."""
     remaining = assistant_blocks(tuple(blocks))
     while remaining and (
         isinstance(remaining[-1], Reasoning) or (isinstance(remaining[-1], Text) and not remaining[-1].text.strip())
@@ -315,7 +317,7 @@ def has_calls(request: ModelRequest) -> bool:
 
 
 def stripped_prefill(request: ModelRequest) -> str:
-    """Return the white space at the end of a prefill, which Claude rejects there; empty for any other request."""
+    """Return the white space at the end of a prefill, which Claude rejects. Empty if the request has no prefill."""
     if not request.is_prefill or not request.messages or request.messages[-1].role != "assistant":
         return ""
     text = request.messages[-1].text
@@ -353,70 +355,70 @@ def mint_call_id(tag: str, response_id: str, number: int) -> str:
     return f"call_{tag}_{reply}_{number}" if reply else f"call_{tag}_{number}"
 
 
-_HOMES = frozenset({"api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"})
+_DEFAULT_HOSTS = frozenset({"api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"})
 _AMAZON = ".amazonaws.com"
 
 
 def opaque_origin(address: str) -> str:
     """Return an identifier of the host at `address`, empty for the default host of its protocol.
 
-    Without an address it is the default host. Credentials and a query in the address are ignored.
+    An empty `address` means the default host. Credentials and a query in the address are ignored.
     """
     parts = urlsplit(address)
     host = (parts.hostname or "").lower()
-    if not host or host in _HOMES or host.endswith(_AMAZON):
+    if not host or host in _DEFAULT_HOSTS or host.endswith(_AMAZON):
         return ""
     port = f":{parts.port}" if parts.port else ""
     return f"{host}{port}{parts.path.rstrip('/')}"
 
 
 class OwnOpaque:
-    """Removes the opaque data of other hosts from requests to `origin`, and renames its own to the protocol's name.
+    """A filter of requests to the host `origin`: it removes the opaque data that other hosts created.
 
-    The messages of the last requests are kept, so that one that occurs again is the same value again.
+    Filtered messages are cached, so that a message in several requests remains the same object.
     """
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
-        self._cached_json: dict[int, tuple[tuple[Message, ...], tuple[Message, ...]]] = {}
+        self._cache: dict[int, tuple[tuple[Message, ...], tuple[Message, ...]]] = {}
 
-    def of(self, request: ModelRequest) -> ModelRequest:
-        """Return the request with only the opaque data that the host made."""
+    def filter_request(self, request: ModelRequest) -> ModelRequest:
+        """Return the request with only the opaque data of this host, and without the host in its source."""
         messages = request.messages
         if not self.origin or not messages:
             return request
-        previous, found = self._cached_json.pop(id(messages[0]), ((), ()))
+        previous, filtered = self._cache.pop(id(messages[0]), ((), ()))
         count = min(len(previous), len(messages))
         if not all(map(operator.is_, previous[:count], messages)):
             count = next(at for at in range(count) if previous[at] is not messages[at])
-        added = (_message_for(message, f"@{self.origin}") for message in messages[count:])
-        found = (*found[:count], *added)
-        while len(self._cached_json) >= _CONVERSATIONS:
-            del self._cached_json[next(iter(self._cached_json))]
-        self._cached_json[id(messages[0])] = messages, found
-        return replace(request, messages=found)
+        added = (_with_own_opaque(message, f"@{self.origin}") for message in messages[count:])
+        filtered = (*filtered[:count], *added)
+        while len(self._cache) >= _CONVERSATIONS:
+            del self._cache[next(iter(self._cache))]
+        self._cache[id(messages[0])] = messages, filtered
+        return replace(request, messages=filtered)
 
 
 def tag_opaque(event: ReplyEvent, origin: str) -> ReplyEvent:
-    """Return an event of the codec with the host added to the source of its opaque data."""
+    """Return the event with the host added to the source of its opaque data."""
     if type(event) is not BlockEnded or event.opaque is None:
         return event
     return replace(event, opaque=replace(event.opaque, source=f"{event.opaque.source}@{origin}"))
 
 
-def _message_for(message: Message, ending: str) -> Message:
-    if not any(_mark_of(block) for block in message.blocks):
+def _with_own_opaque(message: Message, ending: str) -> Message:
+    if not any(_opaque_of(block) for block in message.blocks):
         return message
-    return replace(message, blocks=tuple(_block_for(block, ending) for block in message.blocks))
+    return replace(message, blocks=tuple(_block_with_own_opaque(block, ending) for block in message.blocks))
 
 
-def _block_for(block: Block, ending: str) -> Block:
-    mark = _mark_of(block)
+def _block_with_own_opaque(block: Block, ending: str) -> Block:
+    mark = _opaque_of(block)
     if mark is None or not isinstance(block, Text | Reasoning | ToolCall):
         return block
     is_own = mark.source.endswith(ending)
     return replace(block, opaque=replace(mark, source=mark.source.removesuffix(ending)) if is_own else None)
 
 
-def _mark_of(block: Block) -> Opaque | None:
+def _opaque_of(block: Block) -> Opaque | None:
     return block.opaque if isinstance(block, Text | Reasoning | ToolCall) else None

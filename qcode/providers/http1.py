@@ -20,7 +20,7 @@ from qcode.text.pattern import lazy_pattern
 
 MAX_HEAD_BYTES = 256 * 1024
 MAX_LINE_BYTES = 16 * 1024
-"""The limit for consecutive bytes of chunk sizes, extensions and trailers without a byte of the body."""
+"""The maximum number of consecutive bytes of chunk sizes, extensions and trailers, without a byte of the body."""
 
 ACCEPTED = "gzip, deflate"
 """The content codings that `Inflater` decodes."""
@@ -28,6 +28,7 @@ ACCEPTED = "gzip, deflate"
 Address: TypeAlias = tuple[int, int, int, str, object]
 
 HEAD_START_S = 0.25
+"""The time after which the next address is tried as well."""
 _HIGH_WATER = 1024 * 1024
 _INFLATED_BYTES = 1024 * 1024
 _GZIP_MAGIC = b"\x1f"
@@ -57,7 +58,7 @@ def write_head(method: str, target: str, headers: Mapping[str, str], version: st
 
 
 class AnswerReader:
-    """Parses the response to one request from bytes split anywhere. Raises `ValueError` for an invalid response.
+    """A parser of the response to one request, from bytes split anywhere. Raises `ValueError` for an invalid response.
 
     `headers` has lower-case names; repeated values are joined with a comma. Interim responses (1xx) and trailers are
     skipped. The `on_…` methods are called by httptools.
@@ -153,9 +154,9 @@ class AnswerReader:
 
 
 class Inflater:
-    """Decodes gzip, with one or several members, and deflate, with the zlib header or, as some hosts send it, without.
+    """A decoder of gzip and deflate. Raises `ValueError` for another encoding, and for damaged or truncated bodies.
 
-    `name` is the `Content-Encoding`. Raises `ValueError` for an unknown one, and for damaged or truncated bodies.
+    `name` is the `Content-Encoding`. gzip may have several members. Some hosts send deflate without its zlib header.
     """
 
     def __init__(self, name: str) -> None:
@@ -177,7 +178,7 @@ class Inflater:
             return
         if not self._is_sniffed:
             self._first += data
-            # The first two bytes tell whether a deflate body has a zlib header.
+            # The first two bytes show whether a deflate body has a zlib header.
             if len(self._first) < 2:
                 return
             data = self._first
@@ -186,7 +187,7 @@ class Inflater:
                 self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         while True:
             if self._inflater.eof:
-                # Another gzip member follows, or padding, which is ignored.
+                # Another gzip member may follow, or padding, which is ignored.
                 if not self._is_gzip or not data.startswith(_GZIP_MAGIC):
                     return
                 self._inflater = zlib.decompressobj(self._window)
@@ -212,13 +213,13 @@ def _is_wrapped(data: bytes) -> bool:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection and the bytes received over it. Belongs to the event loop in which it was made."""
+    """One connection and the bytes received over it. Belongs to the event loop in which it was created."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.idle_since = 0.0
         self.idle_limit = 0.0
-        self.has_spoken = False
+        self.has_received = False
         """Whether a byte was received since the last request was sent."""
         self._pieces: list[bytes] = []
         self._size = 0
@@ -234,9 +235,9 @@ class HttpConnection(asyncio.Protocol):
         return not self._is_ended and not self._pieces and self._transport is not None
 
     def send(self, data: bytes) -> None:
-        """Send `data`. A failure to send shows when the response is read, which may explain it."""
+        """Send `data`. `read` raises a failure to send, because a response received before may explain it."""
         assert self._transport is not None
-        self.has_spoken = False
+        self.has_received = False
         self._transport.write(data)
 
     async def read(self) -> bytes:
@@ -271,7 +272,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self.has_spoken = True
+        self.has_received = True
         self._pieces.append(data)
         self._size += len(data)
         if self._size > _HIGH_WATER and not self._is_paused and self._transport is not None:
@@ -303,14 +304,14 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float
             _, wire = await loop.create_connection(HttpConnection, sock=sock, ssl=tls, server_hostname=name)
             return wire
     except TimeoutError as error:
-        # With an errno it is the system's own time limit, which may be shorter.
+        # An error with an errno comes from the time limit of the system, which may be shorter.
         raise ConnectFailed(limit if error.errno is None else None) from error
     except (OSError, UnicodeError) as error:
         raise ConnectFailed from error
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
-    """Return the addresses of `host`. A host name needs a DNS lookup, which may take long."""
+    """Return the addresses of `host`. A DNS lookup may take long, so it runs in a thread."""
 
     def look_up() -> list[Address]:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))

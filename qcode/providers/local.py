@@ -1,6 +1,6 @@
-"""Local model servers: find one, list its models, and query the size of its context window.
+"""The search for local model servers, their models, and the sizes of their context windows.
 
-Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports. It uses plain sockets and HTTP/1.0
+Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports. Requests use plain sockets and HTTP/1.0
 (`ask`), so that a machine without such a server spends no time on imports. Only lists and settings are requested; no
 prompt is sent and no model is loaded. The window is a setting of the server, not of the model, and some servers
 silently truncate a longer prompt. Sources: the API pages of these servers.
@@ -20,7 +20,7 @@ from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, t
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_MAX_ASKED = 8
+_MAX_QUERIED = 8
 _NOT_FOR_CHAT = ("embed", "rerank", "bge-", "whisper", "tts", "clip-")
 
 Finder = Callable[[str], Awaitable[str]]
@@ -42,8 +42,8 @@ async def find_local_servers(
     """Return the servers that answer within `timeout` seconds, each with its first model that can call tools.
 
     All servers are queried at once; the order of preference is Ollama, LM Studio, llama.cpp, vLLM, SGLang. `ports`
-    replaces their default ports. A server without a model is left out. `configured` are servers of the configuration:
-    each is queried at its own address, and replaces the default one of its name.
+    replaces their default ports. A server without a model is left out. `configured` are servers from the configuration:
+    each is queried at its own address, and replaces the default server with the same name.
     """
     servers: dict[str, tuple[ProviderSpec, str]] = {}
     for name in _FINDERS:
@@ -75,13 +75,13 @@ async def _find_ollama(address: str) -> str:
     """Return the first model of an Ollama server that can call tools; Ollama reports the abilities of each model."""
     listed = object_in(await ask(address, "/api/tags"))
     names = [name for name in (text_in(model.get("name")) for model in objects_in(listed.get("models"))) if name]
-    names = [name for name in names if is_for_chat(name)][:_MAX_ASKED]
+    names = [name for name in names if is_for_chat(name)][:_MAX_QUERIED]
     details = await asyncio.gather(*(_show(address, name) for name in names))
     for name, facts in zip(names, details, strict=True):
         abilities = facts.get("capabilities")
         if isinstance(abilities, list) and "tools" in abilities:
             return name
-    # An old server reports no abilities: use its first model. A new server that reports no model with tools has none.
+    # An old server reports no abilities: use its first model. Newer servers list the abilities of every model.
     return "" if any("capabilities" in facts for facts in details) else next(iter(names), "")
 
 
@@ -124,7 +124,7 @@ def is_for_chat(name: str) -> bool:
 
 
 async def list_models(address: str, limit_s: float = 2.0) -> tuple[str, ...]:
-    """Return the chat models of the server at `address` (including `/v1`); none if it does not answer."""
+    """Return the chat models of the server at `address` (including `/v1`), none if it does not answer."""
     try:
         async with asyncio.timeout(limit_s):
             listed = object_in(await ask(address, "/models"))
@@ -135,7 +135,7 @@ async def list_models(address: str, limit_s: float = 2.0) -> tuple[str, ...]:
 
 
 SMALL_WINDOW = 32_000
-"""A window below this size has little room for work besides the instructions, the tools and a few files."""
+"""Below this size, a window has little space for work besides the instructions, the tools and a few files."""
 
 _OWNERS = {
     "library": "ollama",
@@ -155,7 +155,7 @@ _ADVICE = {
 }
 DEFAULT_PORTS = frozenset({11434, 1234, 8080, 8000, 30000})
 """The default ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang."""
-_LISTED = ("max_model_len", "context_length", "context_window", "n_ctx")
+_WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "n_ctx")
 _NUM_CTX = lazy_pattern(r"^[^\S\n]*+num_ctx[^\S\n]++(\d++)[^\S\n]*+$", re.MULTILINE)
 
 
@@ -171,7 +171,7 @@ class LocalWindow:
         return self.tokens < SMALL_WINDOW
 
 
-def can_tell(provider: str, base_url: str) -> bool:
+def is_known_server(provider: str, base_url: str) -> bool:
     """Return whether the server at `base_url` is of a known kind, by its name or its port.
 
     Other servers are not queried, because they may not expect such a request.
@@ -185,9 +185,9 @@ def can_tell(provider: str, base_url: str) -> bool:
 
 
 class WindowQuestion:
-    """Queries one server for the window of one model. `provider` is its name in qcode, which may tell its kind.
+    """A query of one server for the window of one model. `provider` is its name in qcode, often that of its kind.
 
-    A server of unknown kind gets one request, for its list of models; the response identifies its kind.
+    A server of unknown kind gets one request, for its list of models. The response identifies the kind.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class WindowQuestion:
         self._model = model
         self._headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
         self.is_settled = False
-        """Whether another query is useless: the window is known, or this server does not report it."""
+        """Whether no other query is needed: the window is known, or this server never reports it."""
 
     async def ask(self, timeout: float = 0.3) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all questions together
         """Return the window, or None if the server does not report it, possibly because the model is not loaded yet."""
@@ -207,13 +207,13 @@ class WindowQuestion:
             return None
         try:
             async with asyncio.timeout(timeout):
-                found = await self._read_window()
+                window = await self._read_window()
         except (TimeoutError, OSError, ValueError):
             # A server that is starting or busy may answer later.
             return None
-        if found is not None:
+        if window is not None:
             self.is_settled = True
-        return found
+        return window
 
     async def _read_window(self) -> LocalWindow | None:
         kind, listed = self._provider, None
@@ -235,23 +235,23 @@ class WindowQuestion:
         kind = _OWNERS.get(text_in((entry or (models[0] if models else {})).get("owned_by")), self._provider)
         if kind in ("ollama", "lmstudio", "llamacpp"):
             return kind, None
-        # An adapter is listed without a window: use the window of its base model.
+        # An adapter is listed without a window; use the window of its base model.
         rows = ([entry] if entry else []) + models
-        figures = (count_in(row.get(name)) for row in rows for name in _LISTED)
+        figures = (count_in(row.get(name)) for row in rows for name in _WINDOW_FIELDS)
         return kind, next((figure for figure in figures if figure), None)
 
     async def _ollama(self) -> int | None:
-        """Return the window of the loaded model, or the one set in its Modelfile.
+        """Return the window of the loaded model, or the window that its Modelfile sets.
 
-        The default of the server is reported only after the model is loaded.
+        The server reports its default window only after the model is loaded.
         """
         loaded = objects_in(object_in(await self._get(self._root, "/api/ps")).get("models"))
         entry = _entry(loaded, self._model, "model") or _entry(loaded, self._model, "name")
         if entry is not None and (tokens := count_in(entry.get("context_length"))):
             return tokens
         details = object_in(await self._get(self._root, "/api/show", {"model": self._model}))
-        found = _NUM_CTX.search(text_in(details.get("parameters")))
-        return int(found.group(1)) if found else None
+        match = _NUM_CTX.search(text_in(details.get("parameters")))
+        return int(match.group(1)) if match else None
 
     async def _lmstudio(self) -> int | None:
         models = objects_in(object_in(await self._get(self._root, "/api/v0/models")).get("data"))
@@ -281,7 +281,7 @@ _QUESTIONS: Mapping[str, Callable[[WindowQuestion], Awaitable[int | None]]] = {
 
 
 def _entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None:
-    """Return the entry of a model; Ollama adds `:latest` to a name without a tag."""
+    """Return the entry of a model, None if there is none. Ollama adds `:latest` to a name without a tag."""
     names = {model, f"{model}:latest"}
     return next((row for row in models if text_in(row.get(name)) in names), None)
 
@@ -292,10 +292,10 @@ _MAX_ANSWER = 1024 * 1024
 async def ask(
     address: str, path: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
 ) -> Json:
-    """Return the JSON at `path` of the server at `address`, with a POST request if there is a `body`.
+    """Return the JSON at `path` of the server at `address`. The request is a POST if there is a `body`.
 
-    Raise `OSError` or `ValueError` if there is no server, no plain HTTP, no status 200 or no JSON. The caller sets a
-    time limit.
+    Raise `OSError` or `ValueError` without a server, without plain HTTP, and for any answer except JSON with status
+    200. The caller sets a time limit.
     """
     from qcode.providers.http1 import AnswerReader, connect, write_head
 

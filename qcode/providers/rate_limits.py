@@ -1,8 +1,8 @@
-"""When a rate limit of a provider ends, read from the headers and the body of its response.
+"""The end of a provider's rate limit, read from the headers and the body of its response.
 
-Every provider says it differently: seconds, `6m0s`, milliseconds, a date, or the seconds since 1970, and some headers
-name the time at which a budget is *full* again. `read_reset` returns one answer for all of them. It loads with the
-first refused request.
+Every provider has its own format: seconds, `6m0s`, milliseconds, a date, or the seconds since 1970. Some headers name
+the time at which a budget is *full* again. `read_reset` reads all of them. This module is loaded with the first refused
+request.
 
 Sources: platform.claude.com "Rate limits" (`anthropic-ratelimit-…-reset`, RFC 3339), platform.openai.com "Rate limits"
 (`x-ratelimit-reset-…`, a duration), console.groq.com "Rate limits" (`2m59.56s`), ai.google.dev "Rate limits" (requests
@@ -21,7 +21,7 @@ from qcode.text.json import Json, JsonObject, object_in, text_in
 from qcode.values import dataclass
 
 MAX_RESET = timedelta(days=35)
-"""A later time is not believed. The longest real one is a free monthly plan."""
+"""The maximum time until a limit ends; a later time is ignored. The longest known limit is that of a monthly plan."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s))?")
@@ -41,7 +41,7 @@ _BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
 class Reset:
     """The end of a limit: in `after` seconds, at the time `at` (seconds since 1970); None if the response does not say.
 
-    `at` is also None for a time that is over or not believed. `period` is empty if unknown.
+    `at` is also None for a time in the past or after `MAX_RESET`. `period` is empty if unknown.
     """
 
     after: float | None
@@ -57,19 +57,23 @@ def read_reset(
     `error` is the error object of the body, `quota_ids` are the limits that Gemini names, `now` has a zone. A clock
     that differs from the server's is corrected by the `Date` of the response. A time in the past is ignored.
     """
-    served = _date(headers.get("date", "")) or now
+    server_time = _date(headers.get("date", "")) or now
     period = _period(headers, error, message, quota_ids)
-    # Gemini sends a `retryDelay` beside its limit per day that is right on some days and 38 seconds on others.
+    # With its limit per day, Gemini also sends a `retryDelay`, which is sometimes correct and sometimes 38 seconds.
     is_per_day = period == "day" and bool(quota_ids)
-    candidates = iter([_until_midnight_pacific(served)]) if is_per_day else _candidates(headers, error, message, served)
+    candidates = (
+        iter([_until_midnight_pacific(server_time)])
+        if is_per_day
+        else _candidates(headers, error, message, server_time)
+    )
     after = next((wait for wait in candidates if wait >= 0), None)
     return Reset(after, _unix_time(now, after), period)
 
 
 def read_retry_after(headers: Mapping[str, str], error: JsonObject, *, now: datetime) -> Reset:
     """Return the wait that a server asks for after a failure that is not a rate limit."""
-    served = _date(headers.get("date", "")) or now
-    waits = (*_header_waits(headers, served), *_detail_waits(error))
+    server_time = _date(headers.get("date", "")) or now
+    waits = (*_header_waits(headers, server_time), *_detail_waits(error))
     return Reset(next((wait for wait in waits if wait >= 0), None))
 
 
@@ -79,36 +83,36 @@ def _unix_time(now: datetime, after: float | None) -> int | None:
     return math.ceil(now.timestamp() + after)
 
 
-def _candidates(headers: Mapping[str, str], error: JsonObject, message: str, served: datetime) -> Iterator[float]:
-    """Yield the seconds that each place of the response names, the most reliable place first."""
+def _candidates(headers: Mapping[str, str], error: JsonObject, message: str, server_time: datetime) -> Iterator[float]:
+    """Yield the wait in seconds from each header and field of the response, the most reliable one first."""
     metadata = object_in(error.get("metadata"))
-    named = {key.lower(): str(value) for key, value in object_in(metadata.get("headers")).items()}
-    for fields in (headers, named):
-        yield from _header_waits(fields, served)
+    relayed = {key.lower(): str(value) for key, value in object_in(metadata.get("headers")).items()}
+    for fields in (headers, relayed):
+        yield from _header_waits(fields, server_time)
     yield from _detail_waits(error)
     for key in ("resets_in_seconds", "retry_after_seconds"):
         yield from _if_positive(_seconds(error.get(key)) or _seconds(metadata.get(key)))
-    yield from _since_1970(error.get("resets_at"), served)
-    for fields in (headers, named):
+    yield from _since_1970(error.get("resets_at"), server_time)
+    for fields in (headers, relayed):
         for name in ("anthropic-ratelimit-unified-reset", "x-codex-primary-reset-at", "x-codex-secondary-reset-at"):
-            yield from _since_1970(fields.get(name), served)
-        yield from _exhausted_budgets(fields, served)
-        yield from _since_1970(fields.get("x-ratelimit-reset"), served)
-    if (found := _NAMED_WAIT.search(message)) is not None:
-        yield from _if_positive(_wait_seconds(found))
+            yield from _since_1970(fields.get(name), server_time)
+        yield from _exhausted_budgets(fields, server_time)
+        yield from _since_1970(fields.get("x-ratelimit-reset"), server_time)
+    if (match := _NAMED_WAIT.search(message)) is not None:
+        yield from _if_positive(_wait_seconds(match))
 
 
-def _header_waits(headers: Mapping[str, str], served: datetime) -> Iterator[float]:
+def _header_waits(headers: Mapping[str, str], server_time: datetime) -> Iterator[float]:
     """Yield the wait of `retry-after-ms` or `Retry-After`, which is a number of seconds or a date."""
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
         yield milliseconds / 1000
-    wish = headers.get("retry-after", "")
-    seconds = _seconds(wish)
+    retry_after = headers.get("retry-after", "")
+    seconds = _seconds(retry_after)
     if seconds is not None:
         yield seconds
-    elif (date := _date(wish)) is not None:
-        yield max(0.0, (date - served).total_seconds())
+    elif (date := _date(retry_after)) is not None:
+        yield max(0.0, (date - server_time).total_seconds())
 
 
 def _detail_waits(error: JsonObject) -> Iterator[float]:
@@ -119,8 +123,8 @@ def _detail_waits(error: JsonObject) -> Iterator[float]:
             yield seconds
 
 
-def _exhausted_budgets(headers: Mapping[str, str], served: datetime) -> Iterator[float]:
-    """Yield the longest wait of the budgets of which nothing remains.
+def _exhausted_budgets(headers: Mapping[str, str], server_time: datetime) -> Iterator[float]:
+    """Yield the longest wait of all exhausted budgets.
 
     Example: with `x-ratelimit-remaining-requests: 0`, `…-reset-requests: 2m59.56s` and 900 tokens remaining, the wait
     is 179.56 s, whatever the reset of the tokens.
@@ -133,7 +137,7 @@ def _exhausted_budgets(headers: Mapping[str, str], served: datetime) -> Iterator
             if not reset or (remaining is not None and _seconds(remaining) != 0):
                 continue
             date = _date(reset)
-            wait = _duration(reset) if date is None else (date - served).total_seconds()
+            wait = _duration(reset) if date is None else (date - server_time).total_seconds()
             if wait is not None and wait > 0 and (remaining is not None or suffix):
                 waits.append(wait)
     if waits:
@@ -152,36 +156,36 @@ def _period(headers: Mapping[str, str], error: JsonObject, message: str, quota_i
     return "minute" if _MINUTE.search(words) else ""
 
 
-def _wait_seconds(found: re.Match[str]) -> float | None:
-    if found["short"]:
-        return _duration(found["short"])
-    return float(found["number"]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found["unit"][0].lower()]
+def _wait_seconds(match: re.Match[str]) -> float | None:
+    if match["short"]:
+        return _duration(match["short"])
+    return float(match["number"]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match["unit"][0].lower()]
 
 
 def _duration(text: str) -> float | None:
     """Return the seconds of `12ms`, `7.66s`, `6m0s`, `2m59.56s`, `1h2m3s` or a plain number; None for other text.
 
-    Azure sends plain seconds, of which 0 and -1 mean nothing.
+    Azure sends plain seconds; 0 and -1 have no meaning.
     """
     plain = _seconds(text)
     if plain is not None:
         return plain if plain > 0 else None
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not any(found.groups()):
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
         return None
-    days, hours, minutes, rest, unit = found.groups()
+    days, hours, minutes, number, unit = match.groups()
     whole = sum(float(value) * _UNITS[name] for value, name in ((days, "d"), (hours, "h"), (minutes, "m")) if value)
-    seconds = whole + (float(rest) * _UNITS[unit] if rest else 0.0)
+    seconds = whole + (float(number) * _UNITS[unit] if number else 0.0)
     return seconds if seconds < math.inf else None
 
 
-def _since_1970(value: Json, served: datetime) -> Iterator[float]:
+def _since_1970(value: Json, server_time: datetime) -> Iterator[float]:
     """Yield the seconds until a time in seconds or milliseconds since 1970, or an RFC 3339 time."""
     number = _seconds(value)
     if number is not None:
-        yield from _if_positive((number / 1000 if number > 1e11 else number) - served.timestamp())
+        yield from _if_positive((number / 1000 if number > 1e11 else number) - server_time.timestamp())
     elif isinstance(value, str) and (date := _date(value)) is not None:
-        yield from _if_positive((date - served).total_seconds())
+        yield from _if_positive((date - server_time).total_seconds())
 
 
 def _if_positive(seconds: float | None) -> Iterator[float]:
@@ -200,7 +204,7 @@ def _seconds(value: Json) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
-    """Return an RFC 3339 or HTTP date; None for other text."""
+    """Return an RFC 3339 or HTTP date, None for other text."""
     text = text.strip()
     if len(text) < 16 or not any(sign in text for sign in ":,"):
         return None
@@ -214,7 +218,7 @@ def _date(text: str) -> datetime | None:
             date = parsedate_to_datetime(text)
         except (ValueError, OverflowError):
             return None
-    # Dates at the ends of the calendar cannot be converted to another zone.
+    # Dates in the first and last year of the calendar cannot be converted to another zone.
     if not 1970 <= date.year < MAXYEAR:
         return None
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
@@ -233,5 +237,7 @@ def _pacific() -> tzinfo:
 
     try:
         return ZoneInfo("America/Los_Angeles")
-    except ZoneInfoNotFoundError:  # a machine without time zones; an hour late in summer is better than early
+    except (
+        ZoneInfoNotFoundError
+    ):  # a machine without time zones: winter time all year, because in summer too late is better than too early
         return timezone(timedelta(hours=-8))

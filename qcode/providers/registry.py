@@ -1,7 +1,7 @@
 """The providers by name, as data, and one function that creates a client. Imports no SDK and no client module.
 
 A provider from the config file is a `ProviderSpec` like the built-in ones (`custom`). `config` reads files, and
-`agent.models` chooses the provider; here the environment is a mapping that is passed in.
+`agent.models` chooses the provider. The environment is always passed in as a mapping.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.providers import azure
-from qcode.providers.connection import Connection, Timeouts, check_address, is_local, key_words, strip_version
+from qcode.providers.connection import Connection, Timeouts, check_address, describe_key, is_local, strip_version
 from qcode.providers.openai.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
 from qcode.values import dataclass
 
@@ -23,27 +23,26 @@ PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)
 
 @dataclass(frozen=True, slots=True)
 class ProviderSpec:
-    """A provider as data.
-
-    `key_variables` and `base_url_variables` are environment variables; the first that is set wins. `quirks` is only
-    for the `openai` protocol. `max_tokens_field` and `reasoning_field` override it; without an override, OpenAI's own
-    field is used if the address is OpenAI's. `needs_key` False: a local server, or a host whose SDK finds credentials.
-    `key_path`: a path that only a valid key may read, if the host lists its models without a key.
-    """
+    """A provider as data."""
 
     name: str
     protocol: WireProtocol
     base_url: str = ""
     key_variables: tuple[str, ...] = ()
+    """Environment variables with the key; the first that is set wins."""
     base_url_variables: tuple[str, ...] = ()
+    """Environment variables with the address; the first that is set wins."""
     needs_key: bool = True
+    """False for a local server, and for a host whose SDK finds credentials."""
     quirks: ChatQuirks = COMPATIBLE
+    """Only for the `openai` protocol. The next two fields override it."""
     max_tokens_field: MaxTokensField | None = None
     reasoning_field: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     key_path: str = ""
+    """A path that requires a valid key, for hosts that list their models without a key."""
     is_vertex: bool = False
-    """The models of a Google Cloud project, whose address `vertex.address` builds."""
+    """Whether the models belong to a Google Cloud project; `vertex.address` builds the address."""
 
 
 _AWS_CHAIN = (
@@ -142,9 +141,9 @@ def custom(
     max_tokens_field: MaxTokensField | None = None,
     reasoning_field: str = "",
 ) -> ProviderSpec:
-    """Return a provider from the config file. Without `api_key_env` or a command it needs no key: a header may have it.
+    """Return a provider from the config file. A built-in provider keeps its data, except for the given values.
 
-    A built-in provider keeps its data, except for the values given here.
+    Without `api_key_env` and without a key command, the provider needs no key, because a header may contain it.
     """
     known = PROVIDERS.get(name)
     base = known if known is not None and known.protocol == protocol else ProviderSpec(name, protocol, needs_key=False)
@@ -166,7 +165,7 @@ def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def key_name(spec: ProviderSpec) -> str:
-    """Return the name under which the key of `spec` is stored; providers with the same variables share a key."""
+    """Return the name under which the key of `spec` is stored. Providers with the same variables share a key."""
     known = PROVIDERS.get(spec.name)
     if known is None or known.key_variables != spec.key_variables or not spec.key_variables:
         return spec.name
@@ -176,19 +175,19 @@ def key_name(spec: ProviderSpec) -> str:
 
 
 def takes_key(spec: ProviderSpec) -> bool:
-    """Return whether a key can be stored for `spec`: not for the demo, nor if an SDK finds credentials."""
+    """Return whether a key can be stored for `spec`. The demo has no key, and some SDKs find credentials themselves."""
     return spec.protocol != "demo" and not has_chain(spec)
 
 
 def has_chain(spec: ProviderSpec) -> bool:
-    """Return whether the SDK finds credentials on this machine: those of Amazon or Google."""
+    """Return whether the SDK of `spec` (of Amazon or Google) finds credentials on this machine."""
     return spec.protocol == "bedrock" or spec.is_vertex
 
 
 def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
     """Return the name of the variable that indicates a credential for `spec`, empty if there is none.
 
-    Also empty if the provider's package is not installed: an AWS profile set for other work must not choose a model.
+    It is also empty if the provider's package is not installed: an AWS profile for other work must not select a model.
     """
     if spec.is_vertex:
         return _first_set((*spec.key_variables, *_GOOGLE_CHAIN), environ)[1]
@@ -205,7 +204,7 @@ def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, st
     """Return the address and the variable that supplied it, which is empty for the built-in address."""
     value, variable = _first_set(spec.base_url_variables, environ)
     if spec.name == "azure" and value:
-        value = azure.versioned(value, environ)
+        value = azure.with_version(value, environ)
     return (value, variable) if value else (spec.base_url, "")
 
 
@@ -293,7 +292,7 @@ def _client(connection: Connection, spec: ProviderSpec) -> Provider:
 
 
 def quirks_of(spec: ProviderSpec, base_url: str) -> ChatQuirks:
-    """Return the quirks of a server at `base_url`; those of OpenAI if it is OpenAI's address, whatever its name."""
+    """Return the quirks of a server: those of OpenAI if it is OpenAI's address, otherwise those of the provider."""
     quirks = for_openai() if is_openai(base_url) else spec.quirks
     return replace(
         quirks,
@@ -314,7 +313,7 @@ def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str
             )
         return ""
     if not is_sendable(key):
-        words = key_words(key_source)
+        words = describe_key(key_source)
         raise ProviderError(ErrorKind.AUTH, f"{words} contains characters that no {spec.name} key has; copy it again")
     return key
 

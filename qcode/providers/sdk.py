@@ -37,13 +37,13 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 def http_client(connection: Connection) -> httpx2.AsyncClient:
     """Return an HTTP client for one provider; the caller owns it and must close it.
 
-    Only connecting has a time limit here. Reading has none, because the limit depends on the progress of the reply;
-    `streaming` enforces it.
+    The client limits only the time to connect. `streaming` limits the time to read, because that limit depends on the
+    progress of the reply.
     """
     import httpx2
 
     limits = connection.timeouts
-    # CA files from the environment apply everywhere, proxies from the environment not to loopback.
+    # CA files from the environment apply to every address, proxies from the environment not to loopback.
     context = tls_context(connection)
     try:
         return httpx2.AsyncClient(
@@ -63,7 +63,7 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
 def tls_context(connection: Connection) -> ssl.SSLContext:
     """Return the TLS context: the CAs of the system or of the environment, plus `ca_file`. Reads files.
 
-    The rule is the same as in httpx2; on Linux it is implemented here, because then nothing must be imported.
+    The rule is the same as in httpx2. On Linux it is implemented here, so that nothing needs to be imported.
     """
     try:
         context = _tls_of_system()
@@ -90,7 +90,7 @@ def _tls_of_system() -> ssl.SSLContext:
         return ssl.create_default_context(capath=ca_folder)
     known = ssl.get_default_verify_paths()
     file = known.openssl_cafile if Path(known.openssl_cafile).is_file() else None
-    folder = known.openssl_capath if _holds_certificates(Path(known.openssl_capath)) else None
+    folder = known.openssl_capath if _contains_certificates(Path(known.openssl_capath)) else None
     if os.uname().sysname == "Darwin" or not (file or folder):
         import httpx2
 
@@ -100,8 +100,8 @@ def _tls_of_system() -> ssl.SSLContext:
     return context
 
 
-def _holds_certificates(folder: Path) -> bool:
-    """Return whether OpenSSL finds certificates in `folder`, in which it looks for files named by hash."""
+def _contains_certificates(folder: Path) -> bool:
+    """Return whether OpenSSL finds certificates in `folder`: files that are named by a hash."""
     try:
         return any(_HASHED.fullmatch(path.name) for path in folder.iterdir())
     except OSError:
@@ -109,7 +109,7 @@ def _holds_certificates(folder: Path) -> bool:
 
 
 def quiet(*loggers: str) -> None:
-    """Silence SDK loggers without a handler, because a line on standard error breaks the screen."""
+    """Silence SDK loggers without a handler, because a line on standard error would break the screen."""
     for name in loggers:
         logger = logging.getLogger(name)
         if not logger.handlers:
@@ -124,7 +124,7 @@ def failure(connection: Connection, error: Exception) -> ProviderError:
         return error
     response = getattr(error, "response", None)
     if isinstance(response, httpx2.Response):
-        return _response_error(connection, response)
+        return _httpx2_response_error(connection, response)
     for cause in _chain(error):
         if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError):
             return _transport_error(connection, cause)
@@ -134,7 +134,7 @@ def failure(connection: Connection, error: Exception) -> ProviderError:
     return ProviderError(ErrorKind.INTERNAL, f"{connection.name}: {type(error).__name__}: {text}")
 
 
-def _response_error(connection: Connection, response: httpx2.Response) -> ProviderError:
+def _httpx2_response_error(connection: Connection, response: httpx2.Response) -> ProviderError:
     """Convert a response of httpx2 with a status other than 2xx."""
     import httpx2
 
@@ -142,10 +142,10 @@ def _response_error(connection: Connection, response: httpx2.Response) -> Provid
         content = response.content
     except httpx2.ResponseNotRead:
         content = b""
-    return refusal(connection, response.status_code, response.headers, content)
+    return response_error(connection, response.status_code, response.headers, content)
 
 
-def refusal(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
+def response_error(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
     """Convert a response with a status other than 2xx; `headers` has lower-case names."""
     location = headers.get("location", "")
     if status in _REDIRECTS and location:
@@ -163,7 +163,7 @@ def _transport_error(connection: Connection, error: Exception) -> ProviderError:
 
     address = connection.base_url
     if isinstance(error, httpx2.ConnectTimeout):
-        return unreachable(connection, late_reason(connection.timeouts.connect))
+        return unreachable_error(connection, timeout_reason(connection.timeouts.connect))
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
         return connection_error(connection, error)
     if isinstance(error, httpx2.TimeoutException):
@@ -172,32 +172,32 @@ def _transport_error(connection: Connection, error: Exception) -> ProviderError:
         return ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {connection.name}: {address!r}")
     if isinstance(error, httpx2.LocalProtocolError):
         # Its text may quote the header with the key.
-        return bad_header(connection)
-    return broken_off(connection)
+        return header_error(connection)
+    return connection_lost_error(connection)
 
 
-def broken_off(connection: Connection) -> ProviderError:
+def connection_lost_error(connection: Connection) -> ProviderError:
     return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.name} ({connection.base_url}) was lost")
 
 
-def bad_header(connection: Connection) -> ProviderError:
+def header_error(connection: Connection) -> ProviderError:
     return ProviderError(
         ErrorKind.BAD_REQUEST, f"a header for {connection.name} contains characters that HTTP does not allow"
     )
 
 
-def late_reason(seconds: float) -> str:
+def timeout_reason(seconds: float) -> str:
     return f"no connection within {seconds:g} s"
 
 
 def connection_error(connection: Connection, error: Exception) -> ProviderError:
     """Return the error for a connection that failed. An untrusted certificate is not retried."""
     is_untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _chain(error))
-    return unreachable(connection, reason_of(error), ErrorKind.TLS if is_untrusted else ErrorKind.UNREACHABLE)
+    return unreachable_error(connection, reason_of(error), ErrorKind.TLS if is_untrusted else ErrorKind.UNREACHABLE)
 
 
-def unreachable(connection: Connection, reason: str, kind: ErrorKind = ErrorKind.UNREACHABLE) -> ProviderError:
-    """Return the error for a host that could not be reached; `reason` is a clause for the user."""
+def unreachable_error(connection: Connection, reason: str, kind: ErrorKind = ErrorKind.UNREACHABLE) -> ProviderError:
+    """Return the error for a host that could not be reached. `reason` is shown to the user at the end of a sentence."""
     origin = connection.origin
     source = f" (from {origin.address_source})" if origin.address_source else ""
     proxy = f", through the proxy in {origin.proxy}" if origin.proxy else ""
@@ -239,7 +239,7 @@ T = TypeVar("T")
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a daemon thread and return its result or raise its exception. Cancelling does not stop the work."""
+    """Run `work` in a daemon thread; return its result or raise its exception. Cancellation does not stop the work."""
     waiting = _ThreadResult[T]()
 
     def run() -> None:
@@ -252,7 +252,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 
 
 class _ThreadResult(Generic[T]):
-    """Passes the result or exception of the work from its thread to the waiting event loop."""
+    """The transfer of a result or exception from a thread to the waiting event loop."""
 
     def __init__(self) -> None:
         self.result: list[T] = []

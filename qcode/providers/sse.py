@@ -1,4 +1,4 @@
-"""A parser for server-sent events (WHATWG), except that a last event without its blank line counts.
+"""A parser for server-sent events as specified by WHATWG. In addition, the last event needs no blank line after it.
 
 Lines end only at LF, CRLF or CR, because U+2028 and similar characters may occur in a JSON string. An event is decoded
 as a whole, so a character may be split anywhere. No I/O; independent of providers.
@@ -23,10 +23,9 @@ class SseEvent:
 
 
 class SseParser:
-    """Parses a stream of bytes, split anywhere, into events.
+    """A parser of a stream of bytes, split anywhere, into events.
 
-    A comment, such as a ping, makes no event, but its bytes reset the idle timeout. A line or an event larger than
-    `MAX_EVENT_BYTES` raises `ProviderError`.
+    Comments, such as pings, are skipped. A line or an event larger than `max_event_bytes` raises `ProviderError`.
     """
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -58,25 +57,25 @@ class SseParser:
             lines[0] = self._take_partial(lines[0])
         if tail:
             self._append_partial(tail)
-        found: list[SseEvent] = []
+        events: list[SseEvent] = []
         for line in lines:
-            self._read_line(line, found)
-        return found
+            self._read_line(line, events)
+        return events
 
     def flush(self) -> list[SseEvent]:
         """Return the event at the end of the stream, even if its last line end or blank line is missing."""
-        found: list[SseEvent] = []
+        events: list[SseEvent] = []
         if self._partial:
-            self._read_line(self._take_partial(b""), found)
-        self._dispatch(found)
-        return found
+            self._read_line(self._take_partial(b""), events)
+        self._dispatch(events)
+        return events
 
-    def _read_line(self, line: bytes, found: list[SseEvent]) -> None:
+    def _read_line(self, line: bytes, events: list[SseEvent]) -> None:
         if self._is_first_line:
             self._is_first_line = False
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if not line:
-            self._dispatch(found)
+            self._dispatch(events)
             return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -87,10 +86,10 @@ class SseParser:
         elif name == b"event":
             self._event = value
 
-    def _dispatch(self, found: list[SseEvent]) -> None:
+    def _dispatch(self, events: list[SseEvent]) -> None:
         if self._data:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            found.append(SseEvent(self._event.decode("utf-8", "replace"), data.decode("utf-8", "replace")))
+            events.append(SseEvent(self._event.decode("utf-8", "replace"), data.decode("utf-8", "replace")))
             self._data.clear()
             self._data_size = 0
         self._event = b""

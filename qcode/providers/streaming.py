@@ -1,7 +1,7 @@
 """The loop that all clients share: open the response, read bytes, parse events, decode them, enforce time limits.
 
-A client only opens the response with its SDK. The stream is read as bytes, not as SDK objects, which cost several times
-the CPU and end a truncated stream without an error.
+A client only opens the response, directly or with its SDK. The stream is read as bytes: SDK objects need several times
+the CPU time, and an SDK ends a truncated stream without an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.reply import EventDamaged, ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
 from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.connection import Connection
-from qcode.providers.errors import attributed, is_page, page_title
+from qcode.providers.errors import attribute_error, is_page, page_title
 from qcode.providers.history import OwnOpaque, opaque_origin, tag_opaque, text_to_continue
 from qcode.providers.sdk import failure, run_in_thread
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
@@ -51,7 +51,7 @@ class ResponseStream(Protocol):
 
 
 class Parser(Protocol):
-    """Parses bytes, split anywhere, into events, with bounded memory."""
+    """A parser of bytes, split anywhere, into events, with bounded memory."""
 
     def feed(self, chunk: bytes) -> list[SseEvent]: ...
 
@@ -61,11 +61,11 @@ class Parser(Protocol):
 
 
 class Decoder(Protocol):
-    """Decodes the JSON objects of one reply into reply events. Each reply needs a new instance."""
+    """A decoder of the JSON objects of one reply into reply events. Each reply needs a new instance."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the stop reason was received, so that any end of the stream is normal."""
+        """Whether the stop reason was received. After it, the stream may end in any way."""
         ...
 
     @property
@@ -89,8 +89,8 @@ class Decoder(Protocol):
 def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
     """Decode one event of the stream; data that is not a JSON object is skipped and logged.
 
-    If it is a damaged object, it may have held a piece of the reply, which is reported. Nothing can be missing after
-    the stop reason, in a ping, or in words without a brace or a quote, such as `keep-alive`.
+    A damaged object may have contained a part of the reply, so `EventDamaged` reports it. Not reported are damaged
+    objects after the stop reason, pings, and words without a brace or a quote, such as `keep-alive`.
     """
     if event.data.startswith("[DONE]"):
         decoder.end()
@@ -175,7 +175,7 @@ async def read_reply(
 
 
 class _Body:
-    """The body of a response: a stream of events or, if the server does not stream, one JSON value."""
+    """A reader of the body of a response: a stream of events or, if the server does not stream, one JSON value."""
 
     def __init__(self, decoder: Decoder, parser: Parser) -> None:
         self._decoder = decoder
@@ -206,8 +206,10 @@ class _Body:
         text = self._kept_body.decode("utf-8", "replace")
         if is_page(text):
             title = page_title(text)
-            named = f' ("{title}")' if title else ""
-            raise ProviderError(ErrorKind.BAD_RESPONSE, f"the server returned a web page{named} instead of a reply")
+            title_text = f' ("{title}")' if title else ""
+            raise ProviderError(
+                ErrorKind.BAD_RESPONSE, f"the server returned a web page{title_text} instead of a reply"
+            )
         try:
             sent: Json = json.loads(text)
         except (ValueError, RecursionError):
@@ -219,16 +221,16 @@ class _Body:
             if self._decoder.is_ended:
                 return
             for decoded in decode_event(event, self._decoder):
-                # The first events without content do not end the longer time limit for reasoning.
+                # Events without content do not end the longer time limit for the first event.
                 is_content = not isinstance(decoded, ReplyStarted | UsageReported | EventDamaged)
                 self.has_begun = self.has_begun or is_content
                 yield decoded
 
 
 class SdkProvider(ABC, Generic[ClientT]):
-    """A `Provider` over an SDK, which is imported with the first request.
+    """A `Provider` over an SDK.
 
-    It is imported in a thread, because that takes up to a second and must not block the screen.
+    The SDK is imported with the first request, in a thread: it takes up to a second, which must not block the screen.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -272,7 +274,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         limits, origin = self._connection.timeouts, opaque_origin(self.host)
         if self._own_opaque.origin != origin:
             self._own_opaque = OwnOpaque(origin)
-        request = self._own_opaque.of(request)
+        request = self._own_opaque.filter_request(request)
         decoder = self._decoder(request)
         try:
             async with AsyncExitStack() as stack:
@@ -285,7 +287,7 @@ class SdkProvider(ABC, Generic[ClientT]):
                 async for event in await stack.enter_async_context(aclosing(reply)):
                     yield tag_opaque(event, origin) if origin else event
         except ProviderError as error:
-            raise attributed(error, self._connection.origin) from error
+            raise attribute_error(error, self._connection.origin) from error
         except (asyncio.CancelledError, GeneratorExit):
             # Handled first, because the next line may have to wait for an import.
             raise
@@ -297,7 +299,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         return tuple(sorted(set(await self._list_safely(self._list_models))))
 
     async def _list_safely(self, ask: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
-        """Return the result of a small request; its failures are converted like those of a reply."""
+        """Return the result of `ask`, a small request. Failures are converted like those of a reply."""
         try:
             async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
                 return await ask(await self._open_client())
@@ -357,10 +359,10 @@ class SdkProvider(ABC, Generic[ClientT]):
 
 
 class TextCallWatch:
-    """A provider whose host may pass calls on as text; it owns `inner`.
+    """A provider around `inner`, which it owns, for a host that may send calls as text.
 
-    Until the mark of a call appears in the text of a reply, events pass unchanged; from there on
-    `text_calls.tail` reads it. If the host refuses a history with such calls, they are sent as text from then on.
+    Events pass unchanged until the mark of a call appears in the text of a reply; `text_calls.tail` reads the rest of
+    the reply. If the host rejects a history with such calls, they are sent as text in all later requests.
     """
 
     def __init__(self, inner: Provider, habits: CallHabits) -> None:
@@ -368,8 +370,8 @@ class TextCallWatch:
         self.host = inner.host
         self._inner = inner
         self._habits = habits
-        self._read_call_ids: set[str] = set()
-        self._writes_text = False
+        self._text_call_ids: set[str] = set()
+        self._sends_calls_as_text = False
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `Provider.stream`."""
@@ -379,43 +381,43 @@ class TextCallWatch:
                     yield event
             return
         reader = _WatchedReply(request, self._habits)
-        # If the stream breaks, text that was held back counts as never received: it is continued or requested again.
+        # If the stream breaks, text that was held back is dropped as if never received: the retry requests it again.
         async with aclosing(self._send(request)) as events:
             async for event in events:
                 for changed in reader.feed(event):
                     if reader.is_reading and type(changed) is ToolCallStarted:
-                        self._read_call_ids.add(changed.call_id)
+                        self._text_call_ids.add(changed.call_id)
                     yield changed
 
     async def _send(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
-        """Send the request; if the host rejects earlier calls that it had sent as text, send them as text."""
-        has_read = bool(self._read_call_ids) and any(
-            call.call_id in self._read_call_ids for message in request.messages for call in message.calls
+        """Send the request. If the host rejects its own earlier calls as text, send these calls as text."""
+        has_text_calls = bool(self._text_call_ids) and any(
+            call.call_id in self._text_call_ids for message in request.messages for call in message.calls
         )
-        if has_read and not self._writes_text:
+        if has_text_calls and not self._sends_calls_as_text:
             try:
                 async with aclosing(_closing_events(self._inner.stream(request))) as events:
                     async for event in events:
-                        has_read = False
+                        has_text_calls = False
                         yield event
                 return
             except ProviderError as error:
-                if not has_read or error.kind is not ErrorKind.BAD_REQUEST:
+                if not has_text_calls or error.kind is not ErrorKind.BAD_REQUEST:
                     raise
-        if has_read:
+        if has_text_calls:
             from qcode.providers.text_calls.provider import as_text_history
 
             request = replace(request, messages=as_text_history(request.messages))
         async with aclosing(_closing_events(self._inner.stream(request))) as events:
             async for event in events:
-                self._writes_text = self._writes_text or has_read
+                self._sends_calls_as_text = self._sends_calls_as_text or has_text_calls
                 yield event
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._inner.model_names()
 
     def warm_up(self) -> None:
-        """Load now what the provider inside loads with its first request. It blocks: call it in a thread."""
+        """Load now everything that `inner` needs for its first request. Blocks: call it in a thread."""
         load = getattr(self._inner, "warm_up", None)
         if load is not None:
             load()
@@ -425,7 +427,7 @@ class TextCallWatch:
 
 
 async def _closing_events(events: AsyncIterator[ReplyEvent]) -> AsyncGenerator[ReplyEvent, None]:
-    """Yield `events`; closing this closes them."""
+    """Yield `events`, and close them when this generator is closed."""
     try:
         async for event in events:
             yield event
@@ -436,7 +438,7 @@ async def _closing_events(events: AsyncIterator[ReplyEvent]) -> AsyncGenerator[R
 
 
 class _WatchedReply:
-    """The events of one reply: unchanged up to the first mark of a call in its text."""
+    """A filter of the events of one reply. Events are unchanged up to the first mark of a call in the text."""
 
     def __init__(self, request: ModelRequest, habits: CallHabits) -> None:
         self._request = request
@@ -470,24 +472,24 @@ class _WatchedReply:
         return [*events, event]
 
     def _held_text(self) -> list[ReplyEvent]:
-        """Return the text that is held back."""
-        rest = self._search.flush()
-        return [TextDelta(self._text or 0, rest)] if rest else []
+        """Return the text that was held back."""
+        text = self._search.flush()
+        return [TextDelta(self._text or 0, text)] if text else []
 
     def _take_text(self, event: TextDelta) -> list[ReplyEvent]:
         block = event.block
         events = self._held_text() if self._text not in (None, block) else []
-        passed, found = self._search.feed(event.text)
+        passed, marked = self._search.feed(event.text)
         is_open = self._text == block and block in self._blocks
         self._text = block
         if passed or not event.text:
             events.append(event if passed == event.text else TextDelta(block, passed))
             self._blocks.add(block)
             is_open = True
-        if found:
+        if marked:
             from qcode.providers.text_calls.tail import begin
 
             blocks = sorted(self._blocks)
             self._reader = begin(self._request, self._habits, self._search, blocks, block if is_open else None)
-            events += self._reader.feed(TextDelta(block, found))
+            events += self._reader.feed(TextDelta(block, marked))
         return events

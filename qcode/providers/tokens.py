@@ -1,10 +1,10 @@
 """Offline token counts with one vocabulary from the package (o200k_base).
 
-Used for prompts that the provider has not counted yet, if their size in bytes leaves open whether they fit. For models
-with another vocabulary the count is an estimate. tiktoken is imported with the vocabulary. Its `get_encoding` is never
-called, because it downloads the vocabulary if the cache is empty, without a time limit. `data/o200k_base.*` are made by
-`scripts/build_vocabulary.py`. Text is encoded in slices, because a very long run of white space makes tiktoken's
-pattern overflow and print a traceback.
+Used for prompts that the provider has not counted yet, if their size in bytes does not show whether they fit. For
+models with another vocabulary the count is an estimate. tiktoken is imported with the vocabulary. Its `get_encoding` is
+never called, because with an empty cache it downloads the vocabulary without a time limit.
+`scripts/build_vocabulary.py` creates `data/o200k_base.*`. Text is encoded in slices, because a very long run of white
+space makes tiktoken's pattern overflow and print a traceback.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def read_vocabulary(folder: Path) -> Encoding:
 
 
 def ranks_in(listed: bytes) -> dict[bytes, int]:
-    """Parse a rank file, which has a token in base64 and its rank on each line."""
+    """Parse a rank file. Each line contains a token in base64 and its rank."""
     words = listed.split()
     return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
 
 
 class TokenCounter:
-    """Counts tokens. All counters of a process share one vocabulary. Thread-safe."""
+    """A token counter. All counters of a process share one vocabulary. Thread-safe."""
 
     def __init__(self, load: Callable[[], Encoding | None] = load_vocabulary) -> None:
         self._load = load
@@ -91,18 +91,18 @@ class TokenCounter:
         return self._encoder is not None
 
     def count(self, text: str) -> int | None:
-        """Return the tokens of `text`, or None if the vocabulary is missing or not loaded yet.
+        """Return the number of tokens in `text`, or None if the vocabulary is missing or not loaded yet.
 
-        The first call starts loading it in a thread, so that a later call gets a count.
+        The first call starts loading the vocabulary in a thread, so that a later call gets a count.
         """
         if not self._is_loaded:
-            self._load_aside()
+            self._load_in_background()
             return None
         if self._encoder is None:
             return None
         return sum(len(self._encoder.encode_ordinary(piece)) for piece in slices(text, SLICE_CHARS))
 
-    def _load_aside(self) -> None:
+    def _load_in_background(self) -> None:
         if self._load_thread is None:
             self._load_thread = threading.Thread(target=self.load, name="qcode-vocabulary", daemon=True)
             self._load_thread.start()
@@ -111,7 +111,8 @@ class TokenCounter:
 def slices(text: str, size: int) -> Iterator[str]:
     """Yield `text` in slices of at most `size` characters, split before a word if possible.
 
-    Split there, the counts of the slices add up to the count of the whole; a split elsewhere may add a few tokens.
+    If all splits are before words, the counts of the slices add up to the exact count. Other splits may add a few
+    tokens.
     """
     start = 0
     while len(text) - start > size:

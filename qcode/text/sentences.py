@@ -6,11 +6,9 @@ import re
 
 # A word with a capital only in front. A colon after it may end a path or the name of a server, which keep their case.
 _CAPITALIZED_WORD = re.compile(r"[A-Z][a-z]*(?:['’-][a-z]+)*(?=[,.;!?]?(?:\s|$))")
-_NAMES = frozenset(
-    (
-        "Alibaba Amazon Anthropic Azure Bedrock Claude Codex Cohere Gemini Google Grok Groq Kimi Llama Microsoft Mistral "
-        "Moonshot Ollama Qwen Together Vertex Git Linux Python Windows Zed Enter Esc Tab"
-    ).split()
+_NAME = re.compile(
+    "(?:Alibaba|Amazon|Anthropic|Azure|Bedrock|Claude|Codex|Cohere|Gemini|Google|Grok|Groq|Kimi|Llama|Microsoft"
+    "|Mistral|Moonshot|Ollama|Qwen|Together|Vertex|Git|Linux|Python|Windows|Zed|Enter|Esc|Tab)(?![a-z])"
 )
 """Providers, models, programs and keys of qcode's own messages. `OpenAI`, `MCP` and `Ctrl+C` need no entry."""
 
@@ -21,6 +19,6 @@ def uncapitalized(text: str) -> str:
     `The reply is empty.` becomes `the reply is empty.`; `MCP`, `AGENTS.md`, `Ctrl+C` and `Amazon's` are unchanged.
     """
     word = _CAPITALIZED_WORD.match(text)
-    if word is None or re.split("['’-]", word.group())[0] in _NAMES:
+    if word is None or _NAME.match(text):
         return text
     return text[0].lower() + text[1:]

@@ -70,7 +70,35 @@ def test_folder_without_hooks_says_so(
     monkeypatch.setenv("QCODE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert main(["hooks"]) == 0
-    assert "No hooks." in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "No hooks." in out
+    assert "not trusted" not in out
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/settings.json").write_text("{}")
+    assert main(["hooks"]) == 0
+    assert "this folder is not trusted" in capfd.readouterr().out
+
+
+def test_listing_names_a_settings_file_that_cannot_be_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / ".claude").mkdir()
+    (folder / ".claude/settings.json").write_text("{")
+    (folder.parent / "home/config.toml").write_text('[hooks]\nclaude = "own"\n')
+    assert main(["hooks"]) == 0
+    assert ".claude/settings.json: is not valid JSON; its hooks do not run" in capfd.readouterr().err
+
+
+def test_failed_matcher_is_not_said_to_match_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder.parent / "home/config.toml").write_text('[[hooks.PreToolUse]]\nmatcher = "("\ncommand = "true"\n')
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["hooks", "test", "PreToolUse", "--tool", "Bash"]) == 0
+    out = capfd.readouterr().out
+    assert "decision: ask: " in out
+    assert "no hook matches" not in out
 
 
 @pytest.mark.parametrize(

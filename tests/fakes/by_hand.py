@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
-from qcode.providers.demo.edits import plan_edit, text_read
+from qcode.providers.demo.edits import plan_edit, text_in_result
 from qcode.providers.demo.scenarios import LONG_CHARS, VERY_LONG_CHARS, guide
 from tests.fakes.server import PROTOCOLS, FakeServer
 from tests.fakes.turns import CHARS_PER_TOKEN, Asked, Call, Turn, refused, truthful
@@ -36,7 +36,7 @@ def _docstring() -> Answer:
         if not results:
             call = Call("read", json.dumps({"path": _FILE}), "call_read")
             return Turn(text=f"I will read {_FILE} first.\n", calls=[call])
-        edit = plan_edit("add a docstring", _FILE, text_read(results[0].content))
+        edit = plan_edit("add a docstring", _FILE, text_in_result(results[0].content))
         if len(results) == 1 and edit is not None:
             arguments = {"path": _FILE, "old_text": edit.old_text, "new_text": edit.new_text}
             return Turn(text="This is the change.\n", calls=[Call("edit", json.dumps(arguments), "call_edit")])

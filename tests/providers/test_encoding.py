@@ -391,10 +391,10 @@ def test_message_is_encoded_once_per_model_and_released_with_its_conversation() 
         return [count]
 
     encoded.begin()
-    assert (encoded.of(message, encode_one, "m"), encoded.of(message, encode_one, "n")) == ([1], [2])
+    assert (encoded.encode_once(message, encode_one, "m"), encoded.encode_once(message, encode_one, "n")) == ([1], [2])
     encoded.begin()
-    assert encoded.of(message, encode_one, "m") == [1]
-    assert encoded.of(user("hi"), encode_one, "m") == [3]
+    assert encoded.encode_once(message, encode_one, "m") == [1]
+    assert encoded.encode_once(user("hi"), encode_one, "m") == [3]
     encoded.begin()
     encoded.begin()
-    assert encoded.of(message, encode_one, "m") == [4]
+    assert encoded.encode_once(message, encode_one, "m") == [4]

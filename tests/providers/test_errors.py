@@ -9,7 +9,7 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import ConnectionOrigin
-from qcode.providers.errors import attributed, from_answer, from_stream, redact
+from qcode.providers.errors import attribute_error, from_answer, from_stream, redact
 from qcode.text.json import Json, JsonObject
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -275,7 +275,7 @@ def test_error_of_a_decoder_gets_its_provider_and_keeps_its_facts() -> None:
     bare = ProviderError(
         ErrorKind.OVERLOADED, f"too much {KEY}", status=529, retry_after=3, request_id="r", code="c", param="p"
     )
-    error = attributed(bare, ORIGIN)
+    error = attribute_error(bare, ORIGIN)
     assert error.message == "acme: too much *** (529)"
     assert (error.kind, error.status, error.retry_after) == (bare.kind, 529, 3)
     assert (error.request_id, error.code, error.param) == ("r", "c", "p")

@@ -192,12 +192,12 @@ def test_messages_with_marks_of_a_named_host_stay_the_same_values() -> None:
     before: tuple[Message, ...] = ()
     for number in range(6):
         messages = (*messages, user(f"{number}"), assistant(Reasoning("hm", marks[number % 2]), Text("so")))
-        sent = own.of(ModelRequest("m", "", messages, (), 8_000)).messages
+        sent = own.filter_request(ModelRequest("m", "", messages, (), 8_000)).messages
         assert all(one is other for one, other in zip(before, sent, strict=False))
         assert len(sent) == len(messages)
         before = sent
     kept_parts = [block.opaque for message in before for block in message.blocks if isinstance(block, Reasoning)]
     assert kept_parts == [Opaque("anthropic", SIGNATURES["anthropic"]), None] * 3
-    shorter = own.of(ModelRequest("m", "", (*messages[:4], user("other")), (), 8_000)).messages
+    shorter = own.filter_request(ModelRequest("m", "", (*messages[:4], user("other")), (), 8_000)).messages
     assert shorter[:4] == before[:4]
     assert shorter[4] == user("other")

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
-from qcode.providers.local import LocalWindow, WindowQuestion, can_tell
+from qcode.providers.local import LocalWindow, WindowQuestion, is_known_server
 from qcode.text.json import Json, JsonObject
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
@@ -215,4 +215,4 @@ def test_window_under_32_thousand_is_small() -> None:
     ],
 )
 def test_only_servers_of_a_known_type_get_a_request(provider: str, address: str, is_asked: bool) -> None:
-    assert can_tell(provider, address) is is_asked
+    assert is_known_server(provider, address) is is_asked

@@ -70,7 +70,7 @@ def sources(request: ModelRequest) -> set[str]:
 def test_only_opaque_data_of_its_origin_reaches_a_codec(made_by: str, sent_to: str, left: set[str]) -> None:
     """At the protocol's own host the codec itself drops every name but its own."""
     request = ModelRequest("m", "", marked(made_by), (), 100)
-    sent = OwnOpaque(sent_to).of(request)
+    sent = OwnOpaque(sent_to).filter_request(request)
     assert sources(sent) == left
     assert [message.text for message in sent.messages] == [message.text for message in request.messages]
 

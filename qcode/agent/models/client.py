@@ -218,9 +218,9 @@ class Clients:
         is_known = spec.protocol in ("demo", "bedrock") or client.model.window is not None
         if is_known or not is_local(provider.host):
             return client
-        from qcode.providers.local import WindowQuestion, can_tell
+        from qcode.providers.local import WindowQuestion, is_known_server
 
-        if can_tell(spec.name, provider.host):
+        if is_known_server(spec.name, provider.host):
             # A local server is asked for its context window if that is not known otherwise.
             client.question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
         return client

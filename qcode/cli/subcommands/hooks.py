@@ -19,6 +19,7 @@ from qcode.agent.options import Options, RunContext
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
 from qcode.cli.terminal import write_stderr, write_stdout
+from qcode.config.paths import CLAUDE_SETTINGS, may_exist, project_file
 from qcode.headless.run import read_standard_input, standard_input
 from qcode.protocol.errors import ExitCode, InputError
 from qcode.protocol.events import HookEnded, HookStarted
@@ -67,12 +68,16 @@ def _list(options: Options, *, is_json: bool) -> int:
     from qcode.agent.hooks.listing import NO_HOOKS, hook_lines, hook_rows
 
     context, found, code = _find_hooks(options)
+    for line in found.problems:
+        if not any(hook.why in line for hook in found.unused):  # those are in the list
+            write_stderr(line)
     if is_json:
         write_stdout(json.dumps(hook_rows(found.handlers, found.unused)) + "\n")
         return code
     lines = hook_lines(found.handlers, found.unused)
     write_stdout("".join(f"{clean(line)}\n" for line in lines) or f"{NO_HOOKS}\n")
-    if not context.is_trusted:
+    files = (project_file(context.root), *(context.root / name for name in CLAUDE_SETTINGS))
+    if not context.is_trusted and any(map(may_exist, files)):
         write_stdout("this folder is not trusted: its own hooks are not read\n")
     return code
 
@@ -142,7 +147,7 @@ def _answer_lines(answer: HookAnswer, ended: Sequence[HookEnded]) -> list[str]:
         code = "" if hook_ended.exit_code is None else f", exit {hook_ended.exit_code}"
         failure = f": {hook_ended.failure}" if hook_ended.failure else ""
         lines.append(f"{hook_ended.decision} ({hook_ended.seconds:.1f} s{code}): {hook_ended.command}{failure}")
-    lines += [] if ended else ["no hook matches"]
+    lines += [] if ended or answer.decision else ["no hook matches"]
     decision = "stop" if answer.stops else answer.decision or "none"
     reason = answer.stop_reason if answer.stops else answer.reason
     lines.append(f"decision: {decision}{f': {reason}' if reason else ''}")

@@ -1,8 +1,8 @@
 """The Messages API over the anthropic SDK, which owns address, authentication, headers and error classes.
 
 The body is passed unchanged as `extra_body`: the SDK converts no field and prints no warning about a model or a
-thinking mode. The response is read as bytes (`providers.streaming`). Separate from `registry`, because it loads with
-the first model of this protocol.
+thinking mode. The response is read as bytes (`providers.streaming`). Separate from `registry`, because this module is
+loaded with the first model of this protocol.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 API_VERSION = "2026-10-21"
-"""The protocol version that the SDK and the codec speak."""
+"""The protocol version of the SDK and the codec."""
 
 _NO_KEY = "none"
 _TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
 
 class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
-    """Anthropic, or a server that speaks its Messages protocol."""
+    """Anthropic, or a server with its Messages protocol."""
 
     sdk_variables = ("ANTHROPIC_CUSTOM_HEADERS",)
 
@@ -43,7 +43,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
         from anthropic import AsyncAnthropic
 
         quiet("anthropic", "httpx2", "httpcore2")
-        # These warnings are for developers who use the SDK; on the terminal they are noise.
+        # These warnings are for developers who use the SDK, not for users at a terminal.
         warnings.filterwarnings("ignore", r"The model '.*' is deprecated", DeprecationWarning)
         http = http_client(self._connection)
         key = self._connection.api_key or _NO_KEY
@@ -77,7 +77,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     @asynccontextmanager
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         create = client.messages.with_streaming_response.create
-        # The SDK's signature accepts no plain mapping; the fields that count are in the body.
+        # The SDK requires these arguments; `extra_body` overrides them.
         body: dict[str, Any] = dict(encode(request))
         async with create(
             model=request.model, max_tokens=request.max_tokens, messages=[], stream=True, extra_body=body

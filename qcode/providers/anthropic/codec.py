@@ -65,7 +65,7 @@ _EMPTY = "(empty message)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. With `encoded` the history lacks the part that `encoded.body` adds."""
+    """Return the request body. With `encoded`, it lacks the settled messages, which `encoded.body` adds."""
     rest: Sequence[Message] = request.messages
     used_ids: set[str] = set()
     if encoded is not None:
@@ -95,14 +95,14 @@ def _encode_settled(encoded: EncodedMessages, messages: Sequence[Message], used_
 
 
 def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: bool = True) -> list[JsonObject]:
-    """Return messages in the form of the API. With `has_end` False others follow them."""
+    """Return messages in the form of the API. If `has_end` is False, more messages follow them."""
     sent: list[JsonObject] = []
     for index, message in enumerate(messages):
         is_last = has_end and index == len(messages) - 1
         encode_one = (
             partial(_user, message) if message.role == "user" else partial(_assistant, message, is_last=is_last)
         )
-        content = list(encoded.of(message, encode_one, "last" if is_last else ""))
+        content = list(encoded.encode_once(message, encode_one, "last" if is_last else ""))
         if not content:
             if message.role == "assistant":
                 continue
@@ -131,7 +131,7 @@ def _user(message: Message) -> list[Json]:
 
 
 def _assistant(message: Message, *, is_last: bool) -> list[Json]:
-    """Return the blocks of an assistant message. `is_last`: a search without a result is continued by this request."""
+    """Return the blocks of an assistant message. If it is the last, the request continues a search without a result."""
     content: list[Json] = []
     ended = message.blocks
     if not (is_last and ended and _search_part(ended[-1])):
@@ -173,14 +173,14 @@ def _signed_thinking(block: Reasoning) -> JsonObject | None:
 
 
 def _search_part(block: Block) -> JsonObject:
-    """Return a block of a web search as this protocol sent it; empty for any other block."""
+    """Return a block of a web search in its original form, empty for any other block."""
     if not isinstance(block, Reasoning) or block.opaque is None or block.opaque.source != PROTOCOL:
         return {}
     return piece_in(parse_object(block.opaque.data) or {})
 
 
 def _answered_searches(message: Message, *, is_last: bool) -> set[str]:
-    """Return the ids of searches that can be sent back: those with a result, or unfinished ones at the very end."""
+    """Return the ids of searches that can be sent back: those with a result, and an unfinished one at the very end."""
     pieces = [piece for block in message.blocks if (piece := _search_part(block))]
     call_ids = {text_in(piece.get("id")) for piece in pieces if piece.get("type") == "server_tool_use"}
     results = {text_in(piece.get("tool_use_id")) for piece in pieces if piece.get("type") != "server_tool_use"}
@@ -211,7 +211,7 @@ def _result(result: ToolResult) -> JsonObject:
 
 
 def _tools(request: ModelRequest) -> JsonObject:
-    """Return the tool definitions. A history with calls needs them even if the model may make no call."""
+    """Return the tool definitions. A history with calls requires them even if the model may not make calls."""
     is_needed = has_calls(request)
     if not request.allows_calls and not is_needed:
         return {}
@@ -283,7 +283,7 @@ _KIND_OF_DELTA: Mapping[str, BlockKind] = {"text_delta": BlockKind.TEXT, "thinki
 
 
 class AnthropicDecoder(Ending):
-    """Decodes the stream of one reply.
+    """A decoder of the stream of one reply.
 
     `tag` makes generated call ids unique in a conversation; for `prefilled_space` see `PrefilledSpace`.
     """
@@ -383,7 +383,7 @@ class AnthropicDecoder(Ending):
         call_id = text_in(block.get("id")) or mint_call_id(self._tag, self._response_id, self._calls)
         self._numbers[index], events = self._blocks.begin_call(call_id, name)
         if isinstance(block.get("input"), dict) and block["input"]:
-            # Some servers send the whole input here and no deltas; it is used only if no delta follows.
+            # Some servers send the whole input here and no deltas. It is used only if no delta follows.
             self._whole_inputs[index] = json.dumps(block["input"], ensure_ascii=False)
         return events
 
@@ -407,7 +407,7 @@ class AnthropicDecoder(Ending):
         match kind:
             case "citations_delta":
                 citation = object_in(delta.get("citation"))
-                self._searches.cites(text_in(citation.get("url")), text_in(citation.get("title")))
+                self._searches.add_source(text_in(citation.get("url")), text_in(citation.get("title")))
                 if citation.get("url"):
                     self._citations.setdefault(index, []).append(citation)
                 return []
@@ -440,7 +440,7 @@ class AnthropicDecoder(Ending):
         return events + self._blocks.end(number, opaque)
 
     def _hosted_stop(self, index: int, number: int) -> list[ReplyEvent]:
-        """End a block of a search that the host ran; a truncated one is not sent back."""
+        """End a block of a search that the host ran. A truncated block is not sent back."""
         piece = self._hosted_blocks.pop(index)
         events: list[ReplyEvent] = []
         if piece.get("type") == "server_tool_use":

@@ -2,9 +2,9 @@
 
 The SDK is synchronous, and a read in a thread cannot be cancelled or timed like other requests. So the SDK only builds
 the signed request, in a thread; qcode sends it and reads the response as bytes, as for all providers. The SDK is an
-extra without types: it is imported when it connects, and the protocols here describe the part that is used.
-`before-call` and `before-send` are public events (botocore, "Events"). Exceptions of the SDK are recognized by name, so
-that needs no import; responses of the host are classified in `providers.errors`.
+optional dependency without types. It is imported for the first request, and the protocol classes here describe the part
+that is used. `before-call` and `before-send` are public events (botocore, "Events"). Exceptions of the SDK are
+recognized by name, which needs no import; `providers.errors` classifies the responses of the host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.bedrock.codec import BedrockDecoder, encode
 from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.connection import Connection, ConnectionOrigin
-from qcode.providers.errors import attributed, from_answer
+from qcode.providers.errors import attribute_error, from_answer
 from qcode.providers.history import EncodedMessages, stripped_prefill
 from qcode.providers.sdk import http_client, quiet, run_in_thread
 from qcode.providers.streaming import SdkProvider
@@ -90,11 +90,11 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
         return (exceptions.BotoCoreError, exceptions.ClientError)
 
     def _failure(self, error: Exception) -> ProviderError:
-        return of_sdk(self._connection.origin, error, now=datetime.now(UTC)) or super()._failure(error)
+        return from_sdk_error(self._connection.origin, error, now=datetime.now(UTC)) or super()._failure(error)
 
 
 def _model_names(control: BedrockControl) -> list[str]:
-    """Return the models that stream text on demand, and the inference profiles that give access to the others."""
+    """Return the models that stream text on demand, and the inference profiles, which give access to other models."""
     listed = control.list_foundation_models(byOutputModality="TEXT", byInferenceType="ON_DEMAND")
     models = [model for model in objects_in(listed.get("modelSummaries")) if model.get("responseStreamingSupported")]
     names = [text_in(model.get("modelId")) for model in models]
@@ -108,7 +108,7 @@ def _model_names(control: BedrockControl) -> list[str]:
 _OPERATION = "bedrock-runtime.ConverseStream"
 
 
-# The protocols describe the part of the SDK that is used here: it has no types.
+# These classes describe the part of the SDK that is used here, because the SDK has no types.
 
 
 class BuiltRequest(Protocol):
@@ -150,7 +150,7 @@ class BedrockControl(Protocol):
 class Amazon:
     """The SDK clients of one region, and the certificate file from Amazon's settings.
 
-    `control` creates the client that lists models, which few runs need.
+    `control` creates the client that lists models. Few runs need it.
     """
 
     runtime: Runtime
@@ -171,8 +171,8 @@ class SignedRequest:
 def connect(connection: Connection) -> Amazon:
     """Return the SDK's clients. Raise `ProviderError` if the SDK is not installed, or an exception of the SDK.
 
-    An API key is sent as a bearer token, and the request is not signed. The region is `AWS_REGION`, as in Amazon's
-    other SDKs, otherwise the one that this SDK finds.
+    An API key is sent as a bearer token in an unsigned request. The region is `AWS_REGION`, as in Amazon's other SDKs,
+    otherwise the region that this SDK finds.
     """
     try:
         session = importlib.import_module("botocore.session").get_session()
@@ -190,43 +190,44 @@ def connect(connection: Connection) -> Amazon:
     address = connection.base_url or None
     runtime: Runtime = session.create_client("bedrock-runtime", region, endpoint_url=address, config=config)
 
-    def show_key(request: BuiltRequest, **_: object) -> None:
+    def add_key(request: BuiltRequest, **_: object) -> None:
         request.headers["Authorization"] = f"Bearer {key}"
 
     if key:
-        # Handlers of the most specific event run first, so this needs the name under which the request is captured.
-        runtime.meta.events.register_first(f"before-send.{_OPERATION}", show_key)
+        # Handlers of the most specific event run first, so the key needs the same event name as the capture.
+        runtime.meta.events.register_first(f"before-send.{_OPERATION}", add_key)
 
     def control() -> BedrockControl:
         client: BedrockControl = session.create_client("bedrock", region, endpoint_url=address, config=config)
         if key:
-            client.meta.events.register_first("before-send", show_key)
+            client.meta.events.register_first("before-send", add_key)
         return client
 
     return Amazon(runtime, control, session.get_config_variable("ca_bundle") or "")
 
 
 class Signer:
-    """Builds and signs requests with the SDK without sending them. Thread-safe."""
+    """A builder of requests that the SDK signs but does not send. Thread-safe."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._here = threading.local()
-        runtime.meta.events.register_last(f"before-call.{_OPERATION}", self._fill)
+        self._thread_data = threading.local()
+        runtime.meta.events.register_last(f"before-call.{_OPERATION}", self._set_body)
         runtime.meta.events.register_last(f"before-send.{_OPERATION}", self._capture_request)
 
     def sign(self, model: str, body: bytes) -> SignedRequest:
         """Return the signed request that sends `body` to `model`. Exceptions of the SDK pass through."""
-        self._here.body = body
+        self._thread_data.body = body
         try:
             self._runtime.converse_stream(modelId=model, messages=[])
-        except _Captured as kept:
-            headers = {name: _text(value) for name, value in kept.request.headers.items()}
-            return SignedRequest(kept.request.method, kept.request.url, headers, body)
+        except _Captured as captured:
+            request = captured.request
+            headers = {name: _text(value) for name, value in request.headers.items()}
+            return SignedRequest(request.method, request.url, headers, body)
         raise ProviderError(ErrorKind.INTERNAL, "the SDK sent the request by itself")
 
-    def _fill(self, params: MutableMapping[str, object], **_: object) -> None:
-        params["body"] = self._here.body
+    def _set_body(self, params: MutableMapping[str, object], **_: object) -> None:
+        params["body"] = self._thread_data.body
 
     def _capture_request(self, request: BuiltRequest, **_: object) -> None:
         raise _Captured(request)
@@ -234,7 +235,7 @@ class Signer:
 
 class _Captured(Exception):  # noqa: N818 - not an error: it carries the signed request out of the SDK before sending
     def __init__(self, request: BuiltRequest) -> None:
-        super().__init__("kept")
+        super().__init__("captured")
         self.request = request
 
 
@@ -268,10 +269,10 @@ _KINDS: Mapping[str, tuple[ErrorKind, str]] = {
     "EndpointProviderError": (ErrorKind.UNREACHABLE, ""),
     "HTTPClientError": (ErrorKind.CONNECTION, ""),
 }
-"""The error kind, and advice, by the name of an exception or of one of its base classes."""
+"""The error kind and advice for the user, by the name of an exception or of one of its base classes."""
 
 
-def of_sdk(origin: ConnectionOrigin, error: Exception, *, now: datetime) -> ProviderError | None:
+def from_sdk_error(origin: ConnectionOrigin, error: Exception, *, now: datetime) -> ProviderError | None:
     """Convert an exception of botocore; return None for any other exception."""
     answer = getattr(error, "response", None)
     if isinstance(answer, dict):
@@ -281,7 +282,7 @@ def of_sdk(origin: ConnectionOrigin, error: Exception, *, now: datetime) -> Prov
         return None
     kind, advice = next((_KINDS[name] for name in names if name in _KINDS), (ErrorKind.INTERNAL, ""))
     text = str(error).rstrip(".")
-    return attributed(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
+    return attribute_error(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
 
 
 def _client_error(origin: ConnectionOrigin, answer: JsonObject, *, now: datetime) -> ProviderError:

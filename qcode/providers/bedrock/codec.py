@@ -2,8 +2,8 @@
 
 Source of the shapes and limits: the Bedrock API reference, "ConverseStream" and "ConverseStreamOutput". The model is
 part of the address. A body never contains what the API rejects: blank text, empty results, calls in the history without
-tool definitions, reasoning from elsewhere. The API cannot forbid calls while definitions are sent. An event is one
-object with one name. Only call blocks are announced, not text or reasoning; usage comes last.
+tool definitions, reasoning from other hosts. A request with tool definitions cannot forbid calls. An event is an object
+with one key, its name. The stream announces the start of call blocks, but not of text and reasoning; usage comes last.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ PROTOCOL = "bedrock"
 
 MAX_CALL_ID = 64
 
-# The API reference: `status` of a result is for Nova and Claude; only these two accept images in results.
+# According to the API reference, only Nova and Claude accept `status` and images in results.
 _RICH_RESULTS = re.compile(r"anthropic|claude|nova")
-# The user guide, "Prompt caching": the models that accept cache points.
+# Models that accept cache points, according to "Prompt caching" in the user guide.
 _CACHING = re.compile(r"claude-(?:3-7|3-5-haiku|[a-z]+-(?:[4-9]|\d\d))")
 _CACHED_USER_MESSAGES = 2
 _GPT_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low", "max": "high"}
@@ -51,7 +51,7 @@ _EMPTY_RESULT = "(no output)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. With `encoded` the history lacks the part that `encoded.body` adds."""
+    """Return the request body. With `encoded`, it lacks the settled messages, which `encoded.body` adds."""
     name = request.model.lower()
     is_caching, is_rich = _CACHING.search(name) is not None, _RICH_RESULTS.search(name) is not None
     rest: Sequence[Message] = request.messages
@@ -155,7 +155,7 @@ def _result(result: ToolResult, *, is_rich: bool) -> JsonObject:
 
 
 def _tools(request: ModelRequest) -> list[Json]:
-    """Return the tool definitions. A history with calls needs them even if the model may make no call."""
+    """Return the tool definitions. A history with calls requires them even if the model may not make calls."""
     if not request.allows_calls and not has_calls(request):
         return []
     tools: list[Json] = []
@@ -231,9 +231,9 @@ STOPS: Mapping[str, StopReason] = {
 
 
 class BedrockDecoder(Ending):
-    """Decodes the stream of one reply.
+    """A decoder of the stream of one reply.
 
-    The stream does not name the model: `model` is the requested one. `tag` makes generated call ids unique in a
+    `model` is the requested model, because the stream does not name it. `tag` makes generated call ids unique in a
     conversation; for `prefilled_space` see `PrefilledSpace`.
     """
 
@@ -290,7 +290,7 @@ class BedrockDecoder(Ending):
             case "metadata":
                 guardrail = object_in(object_in(body.get("trace")).get("guardrail"))
                 self._detail = text_in(guardrail.get("actionReason"))
-                # After the stop reason no further event follows.
+                # If the stop reason was received, this is the last event.
                 self._is_ended = self._raw_stop is not None
                 return _usage_in(object_in(body.get("usage")))
         _log.info("skipped an event of type %r", kind)
@@ -330,7 +330,7 @@ class BedrockDecoder(Ending):
         return []
 
     def _write(self, index: int, kind: BlockKind, text: str, *, is_marked: bool = False) -> list[ReplyEvent]:
-        """Append to a block. Text and reasoning blocks start with their first piece; `is_marked`: even an empty one."""
+        """Append to a block. Its first text starts a text or reasoning block; with `is_marked`, empty text does too."""
         events: list[ReplyEvent] = []
         if index not in self._numbers:
             if kind is BlockKind.CALL or not (text or is_marked):
@@ -354,19 +354,22 @@ class BedrockDecoder(Ending):
 def _usage_in(usage: JsonObject) -> list[ReplyEvent]:
     """Return usage with cached tokens counted as input.
 
-    Claude reports cached tokens in addition to `inputTokens`, other models as a part of it. The total, which includes
-    everything, tells which.
+    Claude reports cached tokens in addition to `inputTokens`, other models include them. `totalTokens` always includes
+    them, so it shows which of the two applies.
     """
     if not usage:
         return []
-    sent, made = count_in(usage.get("inputTokens")), count_in(usage.get("outputTokens"))
+    input_tokens, output_tokens = count_in(usage.get("inputTokens")), count_in(usage.get("outputTokens"))
     read, write = count_in(usage.get("cacheReadInputTokens")), count_in(usage.get("cacheWriteInputTokens"))
     total = count_in(usage.get("totalTokens"))
-    if sent is not None:
+    if input_tokens is not None:
         cached = (read or 0) + (write or 0)
-        is_beside = cached > sent or (total is not None and made is not None and total >= sent + cached + made)
-        sent = sent + cached if is_beside else sent
-    return [UsageReported(Usage(sent, made, read, write))]
+        has_large_total = (
+            total is not None and output_tokens is not None and total >= input_tokens + cached + output_tokens
+        )
+        if cached > input_tokens or has_large_total:
+            input_tokens += cached
+    return [UsageReported(Usage(input_tokens, output_tokens, read, write))]
 
 
 def _index(body: JsonObject) -> int:

@@ -23,9 +23,9 @@ _SIZES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, _S
 
 
 class FrameParser:
-    """Parses a stream of bytes, split anywhere, into events.
+    """A parser of a stream of bytes, split anywhere, into events.
 
-    Raises `ProviderError` for anything else, and for a message larger than `max_event_bytes`.
+    Raises `ProviderError` for corrupted data, and for a message larger than `max_event_bytes`.
     """
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -36,16 +36,16 @@ class FrameParser:
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that `chunk` completes."""
         self._data += chunk
-        found: list[SseEvent] = []
+        events: list[SseEvent] = []
         start = 0
         while len(self._data) - start >= _PRELUDE.size:
             size, headers_size = self._read_prelude(start)
             if len(self._data) - start < size:
                 break
-            found.append(self._read_message(bytes(self._data[start : start + size]), headers_size))
+            events.append(self._read_message(bytes(self._data[start : start + size]), headers_size))
             start += size
         del self._data[:start]
-        return found
+        return events
 
     def flush(self) -> list[SseEvent]:
         """Return no event: a truncated message is dropped, and the decoder reports the missing end of the reply."""
@@ -54,7 +54,7 @@ class FrameParser:
     def _read_prelude(self, start: int) -> tuple[int, int]:
         size, headers_size, checksum = _PRELUDE.unpack_from(self._data, start)
         if crc32(self._data[start : start + 8]) != checksum or not _SMALLEST + headers_size <= size:
-            raise self._damage_error()
+            raise self._corruption_error()
         if size > self._max_event_bytes:
             limit = self._max_event_bytes // (1024 * 1024)
             raise ProviderError(
@@ -64,12 +64,12 @@ class FrameParser:
 
     def _read_message(self, message: bytes, headers_size: int) -> SseEvent:
         if crc32(message[: -_CHECKSUM.size]) != _CHECKSUM.unpack_from(message, len(message) - _CHECKSUM.size)[0]:
-            raise self._damage_error()
+            raise self._corruption_error()
         end = _PRELUDE.size + headers_size
         try:
             headers = _read_headers(message[_PRELUDE.size : end])
         except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
-            raise self._damage_error() from error
+            raise self._corruption_error() from error
         self._has_begun = True
         text = message[end : -_CHECKSUM.size].decode("utf-8", "replace").strip()
         match headers.get(":message-type"):
@@ -82,7 +82,7 @@ class FrameParser:
                 name = headers.get(":event-type", "")
         return SseEvent("", f"{{{json.dumps(name)}: {text or '{}'}}}")
 
-    def _damage_error(self) -> ProviderError:
+    def _corruption_error(self) -> ProviderError:
         if self._has_begun:
             return ProviderError(ErrorKind.CONNECTION, "the stream is corrupted")
         return ProviderError(ErrorKind.BAD_RESPONSE, "the server did not answer with an event stream")

@@ -1,6 +1,6 @@
 """The demo model's edits: from a result of the `read` tool to one exact replacement. Pure.
 
-The replaced text is always a part of the file that is long enough to occur once.
+The replaced text is always long enough to occur only once in the file.
 """
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ class DemoEdit:
     replace_all: bool = False
 
 
-def text_read(result: str) -> str:
+def text_in_result(result: str) -> str:
     """Return the file text inside a result of the `read` tool (`number`, a tab, the line), without other lines."""
-    found = (_NUMBERED.fullmatch(line) for line in result.split("\n"))
-    return "\n".join(match[2] for match in found if match)
+    matches = (_NUMBERED.fullmatch(line) for line in result.split("\n"))
+    return "\n".join(match[2] for match in matches if match)
 
 
 def plan_edit(wish: str, path: str, text: str) -> DemoEdit | None:
     """Return the edit that `wish` asks for in the file at `path`, None if there is nothing to do.
 
-    In order: a replacement given in the prompt; for Python the first missing docstring; otherwise, unless the prompt
-    asks
-    for a docstring, a comment as a new last line.
+    The edit is a replacement that the prompt contains, or for Python the first missing docstring. Otherwise it is a
+    comment as a new last line, unless the prompt asks for a docstring.
     """
     asked = _REPLACE.search(wish[-MAX_WISH:])
     if asked:
@@ -64,7 +63,7 @@ def without_replacement(wish: str) -> str:
 
 
 def new_file(path: str) -> str:
-    """Return the small file that is written if there is nothing to edit; it leaves room for improvement."""
+    """Return the small file that is written if there is nothing to edit. It has missing docstrings to add."""
     stem = PurePosixPath(path).stem
     if path.endswith(".py"):
         return (

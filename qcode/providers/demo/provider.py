@@ -1,8 +1,8 @@
 """The built-in demo model as a provider: in process, without a key, a network or a real model behind it.
 
-It holds no conversation: each reply follows from its request alone, so an escalated request gets the same reply,
-longer, and a continuation starts exactly where the text stopped. Only the simulated rate limit remembers anything:
-which requests it has already refused.
+It stores no conversation: each reply depends only on its request. So an escalated request gets a longer part of the
+same reply, and a continuation starts exactly at the end of the text. The only state is the set of requests that the
+simulated rate limit has refused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DEMO_FACTS = ModelFacts(
     prefill=False,
     thinking=True,
 )
-"""The catalog's entry for `demo/demo`. It also accepts a prefill; without it the resume message can be seen."""
+"""The catalog's entry for `demo/demo`. The model also accepts a prefill; it is off here to show the resume message."""
 
 _PACE = 0.01
 _CHUNKS = 180
@@ -68,11 +68,10 @@ OVERLOADED_MODEL = "overloaded"
 
 
 class DemoProvider:
-    """Plays `SCENARIOS`. Waits `pace` seconds before each chunk of a few words; a reply has at most about 180 chunks.
+    """The player of `SCENARIOS`. It waits `pace` seconds before each of at most about 180 chunks of a reply.
 
-    `max_tokens` is exact to the character, at `CHARS_PER_TOKEN` characters a token. Usage is counted the same way:
-    input is
-    the system text, the messages (without images) and the tool definitions.
+    `max_tokens` is exact to the character, with `CHARS_PER_TOKEN` characters per token. Usage is counted in the same
+    way; the input is the system prompt, the messages (without images) and the tool definitions.
     """
 
     def __init__(self, pace: float = _PACE, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -131,7 +130,7 @@ class DemoProvider:
         """Do nothing: there is no connection."""
 
     def _script(self, request: ModelRequest) -> Script:
-        """Return the reply, without the part that was already sent; raise the simulated rate limit."""
+        """Return the part of the reply that was not sent yet; raise the simulated rate limit."""
         scene = read_scene(request)
         script = _compose(scene, request)
         if scene.tails:
@@ -185,7 +184,7 @@ def _compose(scene: Scene, request: ModelRequest) -> Script:
 
 
 def _rest_of_call(script: Script, tails: tuple[str, ...]) -> Script | None:
-    """Return the argument text that follows the passage quoted from the call in `script`."""
+    """Return the rest of the arguments after the quoted part, None if `script` has no such call."""
     calls = [block for block in script if isinstance(block, ToolCall)]
     for tail in tails:
         end = end_of(tail, calls[-1].arguments) if calls else None

@@ -1,9 +1,9 @@
 """The scenarios of the demo model: the table that `/help demo` prints, one function for each row, and the long texts.
 
 These functions are pure: each reads a scene and returns the next reply as a script. They know the tools by their fixed
-names and arguments, and read results as any model would. Long texts are the same on every run, and every line carries
-the number of its section, so tests can detect a seam, a gap or a repeated passage. The AGENTS.md they write states only
-facts: commands if there is a manifest, the layout, and that a script wrote it.
+names and arguments, and read results as any model would. Long texts are the same in every run, and every line contains
+the number of its section, so tests can detect a gap or a repeated passage. The AGENTS.md contains only facts: the
+layout, and commands if there is a manifest.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
-from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
+from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_in_result, without_replacement
 from qcode.providers.demo.scene import (
     REAL_MODEL,
     Scene,
     Script,
     call,
-    failed,
+    failure_reply,
     file_in,
     introduction,
     last_match,
@@ -73,7 +73,7 @@ _QUOTES = (
 
 @lru_cache(maxsize=8)
 def guide(characters: int) -> str:
-    """Return a Markdown guide of at least `characters` characters, by less than one section."""
+    """Return a Markdown guide of at least `characters` characters and at most one more section."""
     lines = ["# A guide to small programs", "", "The built-in demo model made this text up.", ""]
     size, number = sum(len(line) + 1 for line in lines), 0
     while size < characters:
@@ -233,15 +233,15 @@ def play_init(scene: Scene) -> Script:
         return call(scene, "I will list the folder first.", "ls")
     if scene.last.call.name in ("write", "edit"):
         done = f"Done: `{path}` describes the build and the layout of the project.\n"
-        return failed(scene.last) or reply(done)
+        return failure_reply(scene.last) or reply(done)
     if scene.steps[0].result.is_error:
-        return failed(scene.steps[0])
+        return failure_reply(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
     to_read = [name for name in (path, manifest_in(names)) if name in names]
     read = [step for step in scene.steps if step.call.name == "read"]
     if len(read) < len(to_read):
         return call(scene, f"I will read `{to_read[len(read)]}`.", "read", path=to_read[len(read)])
-    texts = {name: text_read(step.result.content) for name, step in zip(to_read, read, strict=False)}
+    texts = {name: text_in_result(step.result.content) for name, step in zip(to_read, read, strict=False)}
     current = texts.get(path, "")
     if not current.strip():
         manifest = manifest_in(names)
@@ -262,7 +262,7 @@ def play_plan(scene: Scene) -> Script:
         plan = _PLAN.format(path=path)
         return call(scene, "My plan is ready.", "exit_plan_mode", plan=plan)
     if step.call.name == "write":
-        return failed(step) or reply(f"Done, as planned: `{path}`.\n")
+        return failure_reply(step) or reply(f"Done, as planned: `{path}`.\n")
     if step.result.is_error:
         return reply("You want another plan, but my script has only this one. Plan mode stays on.\n")
     return call(scene, f"You approved it, so I write `{path}`.", "write", path=path, content=new_file(path))
@@ -290,7 +290,7 @@ class Scenario:
 
 
 def find_scenario(wish: str) -> Scenario | None:
-    """Return the scenario that `wish` asks for: its last paragraph decides, then its first; None if neither matches."""
+    """Return the scenario that matches the last paragraph of `wish`, otherwise the first one; None if neither does."""
     parts = paragraphs(wish)
     for part in dict.fromkeys([*parts[-1:], *parts[:1]]):
         for scenario in SCENARIOS:
@@ -308,17 +308,17 @@ def play_help(scene: Scene) -> Script:
 def _play_list(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look at the folder with the `glob` tool.", "glob", pattern="*")
-    return failed(scene.last) or reply(f"Files in this folder:\n\n{shortened(scene.last.result.content)}\n")
+    return failure_reply(scene.last) or reply(f"Files in this folder:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_read(scene: Scene) -> Script:
     path = file_in(scene.wish, "README.md")
     if scene.last is None:
         return call(scene, f"I will read `{path}`.", "read", path=path)
-    problem = failed(scene.last)
+    problem = failure_reply(scene.last)
     if problem:
         return problem
-    text = text_read(scene.last.result.content)
+    text = text_in_result(scene.last.result.content)
     lines = text.split("\n") if text else []
     first = next((line.strip() for line in lines if line.strip()), "only white space")
     return reply(f"I read {count_text(len(lines), 'line')} of `{path}`. The first line:\n\n{shortened(first)}\n")
@@ -332,13 +332,13 @@ def _play_edit(scene: Scene) -> Script:
     if step.call.name == "read" and step.result.is_error and _NOT_THERE.search(step.result.content):
         return call(scene, f"There is no `{path}`, so I will write it.", "write", path=path, content=new_file(path))
     if step.result.is_error:
-        return failed(step)
-    text = text_read(step.result.content) if scene.steps[0].call.name == "read" else ""
+        return failure_reply(step)
+    text = text_in_result(step.result.content) if scene.steps[0].call.name == "read" else ""
     if step.call.name == "read" and not text.strip():
         return call(scene, f"`{path}` is empty, so I will write it.", "write", path=path, content=new_file(path))
     if step.call.name == "write":
         return reply(f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n")
-    edit = plan_edit(scene.wish, path, text_read(scene.steps[0].result.content))
+    edit = plan_edit(scene.wish, path, text_in_result(scene.steps[0].result.content))
     if step.call.name == "read":
         return _edit(scene, path, edit) if edit else reply(f"There is nothing to change in `{path}`.\n")
     return reply(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
@@ -364,7 +364,7 @@ def _play_shell(scene: Scene) -> Script:
     command = _command_in(scene.wish)
     if scene.last is None:
         return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
-    return failed(scene.last) or reply(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
+    return failure_reply(scene.last) or reply(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_tests(scene: Scene) -> Script:
@@ -372,13 +372,13 @@ def _play_tests(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look for the tests first.", "ls")
     if scene.last.call.name == "shell":
-        return failed(scene.last) or reply(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
+        return failure_reply(scene.last) or reply(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
     if scene.steps[0].result.is_error:
-        return failed(scene.steps[0])
+        return failure_reply(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
     if "Makefile" in names and scene.last.call.name == "ls":
         return call(scene, "I will look for a target in the `Makefile`.", "read", path="Makefile")
-    makefile = text_read(scene.last.result.content) if scene.last.call.name == "read" else ""
+    makefile = text_in_result(scene.last.result.content) if scene.last.call.name == "read" else ""
     command = test_command(names, makefile)
     if not command:
         return reply(
@@ -431,7 +431,7 @@ def _play_huge_write(scene: Scene) -> Script:
     was_rejected = any(item.result.is_error for item in scene.steps)
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:
-            return failed(step)
+            return failure_reply(step)
         skeleton = "".join(f"{_part_mark(path, part)}\n" for part in range(1, _HUGE_PARTS + 1))
         content = f"{comment(path, 'A file in three parts, by the qcode demo model.')}\n\n{skeleton}"
         return call(
@@ -595,4 +595,4 @@ SCENARIOS: tuple[Scenario, ...] = (
         _play_read,
     ),
 )
-"""Every scenario, in the order in which a prompt is matched against them."""
+"""Every scenario, in the order in which prompts are matched."""

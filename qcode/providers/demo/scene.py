@@ -31,13 +31,13 @@ _TAGGED = lazy_pattern(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
 _TICKED = lazy_pattern(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
 _MAX_QUOTED = 20_000
 MAX_WISH = 2_000
-"""Characters at the end of a prompt that are matched with the scenarios, whose patterns take more than linear time."""
+"""The maximum length of the searched end of a prompt, because the patterns take more than linear time."""
 _SPARING = frozenset({"none", "minimal", "low"})
 _ENDED_TURN = lazy_pattern(r"(Denied|Cancelled) by the user|Interrupted before it finished")
-"""The start of the result of a call with which the user ended the turn: the text after it is a new prompt."""
+"""The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
 _DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
 _SUMMARY = "Summarize this conversation."
-_SAID = lazy_pattern(r"^User: (.*\S)", re.MULTILINE)
+_USER_LINE = lazy_pattern(r"^User: (.*\S)", re.MULTILINE)
 INTRODUCTION = "I am the **built-in demo model** of qcode."
 
 
@@ -51,26 +51,25 @@ class DemoStep:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A parsed request.
-
-    `wish` is the user's prompt, `steering` the text added during the turn. `partial` is the text of this reply so far,
-    None
-    at its start; `is_typed`: the user asked in their own words to continue. `tails` are passages quoted from a
-    truncated
-    call whose rest is requested as text. `is_sparing`: answer without thinking. `number` is the number of the next call
-    in
-    the transcript, from 1. `is_introduced`: an earlier reply of this conversation has the introduction.
-    """
+    """A parsed request."""
 
     wish: str
+    """The prompt of the user."""
     steps: tuple[DemoStep, ...] = ()
     steering: str = ""
+    """The text that the user added during the turn."""
     partial: str | None = None
+    """The text of this reply so far, None at its start."""
     is_typed: bool = False
+    """Whether the user typed a request to continue."""
     tails: tuple[str, ...] = ()
+    """Quotes from a truncated call, if the request asks for the missing part of the call as text."""
     is_sparing: bool = False
+    """Whether to reply without thinking."""
     number: int = 1
+    """The number of the next call in the transcript."""
     is_introduced: bool = False
+    """Whether an earlier reply of the conversation contains the introduction."""
 
     @property
     def last(self) -> DemoStep | None:
@@ -188,22 +187,22 @@ def size_of(script: Script) -> int:
 
 def cut_at(script: Script, cap: int) -> Script:
     """Return the part of `script` that fits in `cap` tokens, exact to the character; empty blocks are dropped."""
-    left = cap * CHARS_PER_TOKEN
+    remaining = cap * CHARS_PER_TOKEN
     result: list[ScriptBlock] = []
     for block in script:
         body = body_of(block)
-        if left == 0 and body:
+        if remaining == 0 and body:
             break
-        result.append(_cut_block(block, left) if len(body) > left else block)
-        left -= min(left, len(body))
+        result.append(_cut_block(block, remaining) if len(body) > remaining else block)
+        remaining -= min(remaining, len(body))
     return tuple(result)
 
 
 def rest_of_text(script: Script, partial: str) -> Script | None:
     """Return the part of `script` after `partial`, None if the script does not contain it.
 
-    Thinking and text before that point are not repeated; calls after it are still made. If `partial` is not the exact
-    beginning, its end is searched.
+    Thinking, and text before that point, are not repeated; all calls are. If the script does not start with `partial`,
+    the end of `partial` is searched in it.
     """
     text = "".join(block.text for block in script if isinstance(block, Text))
     start = len(partial) if text.startswith(partial) else end_of(partial, text)
@@ -246,7 +245,7 @@ def _cut_block(block: ScriptBlock, length: int) -> ScriptBlock:
 
 _FILE = lazy_pattern(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7})\b")
 _SHOWN_LINES = 12
-_MAX_SAID, _MAX_SAID_CHARS = 20, 80
+_MAX_LISTED, _MAX_LISTED_CHARS = 20, 80
 
 
 def reply(text: str) -> Script:
@@ -263,17 +262,19 @@ def summary_of(request: ModelRequest) -> str:
     text = _words(request.messages[-1]) if request.messages else ""
     if request.tools or _SUMMARY not in text:
         return ""
-    said = _SAID.findall(text)
-    asked = "\n".join(f"- {shortened_line(line)}" for line in said[-_MAX_SAID:])
-    return f"Task: try out qcode with its demo model.\n\nState: {count_text(len(said), 'request')} so far:\n{asked}\n"
+    prompts = _USER_LINE.findall(text)
+    listed = "\n".join(f"- {shortened_line(line)}" for line in prompts[-_MAX_LISTED:])
+    return (
+        f"Task: try out qcode with its demo model.\n\nState: {count_text(len(prompts), 'request')} so far:\n{listed}\n"
+    )
 
 
 def shortened_line(line: str) -> str:
-    return line if len(line) <= _MAX_SAID_CHARS else f"{line[:_MAX_SAID_CHARS]}…"
+    return line if len(line) <= _MAX_LISTED_CHARS else f"{line[:_MAX_LISTED_CHARS]}…"
 
 
-def failed(step: DemoStep) -> Script:
-    """Return a reply about a call that failed or was denied, empty if it did neither."""
+def failure_reply(step: DemoStep) -> Script:
+    """Return a reply about a call that failed or was denied, empty for any other call."""
     if not step.result.is_error:
         return ()
     denial = _DENIED.match(step.result.content)

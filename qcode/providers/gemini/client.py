@@ -1,9 +1,9 @@
 """The Gemini API, directly or over the google-genai SDK.
 
-The SDK has no public access to the bytes of a stream, and its public call would convert our body and rename keys. So
-the request is sent with `async_request_streamed` of its API client, which accepts a plain body and raises the SDK's
-errors, and a response hook takes the response from the HTTP client passed to the SDK
-(`HttpOptions.httpx_async_client`). `_api_client` is the only private name used; a test over a real socket covers it.
+The SDK has no public access to the bytes of a stream, and its public call would convert the body and rename keys. So
+the request is sent with `async_request_streamed` of the SDK's API client, which accepts a plain body and raises the
+SDK's errors. A hook in the HTTP client that is passed to the SDK (`HttpOptions.httpx_async_client`) keeps the response.
+`_api_client` is the only private name used; a test over a real socket covers it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
             api_version=self.api_version,
             headers=dict(self._connection.headers),
             httpx_async_client=http,
-            # The SDK also creates a synchronous client unless it gets one; this one cannot send anything.
+            # Without this client, which cannot send anything, the SDK would create another synchronous one.
             httpx_client=httpx2.Client(transport=httpx2.BaseTransport()),
         )
         return _GeminiClient(self._sdk(options), http)

@@ -1,8 +1,8 @@
 """`generateContent` as data: a `ModelRequest` to a body, response chunks to reply events. Pure; no SDK.
 
-Source of the shapes: Google's API reference, "GenerateContentResponse". Thought signatures are sent back unchanged on
-the part they came with; tool parameters are sent as JSON Schema (`parametersJsonSchema`). A call arrives in one piece;
-the stop reason of a reply with calls is `STOP` too; thought tokens are counted separately from candidate tokens.
+Source of the shapes: Google's API reference, "GenerateContentResponse". A thought signature is sent back unchanged in
+the same part; tool parameters are sent as JSON Schema (`parametersJsonSchema`). A call arrives in one piece. The stop
+reason is `STOP` even for a reply with calls. Thought tokens are not included in the count of candidate tokens.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _NOT_THINKING = lazy_pattern(r"image|tts|audio|live|embedding|robotics")
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body; the model is part of the address.
 
-    With `encoded` the history lacks the part that `encoded.body` adds.
+    With `encoded`, it lacks the settled messages, which `encoded.body` adds.
     """
     wants_signatures = _generation(request.model) >= (3, 0)
     rest: Sequence[Message] = with_request_note(request)
@@ -95,7 +95,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
             tools.append({"googleSearch": {}})
         body["tools"] = tools
         if wants_search(request):
-            # Without it the API accepts either searches or functions, not both.
+            # Without this setting, the API accepts either searches or functions, not both.
             body["toolConfig"] = {"includeServerSideToolInvocations": True}
         if not request.allows_calls:
             tool_config = body.get("toolConfig")
@@ -124,9 +124,10 @@ def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set
 
 
 def _user(message: Message, names: Mapping[str, str], *, in_results: bool) -> list[Json]:
-    """Return the parts of a user message. `names` are those of the pending calls, which their results must have.
+    """Return the parts of a user message. `names` are the names of the pending calls by id; results must repeat them.
 
-    `in_results`: a result can contain images (generation 3, Google's page on function calling); otherwise they follow.
+    With `in_results`, images are sent inside the results (from generation 3 on, according to Google's page on function
+    calling), otherwise after them.
     """
     results, rest = results_first(message.blocks)
     parts: list[Json] = []
@@ -183,7 +184,7 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
 
 
 def _search_part(opaque: Opaque | None) -> JsonObject:
-    """Return a part of a web search as this protocol sent it; empty for any other opaque data."""
+    """Return a part of a web search in its original form, empty for any other opaque data."""
     return piece_in(parse_object(opaque.data) or {}) if opaque is not None and opaque.source == PROTOCOL else {}
 
 
@@ -203,7 +204,10 @@ def _image(image: Image) -> JsonObject:
 
 
 def _thinking(request: ModelRequest) -> JsonObject | None:
-    """Request thoughts if the model has them. Generation 2.5 takes a budget, later generations a level."""
+    """Return the thinking parameters, None for a model that does not think.
+
+    Generation 2.5 takes a budget, later generations take a level.
+    """
     model = request.model.lower()
     generation = _generation(model)
     if generation < (2, 5) or _NOT_THINKING.search(model):
@@ -256,11 +260,11 @@ STOPS: Mapping[str, StopReason] = {
 """`finishReason` of a candidate."""
 
 UNKNOWN_STOPS = frozenset({"FINISH_REASON_UNSPECIFIED", "OTHER", "NO_IMAGE", "ESCALATION", "PUP_LIMITED_DISABLED"})
-"""Documented reasons that do not tell what happened."""
+"""Documented reasons that do not explain why the reply ended."""
 
 
 class GeminiDecoder(Ending):
-    """Decodes the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
+    """A decoder of the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, *, tag: str = "0") -> None:
         super().__init__()
@@ -309,7 +313,7 @@ class GeminiDecoder(Ending):
         events: list[ReplyEvent] = []
         for part in objects_in(object_in(candidate.get("content")).get("parts")):
             events += self._part(part)
-        self._ground(object_in(candidate.get("groundingMetadata")))
+        self._collect_sources(object_in(candidate.get("groundingMetadata")))
         if raw := text_in(candidate.get("finishReason")):
             self._raw_stop = raw
             self._detail = text_in(candidate.get("finishMessage")) or self._detail
@@ -317,14 +321,14 @@ class GeminiDecoder(Ending):
                 _log.info("unknown finishReason %r", raw)
         return events
 
-    def _ground(self, grounding: JsonObject) -> None:
+    def _collect_sources(self, grounding: JsonObject) -> None:
         """Collect the search queries and the cited pages."""
         queries = grounding.get("webSearchQueries")
         for query in queries if isinstance(queries, list) else ():
             self._searches.record_query(text_in(query))
         for chunk in objects_in(grounding.get("groundingChunks")):
             page = object_in(chunk.get("web"))
-            self._searches.cites(text_in(page.get("uri")), text_in(page.get("title")))
+            self._searches.add_source(text_in(page.get("uri")), text_in(page.get("title")))
 
     def _hosted(self, part: JsonObject) -> list[ReplyEvent]:
         """Keep a part of a search that the host ran, unchanged."""

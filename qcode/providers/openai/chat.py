@@ -1,9 +1,9 @@
 """Chat Completions as data: a `ModelRequest` to a body, chunks to reply events. Pure; no SDK.
 
 Source of the shapes: OpenAI's API reference (chat/create and chat/streaming). Variations of other servers are in
-`quirks` for requests, and tolerated by the decoder for replies. `CallDeltas` finds the call that a delta belongs to:
-servers omit the index or the id, send index 0 for every call, repeat an id, make a new id for every delta, or send
-arguments as an object. It matches by id, then by index, then by the call in progress; a name starts a new call.
+`quirks` for requests, and tolerated by the decoder for replies. `CallDeltas` finds the call that a delta belongs to,
+although servers omit the index or the id, send index 0 for every call, repeat an id, create a new id for every delta,
+or send arguments as an object. It matches the id, then the index, then the latest call; a name starts a new call.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RESULTS_SEEN = "Understood."
 def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body. The output cap is always sent, in the field that this server reads.
 
-    With `encoded` the history lacks the part that `encoded.body` adds.
+    With `encoded`, it lacks the settled messages, which `encoded.body` adds.
     """
     quirks = for_model(quirks, request.model)
     messages = _messages(request, quirks, encoded)
@@ -94,42 +94,42 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
 def _encode_settled(
     quirks: ChatQuirks, encoded: EncodedMessages, variant: str, messages: Sequence[Message], used_ids: set[str]
 ) -> list[Json]:
-    spoken = _sendable_messages(messages, quirks, used_ids)
-    return [item for message in spoken for item in _encoded(message, quirks, encoded, variant, echoes=False)]
+    non_empty = _sendable_messages(messages, quirks, used_ids)
+    return [item for message in non_empty for item in _encoded(message, quirks, encoded, variant, echoes=False)]
 
 
 def _sendable_messages(messages: Sequence[Message], quirks: ChatQuirks, used_ids: set[str]) -> list[Message]:
-    spoken = [message for message in messages if message.role == "user" or _says(message)]
-    return alternate(spoken, partial(_call_id, quirks=quirks), used_ids)
+    non_empty = [message for message in messages if message.role == "user" or _has_content(message)]
+    return alternate(non_empty, partial(_call_id, quirks=quirks), used_ids)
 
 
 def _encoded(
     message: Message, quirks: ChatQuirks, encoded: EncodedMessages, variant: str, *, echoes: bool
 ) -> list[Json]:
     if message.role == "user":
-        return encoded.of(message, partial(_user, message, quirks), variant)
-    return encoded.of(message, partial(_text_so_far, message, quirks, echoes), f"{variant} {echoes}")
+        return encoded.encode_once(message, partial(_user, message, quirks), variant)
+    return encoded.encode_once(message, partial(_assistant_items, message, quirks, echoes), f"{variant} {echoes}")
 
 
-def _text_so_far(message: Message, quirks: ChatQuirks, echoes_reasoning: bool) -> list[Json]:
+def _assistant_items(message: Message, quirks: ChatQuirks, echoes_reasoning: bool) -> list[Json]:
     return [_assistant(message, quirks, echoes_reasoning=echoes_reasoning)]
 
 
-def _says(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     """Return whether an assistant message has content that can be sent; reasoning alone cannot."""
     return any(isinstance(block, ToolCall) or (isinstance(block, Text) and block.text) for block in message.blocks)
 
 
 def _user(message: Message, quirks: ChatQuirks) -> list[Json]:
-    """Return a user message: each result as a tool message, and images of results in the user message after them."""
+    """Return a tool message for each result, then a user message with their images and all other content."""
     results, rest = results_first(message.blocks)
     sent: list[Json] = [_result(result) for result in results]
-    said_besides = _user_parts(results, rest)
-    if said_besides is None:
+    user_content = _user_parts(results, rest)
+    if user_content is None:
         return sent
     if results and quirks.answers_results:
         sent.append({"role": "assistant", "content": _RESULTS_SEEN})
-    return [*sent, {"role": "user", "content": said_besides}]
+    return [*sent, {"role": "user", "content": user_content}]
 
 
 def _user_parts(results: list[ToolResult], rest: list[Text | Image]) -> Json:
@@ -234,7 +234,7 @@ class _StreamedCall:
 
 
 class CallDeltas:
-    """Collects the calls of one reply from their deltas, and writes them to `blocks`."""
+    """A collector of the calls of one reply: it assigns deltas to calls and writes the calls to `blocks`."""
 
     def __init__(self, blocks: BlockWriter, *, tag: str) -> None:
         self._blocks = blocks
@@ -325,11 +325,11 @@ FAILURES: Mapping[str, ErrorKind] = {
     "network_error": ErrorKind.SERVER,
     "insufficient_system_resource": ErrorKind.OVERLOADED,
 }
-"""Values of `finish_reason` with which some servers report an error."""
+"""Values of `finish_reason` that some servers send for an error."""
 
 
 class ChatDecoder(Ending):
-    """Decodes the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
+    """A decoder of the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, quirks: ChatQuirks | None = None, *, tag: str = "0") -> None:
         super().__init__()
@@ -398,7 +398,7 @@ class ChatDecoder(Ending):
         return events
 
     def _content(self, content: Json) -> list[ReplyEvent]:
-        """Handle `content`: a text, or a list of parts, which Mistral's reasoning models send."""
+        """Return the events of `content`: a text, or a list of parts, as Mistral's reasoning models send it."""
         if isinstance(content, str):
             return self._blocks.flow(BlockKind.TEXT, content)
         events: list[ReplyEvent] = []
@@ -432,7 +432,7 @@ def _filters_in(choice: JsonObject) -> str:
 
 
 def _usage_in(sent: JsonObject, choices: list[JsonObject]) -> Usage | None:
-    """Return the usage in a chunk, at the place where OpenAI, Groq or Kimi put it."""
+    """Return the usage in a chunk, from the field of OpenAI, Groq or Kimi; None if there is none."""
     usage = object_in(sent.get("usage")) or object_in(object_in(sent.get("x_groq")).get("usage"))
     if not usage and choices:
         usage = object_in(choices[0].get("usage"))

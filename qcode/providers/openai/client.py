@@ -1,8 +1,7 @@
 """Chat Completions, directly or over the openai SDK, and the base class of both OpenAI protocols.
 
-The body is passed unchanged as `extra_body`: the SDK would otherwise convert a long transcript for nothing, and it does
-not know the fields of compatible servers. The response is read as bytes (`providers.streaming`). `base_for` is the part
-of the address that depends on the request.
+The body is passed unchanged as `extra_body`: otherwise the SDK would convert a long transcript to no effect, and it
+does not know the fields of compatible servers. The response is read as bytes (`providers.streaming`).
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
             http_client=http,
         )
 
-    def _left_out(self) -> Mapping[str, str | Omit]:
-        """Return markers that remove headers which the SDK would send; the user sets them to an empty value."""
+    def _omitted_headers(self) -> Mapping[str, str | Omit]:
+        """Return markers with which the SDK omits headers: those that the user set to an empty value."""
         from openai import omit
 
         return {name: omit for name, value in self._connection.headers.items() if not value}
@@ -76,7 +75,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
         await client.close()
 
     async def _list_models(self, client: AsyncOpenAI) -> list[str]:
-        page = await client.models.list(extra_headers=self._left_out())
+        page = await client.models.list(extra_headers=self._omitted_headers())
         return [model.id for model in page.data or [] if model.id]
 
     async def check_path(self, path: str) -> None:
@@ -94,10 +93,10 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
         return (OpenAIError,)
 
 
-def base_for(base_url: str, request: ModelRequest, quirks: ChatQuirks) -> str:
+def request_base_url(base_url: str, request: ModelRequest, quirks: ChatQuirks) -> str:
     """Return the base URL of `request`.
 
-    A deployment in the address is named after the model. Some hosts support prefill only at another path.
+    The model replaces the placeholder for a deployment. Some hosts support prefill only at another path.
     """
     if request.is_prefill and quirks.prefill_path:
         return strip_version(base_url) + quirks.prefill_path
@@ -105,7 +104,7 @@ def base_for(base_url: str, request: ModelRequest, quirks: ChatQuirks) -> str:
 
 
 class OpenAIChatProvider(OpenAISdkProvider):
-    """OpenAI, or a server that speaks its Chat Completions protocol."""
+    """OpenAI, or a server with its Chat Completions protocol."""
 
     def __init__(self, connection: Connection, quirks: ChatQuirks) -> None:
         super().__init__(connection)
@@ -115,18 +114,18 @@ class OpenAIChatProvider(OpenAISdkProvider):
         return ChatDecoder(self._quirks, tag=str(len(request.messages)))
 
     def _post(self, request: ModelRequest) -> Post:
-        base_url = base_for(self._connection.base_url, request, self._quirks)
+        base_url = request_base_url(self._connection.base_url, request, self._quirks)
         return self._post_to(f"{base_url}/chat/completions", encode(request, self._quirks, self._encoded_messages))
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
-        base_url = base_for(self._connection.base_url, request, self._quirks)
+        base_url = request_base_url(self._connection.base_url, request, self._quirks)
         if base_url != self._connection.base_url:
             client = client.with_options(base_url=base_url.partition("?")[0])
         create = client.chat.completions.with_streaming_response.create
-        # The SDK's signature accepts no plain mapping; the fields that count are in the body.
+        # The SDK requires these arguments; `extra_body` overrides them.
         body: dict[str, Any] = dict(encode(request, self._quirks))
         async with create(
-            model=request.model, messages=[], stream=True, extra_body=body, extra_headers=self._left_out()
+            model=request.model, messages=[], stream=True, extra_body=body, extra_headers=self._omitted_headers()
         ) as response:
             yield response.http_response

@@ -21,32 +21,36 @@ _MISTRAL = lazy_pattern(r"mistral|ministral|mixtral|magistral|devstral|codestral
 
 @dataclass(frozen=True, slots=True)
 class ChatQuirks:
-    """The defaults suit most compatible servers; `for_openai` is OpenAI itself.
-
-    `reasoning_field`: a field of the delta with reasoning, in addition to `reasoning_content` and `reasoning`.
-    `echoes_reasoning`: the server wants the reasoning of a running tool loop back (DeepSeek, Kimi).
-    `effort`: how the reasoning effort is sent. `openai`: `reasoning_effort`; `basic`: the same, with levels low to high
-    only; `thinking`: `thinking.type`; `enable_thinking`: a boolean of that name (Qwen); `mistral`: `reasoning_effort`
-    with the two levels that its adjustable models share.
-    `prefill`: how an assistant message is continued; `prefill_path`: the path for it, if not the base URL (DeepSeek).
-    `call_ids`: the accepted call ids: any, at most 40 characters (OpenAI), or exactly nine letters and digits
-    (Mistral); this matters after a change of model.
-    `answers_results`: an assistant message is required between results and a user message (Mistral).
-    """
+    """The quirks of a server. The defaults suit most compatible servers; `for_openai` is OpenAI itself."""
 
     max_tokens_field: MaxTokensField = "max_tokens"
     reasoning_field: str = ""
+    """A field of the delta with reasoning, in addition to `reasoning_content` and `reasoning`."""
     echoes_reasoning: bool = False
+    """Whether the server requires the reasoning of the current tool loop in requests (DeepSeek, Kimi)."""
     sends_stream_options: bool = True
     effort: EffortStyle = "basic"
+    """The field of the reasoning effort.
+
+    `openai`: `reasoning_effort`; `basic`: the same, only with the levels low to high; `thinking`: `thinking.type`;
+    `enable_thinking`: a boolean with this name (Qwen); `mistral`: `reasoning_effort` with the two levels that all
+    adjustable models of Mistral have.
+    """
     prefill: PrefillStyle = "continue_final_message"
+    """The way to continue an assistant message."""
     prefill_path: str = ""
+    """The path for a prefill, if it is not the base URL (DeepSeek)."""
     call_ids: CallIds = "any"
+    """The accepted call ids: any, at most 40 characters (OpenAI), or exactly nine letters and digits (Mistral).
+
+    After a change of model, the history contains call ids of another host.
+    """
     answers_results: bool = False
+    """Whether an assistant message is required between results and a user message (Mistral)."""
 
 
 COMPATIBLE = ChatQuirks()
-"""An unknown server."""
+"""The quirks of an unknown server."""
 
 
 def for_openai() -> ChatQuirks:
@@ -54,13 +58,13 @@ def for_openai() -> ChatQuirks:
 
 
 def for_model(quirks: ChatQuirks, model: str) -> ChatQuirks:
-    """Return the quirks plus those of the model on any host: Mistral's chat templates check ids and roles."""
+    """Return the quirks of the server and the model: Mistral's chat templates check ids and roles on any host."""
     if not _MISTRAL.search(model.lower()):
         return quirks
     return replace(quirks, call_ids="mistral", answers_results=True)
 
 
 def is_openai(base_url: str) -> bool:
-    """Return whether `base_url` is OpenAI itself or OpenAI on Azure, which require `max_completion_tokens`."""
+    """Return whether `base_url` is OpenAI or OpenAI on Azure. Both require `max_completion_tokens`."""
     host = (urlsplit(base_url).hostname or "").lower()
     return host == "openai.com" or host.endswith(".openai.com") or is_azure(base_url)

@@ -1,8 +1,8 @@
 """The Responses API as data: a `ModelRequest` to a body, stream events to reply events. Pure; no SDK.
 
-Stateless: nothing is stored at the host, every request contains the whole transcript, and reasoning is sent back as the
-encrypted item that it came in. Source of the shapes: OpenAI's API reference, "Create a model response" and "Streaming
-events". Every event names its output item by number. Encrypted reasoning is taken only from the finished item. The last
+Stateless: the host stores nothing, every request contains the whole transcript, and reasoning is sent back as the
+encrypted item that was received. Source of the shapes: OpenAI's API reference, "Create a model response" and "Streaming
+events". Every event has the index of its output item. Encrypted reasoning is read only from the finished item. The last
 event contains the whole response.
 """
 
@@ -59,7 +59,7 @@ _EMPTY = "(empty message)"
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body. An output cap below `MIN_OUTPUT_TOKENS` is raised to it.
 
-    With `encoded` the history lacks the part that `encoded.body` adds.
+    With `encoded`, it lacks the settled messages, which `encoded.body` adds.
     """
     rest: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
@@ -106,7 +106,7 @@ def _input(messages: Sequence[Message], used_ids: set[str]) -> list[Json]:
 
 
 def _user(message: Message) -> list[Json]:
-    """Return the items of a user message: one for each result, then one for the rest."""
+    """Return the items of a user message: one for each result, then one for all other blocks."""
     results, rest = results_first(message.blocks)
     items: list[Json] = [_result(result) for result in results]
     parts: list[Json] = []
@@ -121,7 +121,7 @@ def _user(message: Message) -> list[Json]:
 
 
 def _assistant(message: Message) -> list[Json]:
-    """Return the items of a reply. The API rejects reasoning that no other item follows, so it is dropped there."""
+    """Return the items of a reply, without reasoning at the end, because the API rejects it there."""
     items: list[Json] = []
     thoughts: list[Json] = []
     for block in assistant_blocks(message.blocks):
@@ -158,7 +158,7 @@ def _encrypted(opaque: Opaque | None) -> JsonObject | None:
 
 
 def _phase(opaque: Opaque | None) -> JsonObject:
-    """Return the phase of a text (commentary or final answer), which newer models want back."""
+    """Return the phase of a text (commentary or final answer). Newer models require it in requests."""
     phase = text_in(_marks(opaque).get("phase"))
     return {"phase": phase} if phase else {}
 
@@ -216,10 +216,10 @@ STOPS: Mapping[str, StopReason] = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
 }
-"""`status` of a response, and for an incomplete one `incomplete_details.reason`."""
+"""The `status` of a response, or `incomplete_details.reason` if it is incomplete."""
 
 UNKNOWN_STOPS = frozenset({"max_messages", "steered", "cancelled", "incomplete", "in_progress", "queued"})
-"""Documented values that do not tell what happened."""
+"""Documented values that do not explain why the reply ended."""
 
 REFUSED = frozenset(
     {
@@ -243,7 +243,7 @@ REFUSED = frozenset(
         "unsupported_image_media_type",
     }
 )
-"""Error codes that the same request would get again; other errors are classified by their message."""
+"""Error codes that an identical request would get again. Other errors are classified by type and message."""
 
 _TERMINAL = {
     "response.completed": "completed",
@@ -265,7 +265,7 @@ class _Item:
 
 
 class ResponsesDecoder:
-    """Decodes the events of one reply. `tag` makes generated call ids unique in a conversation."""
+    """A decoder of the events of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, *, tag: str = "0") -> None:
         self._tag = tag
@@ -338,7 +338,7 @@ class ResponsesDecoder:
         return [ReplyStarted(text_in(response.get("model")), self._response_id)]
 
     def _item_added(self, index: int, item: JsonObject) -> list[ReplyEvent]:
-        """Start a call, whose name only this event contains. Any other item starts with its first piece."""
+        """Start a call, because only this event contains its name. Any other item starts with its first text."""
         name = text_in(item.get("name"))
         if item.get("type") != "function_call" or not name or index in self._items or index in self._done_indexes:
             return []
@@ -365,7 +365,7 @@ class ResponsesDecoder:
         return self._blocks.write(item.block, text)
 
     def _item_done(self, index: int, sent: JsonObject) -> list[ReplyEvent]:
-        """End an item; its content is used if no delta came before."""
+        """End an item. Its content is used if there was no delta before."""
         if index in self._done_indexes:
             return []
         match sent.get("type"):
@@ -375,7 +375,7 @@ class ResponsesDecoder:
                 phase = text_in(sent.get("phase"))
                 opaque = _opaque({"phase": phase}) if phase else None
                 for citation in _citations_in(sent):
-                    self._searches.cites(text_in(citation.get("url")), text_in(citation.get("title")))
+                    self._searches.add_source(text_in(citation.get("url")), text_in(citation.get("title")))
             case "reasoning":
                 kind, text, opaque = BlockKind.REASONING, _thought_in(sent), _encrypted_in(sent)
             case "web_search_call" if object_in(sent.get("action")):
@@ -399,7 +399,7 @@ class ResponsesDecoder:
         return events if item is None else [*events, *self._blocks.end(item.block, opaque)]
 
     def _search(self, item: JsonObject) -> str:
-        """Record a search, or a page that was opened; return a line about it for the user."""
+        """Record the queries of a search; return a line for the user about the search or the opened page."""
         action = object_in(item.get("action"))
         if url := text_in(action.get("url")):
             return f"Opened {url}\n"
@@ -465,13 +465,14 @@ def _opaque(marks: JsonObject) -> Opaque:
 def _usage_in(usage: JsonObject) -> Usage | None:
     if not usage:
         return None
-    sent, made = object_in(usage.get("input_tokens_details")), object_in(usage.get("output_tokens_details"))
+    input_details = object_in(usage.get("input_tokens_details"))
+    output_details = object_in(usage.get("output_tokens_details"))
     return Usage(
         input=count_in(usage.get("input_tokens")),
         output=count_in(usage.get("output_tokens")),
-        cache_read=count_in(sent.get("cached_tokens")),
-        cache_write=count_in(sent.get("cache_write_tokens")),
-        reasoning=count_in(made.get("reasoning_tokens")),
+        cache_read=count_in(input_details.get("cached_tokens")),
+        cache_write=count_in(input_details.get("cache_write_tokens")),
+        reasoning=count_in(output_details.get("reasoning_tokens")),
     )
 
 

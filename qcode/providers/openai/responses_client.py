@@ -1,4 +1,4 @@
-"""The Responses API, directly or over the openai SDK. Separate from `client`, so that neither imports both codecs.
+"""The Responses API, directly or over the openai SDK. Separate from `client`, so that each imports only its own codec.
 
 The body is passed unchanged as `extra_body`, and the response is read as bytes, as in `client`, which also provides the
 connection.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OpenAIResponsesProvider(OpenAISdkProvider):
-    """OpenAI, or a server that speaks its Responses protocol."""
+    """OpenAI, or a server with its Responses protocol."""
 
     history_field = "input"
 
@@ -34,9 +34,9 @@ class OpenAIResponsesProvider(OpenAISdkProvider):
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         create = client.responses.with_streaming_response.create
-        # The SDK's signature accepts no plain mapping; the fields that count are in the body.
+        # The SDK requires these arguments; `extra_body` overrides them.
         body: dict[str, Any] = dict(encode(request))
         async with create(
-            model=request.model, input=[], stream=True, extra_body=body, extra_headers=self._left_out()
+            model=request.model, input=[], stream=True, extra_body=body, extra_headers=self._omitted_headers()
         ) as response:
             yield response.http_response

@@ -1,9 +1,9 @@
-"""Follows one candidate for a call to its end, in pieces of text of any size; each character is read once. Pure.
+"""The incremental parser of one text that may be a call, in pieces of any size. Each character is read once. Pure.
 
-It holds everything after the opening mark. The outcome is in `state`; the caller takes it out of the text or puts it
-back, and `forms` reads the calls. `JsonScanner` follows one JSON object or list to its last bracket. It detects early
-that text is not JSON (a line break inside a string, a word instead of a comma), so that nothing waits for an end that
-cannot come. Whether a closed value is valid is for the strict parser to say.
+A `Candidate` holds all text after the opening mark. Its result is in `state`; the caller then extracts the call or
+shows the text again, and `forms` reads the calls. `JsonScanner` follows one JSON object or list to its last bracket. It
+detects text that is not JSON early (a line break inside a string, a word instead of a comma), so that the text is not
+held back in vain. The strict parser decides later whether a complete value is valid.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from qcode.providers.text_calls.forms import (
 from qcode.values import dataclass
 
 State: TypeAlias = Literal["open", "closed", "broken", "unrelated"]
-_Place: TypeAlias = Literal["json", "value", "after value", "end of function", "tail", "else"]
-"""The kind of the current position in the text, as far as the end of a reply depends on it."""
+_Position: TypeAlias = Literal["json", "value", "after value", "end of function", "tail", "else"]
+"""The kind of the current position. If the reply ends there, it determines how the candidate is completed."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[\w.\-]{1,128}")
@@ -40,11 +40,13 @@ _SEPARATOR = re.compile(r";[ \t\r\n]{0,32}")
 
 @dataclass(slots=True)
 class _Function:
-    """A function in the tag forms. Its arguments are JSON from `start` to `end`, or parameters with their positions."""
+    """A function in the tag forms. Its arguments are either JSON or parameters."""
 
     name: str
     parameters: list[tuple[str, int, int]] = field(default_factory=list)
+    """The name of each parameter, and the start and end of its value."""
     json: tuple[int, int] | None = None
+    """The start and end of the JSON."""
 
 
 class _NoCallError(Exception):
@@ -54,9 +56,9 @@ class _NoCallError(Exception):
 class Candidate:
     """Text that may become a call, from its mark `opener` on.
 
-    `state`: `open` until decided; `closed`: a call that ends at `end`; `broken`: it started like a call and is not one;
-    `unrelated`: it did not even start like one. The grammar is in the generator methods: each yields when it needs more
-    text.
+    `state` is `open` until it is decided. `closed`: a call that ends at `end`; `broken`: the text starts like a call,
+    but is not a call; `unrelated`: it does not start like a call. The generator methods implement the grammar; each
+    yields when it needs more text.
     """
 
     def __init__(self, form: CallForm, opener: str) -> None:
@@ -73,7 +75,7 @@ class Candidate:
         self._function: _Function | None = None
         self._parameter = ("", 0, 0)
         self._has_begun = False
-        self._position: _Place = "else"
+        self._position: _Position = "else"
         self._reader = self._read_all()
 
     @property
@@ -83,7 +85,7 @@ class Candidate:
         return self._held_texts[0] + self._rest
 
     def feed(self, text: str) -> None:
-        """Add text. All of it is kept, even if it turns out not to belong to the call."""
+        """Add text. All of it is held, even the text after the call."""
         self._rest += text
         if self.state != "open":
             return
@@ -95,7 +97,7 @@ class Candidate:
             self.state = "broken" if self._has_begun else "unrelated"
 
     def finish(self) -> None:
-        """End the reply: a candidate that lacks nothing but its end mark is closed."""
+        """Handle the end of the reply: close the candidate if only its end mark is missing."""
         if self._position == "end of function" and self._function is not None:
             self._end_item(self._function)
         if self._position == "tail":
@@ -109,7 +111,7 @@ class Candidate:
         return [call for item in self._items for call in self._calls_of(item, body, tools)]
 
     def cut_calls(self, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
-        """Return the calls of a candidate that the output limit truncated: complete ones, then the incomplete one."""
+        """Return the calls of a candidate that the output limit truncated. The last call is incomplete."""
         calls = self.calls(tools)
         body, function = self.body, self._function
         if self._position == "json" and function is None:
@@ -128,7 +130,7 @@ class Candidate:
 
     @property
     def is_attempt(self) -> bool:
-        """Whether this is meant as a call: its mark is unambiguous, or it has a name and arguments."""
+        """Whether the text is meant as a call: its mark is unambiguous, or it has a name and arguments."""
         keys = set(self._scanner.keys)
         return self.form.is_marked or (
             "name" in keys and keys <= CALL_KEYS and bool(keys & {"arguments", "parameters"})
@@ -161,7 +163,7 @@ class Candidate:
             yield
 
     def _next_of(self, *marks: str, at: int = 0) -> Generator[None, None, str]:
-        """Return which of `marks` comes next, empty if none of them does."""
+        """Return the one of `marks` that comes next, empty if none does."""
         while True:
             rest = self._rest[at:]
             found = next((mark for mark in marks if rest.startswith(mark)), "")
@@ -170,7 +172,7 @@ class Candidate:
             yield
 
     def _run_of(self, pattern: re.Pattern[str]) -> Generator[None, None, int]:
-        """Return the number of next characters that match, at least one; the character after them does not."""
+        """Return the number of next characters that match, at least one. Waits for a character after them."""
         while True:
             found = pattern.match(self._rest)
             length = found.end() if found else 0
@@ -227,7 +229,7 @@ class Candidate:
         yield from self._read_function()
 
     def _read_function(self) -> Iterator[None]:
-        """Read a name and `>`, then JSON or parameters, and the end; in Mistral's form a name and JSON."""
+        """Read a name and `>`, then JSON or parameters, then the end tag; in Mistral's form only a name and JSON."""
         is_mistral = self.form.name == "mistral"
         length = yield from self._run_of(_NAME)
         behind = yield from self._next_of(*(("{", MISTRAL_ARGUMENTS) if is_mistral else (">",)), at=length)
@@ -252,7 +254,7 @@ class Candidate:
         self._end_item(function)
 
     def _read_parameters(self, function: _Function) -> Iterator[None]:
-        """Read parameters up to the end of the function, without the end."""
+        """Read parameters up to the end tag of the function."""
         while True:
             yield from self._skip_space()
             mark = yield from self._next_of(PARAMETER, END_FUNCTION)
@@ -271,7 +273,7 @@ class Candidate:
             function.parameters.append(self._parameter)
 
     def _read_value(self, name: str) -> Iterator[None]:
-        """Read a value up to the next parameter or the function's end. Its text may contain the tag."""
+        """Read a value up to the next parameter or the end of the function. The value may contain `</parameter>`."""
         start = self.size
         self._parameter, self._position = (name, start, start), "value"
         while True:
@@ -289,7 +291,7 @@ class Candidate:
             self._position = "value"
 
     def _read_tail(self) -> Iterator[None]:
-        """Decide after a complete call: its end, another call under the same mark, or something else."""
+        """Read the end mark after a complete call, or further calls under the same opening mark."""
         while True:
             yield from self._skip_space()
             end = next((end for end in self.form.ends if self._rest.startswith(end)), "")
@@ -326,9 +328,9 @@ _MAX_ATOM = 400
 
 
 class JsonScanner:
-    """Follows JSON text from its opening bracket.
+    """An incremental scanner of JSON text from its opening bracket to the closing one.
 
-    `keys` are the keys of the outermost object, or of the objects in the outermost list, without their escapes.
+    `keys` are the keys of the outermost object, or of the objects in the outermost list. Escapes in keys are dropped.
     """
 
     def __init__(self) -> None:
@@ -341,7 +343,7 @@ class JsonScanner:
         self._word = ""
 
     def feed(self, text: str) -> int:
-        """Return how many characters of `text` belong to the value: all, unless it closed or broke in them."""
+        """Return the number of characters of `text` that belong to the value: all, unless it ends or is broken."""
         at = 0
         while at < len(text) and not self.is_closed and not self.is_broken:
             at = self._read_string(text, at) if self._is_in_string else self._read_structure(text, at)

@@ -1,7 +1,7 @@
-"""The text forms of tool calls, as data: their marks, and how each is read. Pure.
+"""The text forms of tool calls: their marks as data, and the readers of their content. Pure.
 
-Sources: the published chat templates of models (Qwen and Hermes, Qwen-Coder, Llama 3, Mistral). Reading is strict and
-repairs nothing: valid text that names a known tool is a call, everything else raises `UnreadableError` and stays text.
+Sources: the published chat templates of models (Qwen and Hermes, Qwen-Coder, Llama 3, Mistral). The readers are strict
+and repair nothing: valid text with the name of a known tool is a call, and all other text raises `UnreadableError`.
 """
 
 from __future__ import annotations
@@ -38,18 +38,17 @@ _FENCE_BEGUN = re.compile(r"`+[ \t]{0,8}(?P<info>[A-Za-z_]{0,10})[ \t]{0,8}\r?\Z
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """The form of one candidate. `is_marked`: only calls start like this.
-
-    `ends` close it. `needs_end`: otherwise the end of the reply or another call may close it. `broken_end` is the end
-    of
-    one that turned out not to be a call, empty if only another call or the end of the reply ends it.
-    """
+    """The form of one candidate."""
 
     name: FormName
     is_marked: bool = True
+    """Whether the opening mark is used only for calls."""
     ends: tuple[str, ...] = ()
+    """The end marks."""
     needs_end: bool = False
+    """Whether an end mark is required. Otherwise another call or the end of the reply may follow."""
     broken_end: str = ""
+    """The end mark of an invalid call, empty if another call or the end of the reply ends it."""
 
 
 _FORMS = {
@@ -62,7 +61,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class CallMark:
-    """A mark found in text, from `start` to `end`; `form` is None for one that only ends a call."""
+    """A mark in text, from `start` to `end`. `form` is None for an end mark."""
 
     start: int
     end: int
@@ -72,27 +71,27 @@ class CallMark:
 
 def find_mark(text: str, at: int) -> CallMark | None:
     """Return the first mark in `text` from `at` on."""
-    found = _MARK.search(text, at)
-    if found is None:
+    match = _MARK.search(text, at)
+    if match is None:
         return None
-    ticks = found["ticks"]
+    ticks = match["ticks"]
     if ticks is None:
-        return CallMark(found.start(), found.end(), _FORMS.get(found.group()))
-    is_marked = found["info"].lower() != "json"
+        return CallMark(match.start(), match.end(), _FORMS.get(match.group()))
+    is_marked = match["info"].lower() != "json"
     form = CallForm("fence", is_marked=is_marked, ends=(ticks,), needs_end=True)
-    return CallMark(found.start(), found.end(), form, is_fence=True)
+    return CallMark(match.start(), match.end(), form, is_fence=True)
 
 
 def opens_call(text: str) -> bool | None:
-    """Return whether `text` starts with the mark of a call; None if it is too short to tell."""
+    """Return whether `text` starts with the mark of a call, None if it is too short to decide."""
     if text.startswith(_OPENERS):
         return True
     return None if any(mark.startswith(text) for mark in _OPENERS) else False
 
 
 def undecided(text: str) -> int:
-    """Return how many characters at the end of `text` may be the start of a mark."""
-    # Every mark starts with one of these, and has it nowhere else.
+    """Return the number of characters at the end of `text` that may be the start of a mark."""
+    # Every mark starts with one of these characters and contains it only there.
     begins = (text.rfind(first) for first in "<[")
     for at in sorted(begin for begin in begins if begin >= 0):
         if any(mark.startswith(text[at:]) for mark in _MARKS):
@@ -106,7 +105,7 @@ def undecided(text: str) -> int:
 
 
 def is_mark_begun(text: str) -> bool:
-    """Return whether `text` is enough of a call's mark to be nothing else."""
+    """Return whether `text` is an unambiguous beginning of the mark of a call."""
     return len(text) >= _MIN_CUT_MARK and any(mark.startswith(text) for mark in _OPENERS)
 
 
@@ -120,7 +119,7 @@ _BETWEEN = re.compile(r"[\s,;]*")
 class UnreadableError(ValueError):
     """The text is not a valid call. The message is the reason, for the model.
 
-    `is_attempt` False: it did not even look like one.
+    If `is_attempt` is False, the text was not meant as a call.
     """
 
     def __init__(self, reason: str, *, is_attempt: bool = True) -> None:
@@ -173,7 +172,7 @@ def unique_value(text: str, *, is_attempt: bool = True) -> tuple[Json, int]:
 
 
 def read_function(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
-    """Return a call from a name and its arguments, an object or its JSON text; null means none."""
+    """Return a call from a name and its arguments: an object, its JSON text, or null for no arguments."""
     if name not in tools:
         raise UnreadableError(f"there is no tool `{name[:80]}`")
     if isinstance(arguments, str):
@@ -197,7 +196,7 @@ def read_parameters(name: str, parameters: Sequence[tuple[str, str]], tools: Map
 
 
 def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
-    """Return the calls of truncated JSON: complete ones, then the incomplete one."""
+    """Return the calls in truncated JSON. The last call is incomplete."""
     at = _skip(text, 0)
     if text[at : at + 1] == "[":
         at += 1
@@ -216,9 +215,9 @@ def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]
 def cut_parameters(
     name: str, parameters: Sequence[tuple[str, str]], open_key: str, open_text: str, tools: Mapping[str, ToolSpec]
 ) -> WrittenCall:
-    """Return a call truncated among its parameters, as JSON that ends at the same point.
+    """Return a call that was truncated in its parameters, as JSON that ends at the same point.
 
-    `open_key` is the parameter it ends in, empty if it ends between two.
+    `open_key` is the truncated parameter, empty if the call ends between two parameters.
     """
     raw = read_parameters(name, parameters, tools).arguments.removesuffix("}") if parameters else ""
     if open_key:
@@ -265,7 +264,7 @@ def _call(value: Json, tools: Mapping[str, ToolSpec], *, needs_arguments: bool =
 
 
 def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
-    """Read the members of a truncated object, up to its last complete one and the start of the next."""
+    """Return the call in a truncated object, from its complete members and the start of the next member."""
     if not text.startswith("{"):
         raise UnreadableError("it is not a JSON object with a name and arguments")
     members: JsonObject = {}
@@ -303,7 +302,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _typed(text: str, tool: ToolSpec, key: str) -> Json:
-    """Return a parameter's text as the type in the tool's schema; unchanged if that is a string or does not fit."""
+    """Return the text of a parameter as the type in the schema of the tool; as text if it does not fit."""
     plain = _without_line_ends(text)
     if _takes_text(tool, key):
         return plain

@@ -1,8 +1,8 @@
-"""Wraps any provider for a model without native tool calls: tools, calls and results are sent and returned as text.
+"""A wrapper around a provider for models without native tool calls: tools, calls and results are sent as text.
 
 The wrapped provider serves a model marked `text_tool_calls`; the rest of qcode sees ordinary calls and results.
 `instructions` teaches one form, `<tool_call>`; all forms in `forms` are understood. `as_text_history` writes calls and
-results as plain text. A call splits the text it is in, so the blocks of a reply get new numbers. Native calls of the
+results as plain text. A call splits the text around it, so the blocks of a reply get new numbers. Native calls of the
 provider pass through unchanged.
 """
 
@@ -82,7 +82,7 @@ def as_text_request(request: ModelRequest) -> ModelRequest:
 
 @asynccontextmanager
 async def _close_after(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIterator[ReplyEvent]]:
-    """Close `events` on leaving if they can be closed, so that the connection ends as soon as the reader stops."""
+    """Close `events` on exit if possible, so that the connection is closed as soon as the reader stops."""
     try:
         yield events
     finally:
@@ -91,11 +91,11 @@ async def _close_after(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[Async
             await close()
 
 
-_CUTS = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.REFUSAL)
+_TRUNCATED_STOPS = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.REFUSAL)
 
 
 class CallText(Protocol):
-    """Takes calls out of the text of one reply; `TextCalls` documents the members."""
+    """An extractor of calls from the text of one reply; `TextCalls` documents the members."""
 
     rejected_candidates: list[RejectedCandidate]
     ends_rejected: bool
@@ -106,11 +106,10 @@ class CallText(Protocol):
 
 
 class CallEvents:
-    """Turns calls in the text of one reply into call events.
+    """A converter of calls in the text of one reply to call events.
 
     `tag` makes the ids of calls unique in a conversation. `cap` is the output cap of the request: a reply that used all
-    of
-    it was truncated, whatever its stop reason is.
+    of it was truncated, whatever its stop reason is.
     """
 
     def __init__(self, calls: CallText, *, tag: str = "0", cap: int | None = None) -> None:
@@ -122,11 +121,11 @@ class CallEvents:
         self._output: int | None = None
         self._next = 0
         self._numbers: dict[int, int] = {}
-        # The provider's text blocks, the one being filtered, and its end event if it has arrived.
+        # The text blocks of the provider, the current one, and its end event if that has arrived.
         self._sources: set[int] = set()
         self._source: int | None = None
         self._source_ended: BlockEnded | None = None
-        # Our number of the open text block, None between a call and the text after it.
+        # The new number of the open text block, None between a call and the text after it.
         self._text: int | None = None
         self._minted_ids = 0
         self._is_last_complete = True
@@ -153,8 +152,8 @@ class CallEvents:
                 self._response_id = event.response_id
         return [event]
 
-    def break_off(self) -> list[ReplyEvent]:
-        """Return the text still held when the stream breaks, so that nothing is lost; an open call is truncated."""
+    def end_broken_stream(self) -> list[ReplyEvent]:
+        """Return the text that is still held when the stream breaks. An open call is returned as truncated."""
         self._source_ended = None
         return self._events_of(self._calls.flush(is_cut=True), ends_cut_call=False)
 
@@ -175,7 +174,7 @@ class CallEvents:
 
     def _end_block(self, event: BlockEnded) -> list[ReplyEvent]:
         if event.block == self._source:
-            # Keep the held text until the next event: the end of the reply may report that it was truncated.
+            # Hold the text until the next event, because that may report a truncated reply.
             self._source_ended = event
             return []
         if event.block in self._sources:
@@ -193,7 +192,7 @@ class CallEvents:
         return events + self._end_text(opaque)
 
     def _end(self, event: ReplyEnded) -> list[ReplyEvent]:
-        is_cut = event.stop in _CUTS or (
+        is_cut = event.stop in _TRUNCATED_STOPS or (
             self._cap is not None and self._output is not None and self._output >= self._cap
         )
         events = self._end_source(is_cut=is_cut)
@@ -235,7 +234,7 @@ class CallEvents:
         return number
 
     def _opaque_block(self, opaque: Opaque) -> list[ReplyEvent]:
-        """Return a block without text, to carry data that the provider wants back."""
+        """Return a block without text that contains data for the provider."""
         number = self._begin()
         return [TextDelta(number, ""), BlockEnded(number, opaque)]
 
@@ -247,26 +246,26 @@ class CallEvents:
 async def as_event_stream(
     events: AsyncIterable[ReplyEvent], calls: TextCalls, *, tag: str = "0", cap: int | None = None
 ) -> AsyncIterator[ReplyEvent]:
-    """Yield the events of a reply with the calls in its text as calls; see `CallEvents`.
+    """Yield the events of a reply, with call events for the calls in its text; see `CallEvents`.
 
-    If the stream fails, the text still held is yielded before the error is raised.
+    If the stream fails, the text that is still held is yielded before the error is raised.
     """
-    made = CallEvents(calls, tag=tag, cap=cap)
+    converter = CallEvents(calls, tag=tag, cap=cap)
     try:
         async for event in events:
-            for changed in made.feed(event):
-                yield changed
+            for converted in converter.feed(event):
+                yield converted
     except ProviderError:
-        for late_event in made.break_off():
+        for late_event in converter.end_broken_stream():
             yield late_event
         raise
 
 
 def as_text_history(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages with every call and result written as text; roles, order and number stay the same.
+    """Return the messages with every call and result written as text. Their roles, order and number stay the same.
 
-    A message without calls and results is returned unchanged. Images of results follow the results. In a message with
-    calls, data that the provider wants back is dropped: it belonged to the text before the change.
+    A message without calls and results is returned unchanged. Images of results follow the results. Opaque data of
+    text in a message with calls is dropped, because the text changes.
     """
     return tuple(_as_text(message) for message in messages)
 
@@ -316,7 +315,7 @@ Each line below is one tool: its name, what it does, and the JSON Schema of its 
 
 
 def instructions(tools: Iterable[ToolSpec]) -> str:
-    """Return the instructions about `tools` for the system text, empty without tools; the same for the same tools."""
+    """Return the instructions about `tools` for the system prompt, empty without tools. Deterministic."""
     lines = [
         _json({"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)})
         for tool in tools
@@ -325,12 +324,12 @@ def instructions(tools: Iterable[ToolSpec]) -> str:
 
 
 def call_text(call: ToolCall) -> str:
-    """Return a call as the model would have written it; `arguments` of a stored call is valid JSON."""
+    """Return a call as the model would have written it. The arguments of a stored call must be valid JSON."""
     return f'{TAG}\n{{"name": {_json(call.name)}, "arguments": {call.arguments or "{}"}}}\n{END_TAG}'
 
 
 def result_text(result: ToolResult) -> str:
-    """Return a result as the model sees it. Its content cannot contain the closing tag."""
+    """Return a result as text for the model. Tags of a result in its content are escaped."""
     content = _RESULT_TAG.sub(r"<\\\1", result.content)
     name = re.sub(r"[^\w.\-]", "_", result.name)
     status = ' status="error"' if result.is_error else ""

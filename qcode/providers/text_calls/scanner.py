@@ -1,9 +1,9 @@
-"""Takes calls written as text out of a reply while it streams. Pure; `candidate` follows each one to its end.
+"""The extraction of calls written as text from a reply while it streams. Pure; `candidate` parses each call.
 
-Calls and visible text add up to the input, however it was split into chunks. Nothing inside code is taken: fences of
-other languages, spans between backticks, thinking at the start of a reply. After a call that could not be read, no more
-calls are taken from the reply: its arguments may look like calls. Fences and code spans follow CommonMark, except that
-a span ends with its line: a backtick without a partner must not hide the rest of the text.
+Calls and visible text add up to the input, however it was split into chunks. Nothing is extracted from code (fences of
+other languages, spans between backticks) or from thinking at the start of a reply. After an invalid call, no more calls
+are extracted from the reply, because text inside its arguments may look like calls. Fences and code spans follow
+CommonMark, except that a span ends with its line, so that a single backtick does not hide all text after it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from qcode.providers.text_calls.forms import (
 from qcode.values import dataclass
 
 MAX_CALL_CHARS = 1_000_000
-"""Characters of the longest call that is held back while it is being written; a longer one stays text."""
+"""The maximum length of a call; a longer one stays text. It is held back until it is complete."""
 MAX_REJECTED = 100
 
 _EXCERPT_CHARS = 200
@@ -51,7 +51,7 @@ class VisibleText:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedCalls:
-    """Text taken out: `raw` as it was written, and its calls. White space after a call is taken out without calls."""
+    """Extracted text: `raw` as it was written, and its calls. White space after a call is extracted without calls."""
 
     raw: str
     calls: tuple[WrittenCall, ...] = ()
@@ -62,46 +62,46 @@ Piece: TypeAlias = VisibleText | ExtractedCalls
 
 @dataclass(frozen=True, slots=True)
 class RejectedCandidate:
-    """A candidate that stays in the text: its start, and one line that says why it is not a call."""
+    """A candidate that stays in the text: its start, and the reason in one line."""
 
     text: str
     reason: str
 
 
 class TextCalls:
-    """Takes the calls out of the text of one reply. `tools` are the offered ones; a call of any other tool stays text.
+    """An extractor of the calls in the text of one reply. A call of a tool that is not in `tools` stays text.
 
-    `before` is text of the same reply from an earlier attempt: it determines whether this one starts inside code.
+    `before` is text of the same reply from an earlier attempt. It determines whether the new text starts inside code.
     """
 
     def __init__(self, tools: Iterable[ToolSpec], *, before: str = "") -> None:
         self.rejected_candidates: list[RejectedCandidate] = []
         self.ends_rejected = False
-        """The reply ends with a marked call that was rejected: the model expects a result."""
+        """Whether the reply ends with a rejected call, so that the model expects a result."""
         self.forms: set[str] = set()
-        """The forms of the calls taken so far; `fence` is one that may also hold other JSON."""
+        """The forms of the calls so far. A `fence` may also contain other JSON, a `marked fence` only calls."""
         self._tools = {tool.name: tool for tool in tools}
         self._code = CodeSpans()
         self._code.feed(before)
         self._thinking_state: Literal["possible", "begun", "over"] = "over" if before else "possible"
         self._rest = ""
         self._candidate: Candidate | None = None
-        self._is_behind_call = False
-        self._is_spoilt = False
-        self._is_in_broken = False
+        self._is_after_call = False
+        self._has_invalid_call = False
+        self._is_in_invalid_call = False
         self._broken_end = ""
         self._pieces: list[Piece] = []
 
     def feed(self, text: str) -> list[Piece]:
-        """Add text; return the pieces that are decided by now, in order. No piece is empty."""
+        """Add text; return the pieces that are certain by now, in order. No piece is empty."""
         self._read(text)
         return self._merged_pieces()
 
     def flush(self, *, is_cut: bool = False) -> list[Piece]:
-        """Return the remaining pieces: the text has ended.
+        """Return the remaining pieces at the end of the text.
 
-        `is_cut`: the output limit or a broken connection ended it. A marked call that is still open is then returned as
-        incomplete, with its arguments so far; otherwise it is rejected.
+        `is_cut`: the output limit or a broken connection ended the text. Then a marked call that is still open is
+        returned as incomplete, with its arguments so far; otherwise it is rejected.
         """
         while self._candidate is not None:
             self._read(self._end_candidate(self._candidate, is_cut=is_cut))
@@ -129,7 +129,7 @@ class TextCalls:
                 text = self._follow(self._candidate, text)
 
     def _read_thinking(self, text: str) -> str:
-        """Pass thinking at the start of a reply through; return the text after it."""
+        """Show thinking at the start of a reply; return the text after it."""
         text, self._rest = self._rest + text, ""
         if self._thinking_state == "possible":
             begin = text.lstrip()
@@ -160,22 +160,22 @@ class TextCalls:
             self._show(text[start : mark.start])
             start = at = mark.start
             form = self._form_of(mark)
-            if form is not None and not self._is_spoilt:
+            if form is not None and not self._has_invalid_call:
                 self._candidate = Candidate(form, text[mark.start : mark.end])
-                self._is_in_broken = False
+                self._is_in_invalid_call = False
                 return text[mark.end :]
-            if form is not None and form.is_marked and not self._is_in_broken:
+            if form is not None and form.is_marked and not self._is_in_invalid_call:
                 self._begin_malformed(form, is_call=True)
             start = at = mark.end
             self._show(text[mark.start : at])
-            self._end_broken(text[mark.start : at])
+            self._end_invalid_call(text[mark.start : at])
         length = undecided(text[start:])
         self._show(text[start : len(text) - length])
         self._rest = text[len(text) - length :]
         return ""
 
     def _form_of(self, mark: CallMark) -> CallForm | None:
-        """Return the form of the candidate at `mark`; None if it is only text."""
+        """Return the form of the candidate at `mark`, None if the mark is only text."""
         if mark.form is None:
             return None
         if not mark.is_fence:
@@ -198,7 +198,7 @@ class TextCalls:
             calls = candidate.calls(self._tools)
         except UnreadableError as error:
             if error.is_attempt:
-                self._note(candidate, str(error))
+                self._record_rejection(candidate, str(error))
             self._show(candidate.opener + body[: candidate.end])
             self.ends_rejected = candidate.form.is_marked
             return body[candidate.end :]
@@ -208,7 +208,7 @@ class TextCalls:
         return body[candidate.end :]
 
     def _end_candidate(self, candidate: Candidate, *, is_cut: bool) -> str:
-        """End the reply inside `candidate`; return the text to scan again."""
+        """Handle the end of the reply inside `candidate`; return the text to scan again."""
         candidate.finish()
         if candidate.state == "closed":
             return self._close(candidate)
@@ -226,26 +226,26 @@ class TextCalls:
         """Leave the candidate in the text: show its mark and scan the rest again as text."""
         self._candidate = None
         if candidate.is_attempt:
-            self._note(candidate, reason)
+            self._record_rejection(candidate, reason)
         self._show(candidate.opener)
         if candidate.form.is_marked:
             is_call = candidate.state != "unrelated"
-            self._is_spoilt = self._is_spoilt or is_call
+            self._has_invalid_call = self._has_invalid_call or is_call
             self._begin_malformed(candidate.form, is_call=is_call)
         return candidate.body
 
     def _begin_malformed(self, form: CallForm, *, is_call: bool) -> None:
-        """Treat text up to the end of `form` as text that was meant as a call (`is_call`), or may have been."""
-        self._is_in_broken, self._broken_end = form.name != "fence" or is_call, form.broken_end
+        """Start an invalid call, which is shown up to the end mark of `form`. `is_call`: it was meant as a call."""
+        self._is_in_invalid_call, self._broken_end = form.name != "fence" or is_call, form.broken_end
         self.ends_rejected = is_call
 
-    def _end_broken(self, mark: str) -> None:
-        if self._is_in_broken and mark == self._broken_end:
-            self._is_in_broken, self.ends_rejected = False, True
-        elif self._is_spoilt and mark == END_TAG:
+    def _end_invalid_call(self, mark: str) -> None:
+        if self._is_in_invalid_call and mark == self._broken_end:
+            self._is_in_invalid_call, self.ends_rejected = False, True
+        elif self._has_invalid_call and mark == END_TAG:
             self.ends_rejected = True
 
-    def _note(self, candidate: Candidate, reason: str) -> None:
+    def _record_rejection(self, candidate: Candidate, reason: str) -> None:
         if len(self.rejected_candidates) < MAX_REJECTED:
             known = (
                 candidate.body if candidate.state == "open" else candidate.body[: max(candidate.end, candidate.size)]
@@ -254,21 +254,21 @@ class TextCalls:
 
     def _take(self, raw: str, calls: list[WrittenCall]) -> None:
         self._pieces.append(ExtractedCalls(raw, tuple(calls)))
-        self._is_behind_call = True
+        self._is_after_call = True
         self.ends_rejected = False
 
     def _show(self, text: str) -> None:
         """Show text. White space between a call and the text after it belongs to the call."""
         self._code.feed(text)
-        if self._is_behind_call:
-            behind = text.lstrip()
-            if len(behind) < len(text):
-                self._pieces.append(ExtractedCalls(text[: len(text) - len(behind)]))
-            text = behind
+        if self._is_after_call:
+            stripped = text.lstrip()
+            if len(stripped) < len(text):
+                self._pieces.append(ExtractedCalls(text[: len(text) - len(stripped)]))
+            text = stripped
         if not text:
             return
-        self._is_behind_call = False
-        if not self._is_in_broken and not text.isspace():
+        self._is_after_call = False
+        if not self._is_in_invalid_call and not text.isspace():
             self.ends_rejected = False
         self._append(text)
 
@@ -287,7 +287,7 @@ _MAX_RUN = 64
 
 
 class CodeSpans:
-    """Follows Markdown code in text of any chunk size, and knows whether its end is inside code."""
+    """An incremental scanner of Markdown that knows whether the current position is inside code."""
 
     def __init__(self) -> None:
         self._fence = ""
@@ -306,7 +306,7 @@ class CodeSpans:
         return bool(self._fence)
 
     def is_inside(self) -> bool:
-        """Whether the current position is in code, if the next character is neither a backtick nor a tilde."""
+        """Return whether the current position is in code. The next character must not be a backtick or a tilde."""
         self._end_run()
         return bool(self._fence or self._span)
 

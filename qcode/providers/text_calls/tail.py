@@ -1,9 +1,9 @@
-"""Finds calls that a server sent as text, at the very end of a reply. Pure.
+"""The reader of calls that a server sent as text, at the very end of a reply. Pure.
 
-It serves models with native calls, without configuration, so it is strict: text is a call only if the end of a normal
-reply without native calls is one or more complete calls of offered tools in one form, outside code and thinking, with
-arguments that fit, and if no message of the user and no tool result contains the same text. Everything else stays
-text. `TailEvents` turns such a tail into events; `streaming.TextCallWatch` starts it at the first mark of a call.
+It is for models with native calls and needs no configuration, so it is strict. The reply must end normally and have no
+native calls. Its end must be one or more complete calls of offered tools, in one form, outside code and thinking, with
+arguments that match the schema. No user message and no tool result may contain the same text. Everything else stays
+text. `TailEvents` turns the calls into events; `streaming.TextCallWatch` starts it at the first mark of a call.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class TailCalls:
         self.rejected_candidates: list[RejectedCandidate] = []
         self.ends_rejected = False
         self.form = ""
-        """The form of the calls that were taken, empty if none were."""
+        """The form of the extracted calls, empty if there are none."""
         self.is_final = False
-        """The reply ended normally and had no native call: what is held now is its end."""
+        """Whether the reply ended normally, so that the held text is its end."""
         self._request = request
         self._habits = habits
         self._tools = {tool.name: tool for tool in request.tools if not tool.is_hosted}
@@ -78,7 +78,7 @@ class TailCalls:
         self._is_off = False
 
     def feed(self, text: str) -> list[Piece]:
-        """Take more text; return what is certainly no call."""
+        """Add text; return the text that is certainly not part of a call."""
         visible: list[str] = []
         while text:
             if self._is_off:
@@ -87,48 +87,48 @@ class TailCalls:
             if self._held_texts:
                 text = self._follow(text, visible)
                 continue
-            passed, found = self._search.feed(text)
+            passed, marked = self._search.feed(text)
             visible.append(passed)
-            text = self._begin(found, visible) if found else ""
+            text = self._begin(marked, visible) if marked else ""
         return [VisibleText(piece) for piece in ["".join(visible)] if piece]
 
     def flush(self, *, is_cut: bool = False) -> list[Piece]:
-        """Return what is held: as calls if it is the end of the reply and nothing else, otherwise as text."""
-        pending, rest = "".join(self._held_texts), self._search.flush()
+        """Return the held text: as calls if it is the end of the reply and consists of calls, otherwise as text."""
+        pending, undecided = "".join(self._held_texts), self._search.flush()
         self._held_texts.clear()
         if pending and self.is_final and not is_cut and not self._is_off:
             calls = self._read(pending)
             if calls:
                 return [ExtractedCalls(pending, tuple(calls))]
-        return [VisibleText(text) for text in [pending + rest] if text]
+        return [VisibleText(text) for text in [pending + undecided] if text]
 
-    def give_up(self) -> None:
-        """Treat everything as text: the reply has a native call."""
+    def disable(self) -> None:
+        """Treat everything as text, because the reply has a native call."""
         self._is_off = True
 
-    def _begin(self, found: str, visible: list[str]) -> str:
+    def _begin(self, marked: str, visible: list[str]) -> str:
         """Hold the text from a mark on, if a call may begin there; return the text to read next."""
         before = self._search.before
         self._code.feed(before[self._code_at :])
         self._code_at = len(before)
-        is_object = _is_object(found)
-        is_fence = found[0] == "`"
+        is_object = _is_object(marked)
+        is_fence = marked[0] == "`"
         is_code = self._code.is_in_fence or not self._code.is_at_line_start if is_fence else self._code.is_inside()
         if is_code or _is_thinking(before) or _is_in_block(before) or (is_object and not self._habits.takes_unmarked):
-            return self._pass_mark(found, visible)
+            return self._pass_mark(marked, visible)
         self._objects = _Objects() if is_object else None
         self._scanner, self._is_special = None, False
-        return self._follow(found, visible)
+        return self._follow(marked, visible)
 
-    def _pass_mark(self, found: str, visible: list[str]) -> str:
-        """Show the first character of a mark that begins no call; return the rest."""
-        size = len(found) - len(found.lstrip("`")) or 1
-        visible.append(found[:size])
-        self._search.add_plain(found[:size])
-        return found[size:]
+    def _pass_mark(self, marked: str, visible: list[str]) -> str:
+        """Show the first character of a mark that begins no call, or all its backticks; return the text after it."""
+        size = len(marked) - len(marked.lstrip("`")) or 1
+        visible.append(marked[:size])
+        self._search.add_plain(marked[:size])
+        return marked[size:]
 
     def _follow(self, text: str, visible: list[str]) -> str:
-        """Hold more text, or release what is held if it cannot be the end of the reply."""
+        """Hold more text, or release the held text if it can no longer be a call."""
         self._held_texts.append(text)
         self._held_size += len(text)
         if self._held_size <= MAX_CALL_CHARS and self._may_be_call(text):
@@ -200,7 +200,7 @@ class TailCalls:
 
 
 def _is_in_block(before: str) -> bool:
-    """Return whether text after `before` is quoted (`> `), escaped, or code by its indent below other text."""
+    """Return whether text after `before` is quoted (`> `), escaped, or indented like code."""
     above, _, line = before.rpartition("\n")
     if line.lstrip().startswith(">") or line.endswith("\\"):
         return True
@@ -209,9 +209,10 @@ def _is_in_block(before: str) -> bool:
 
 
 class TailEvents(CallEvents):
-    """The events of a reply from the first mark on; `blocks` are the numbers of the blocks before it, in use.
+    """The events of a reply from the first mark of a call on.
 
-    `text` is the number of the text block that the mark is in, None if none of its text was emitted.
+    `blocks` are the numbers of the blocks before the mark, which are in use. `text` is the number of the text block
+    with the mark, None if no text of this block was emitted.
     """
 
     def __init__(
@@ -221,7 +222,7 @@ class TailEvents(CallEvents):
         self._is_recognized = True
         self._tail = calls
         self._habits = habits
-        self._has_told = False
+        self._has_reported = False
         self._next = max(blocks, default=-1) + 1
         self._numbers = {block: block for block in blocks if block != text}
         if text is not None:
@@ -230,36 +231,36 @@ class TailEvents(CallEvents):
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
         if isinstance(event, ToolCallStarted):
-            self._tail.give_up()
+            self._tail.disable()
             self._habits.note_native()
         elif isinstance(event, ReplyEnded):
             self._tail.is_final = event.stop in (StopReason.END_TURN, StopReason.TOOL_USE)
         events = super().feed(event)
-        if not self._tail.form or self._has_told:
+        if not self._tail.form or self._has_reported:
             return events
-        self._has_told = True
+        self._has_reported = True
         is_first = self._habits.form != self._tail.form
         self._habits.note_form(self._tail.form)
         return [TextCallRead(self._tail.form, is_first=is_first), *events]
 
 
 class _Objects:
-    """Follows JSON values, one or more, that may be calls."""
+    """A scanner of one or more JSON values that may be calls."""
 
     def __init__(self) -> None:
         self._scanner = JsonScanner()
         self._is_between = True
 
     def feed(self, text: str) -> bool:
-        """Return whether the text so far may still be nothing but calls."""
+        """Return whether the text so far may consist of calls."""
         at = 0
         while at < len(text):
             if self._is_between:
-                rest = text[at:].lstrip(" \t\r\n,;")
-                at = len(text) - len(rest)
-                if not rest:
+                value = text[at:].lstrip(" \t\r\n,;")
+                at = len(text) - len(value)
+                if not value:
                     return True
-                if rest[0] not in "{[":
+                if value[0] not in "{[":
                     return False
                 self._scanner, self._is_between = JsonScanner(), False
             at += self._scanner.feed(text[at:])
@@ -270,18 +271,21 @@ class _Objects:
 
 
 def _kind_of(text: str) -> Literal["scanned", "special", "undecided", "text"]:
-    """Return what reads the call at the start of `text`: `TextCalls`, or `_read_special`, if it is one."""
+    """Return how a call at the start of `text` is read.
+
+    `scanned`: by `TextCalls`; `special`: by `_read_special`; `text`: it is not a call.
+    """
     if not text.startswith("<tool_call>"):
         is_scanned = text.startswith(("<function=", "<|python_tag|>", "[TOOL_CALLS]", "```"))
         return "scanned" if is_scanned else "special"
-    rest = text.removeprefix("<tool_call>").lstrip()
-    if rest and rest[0] in "{[<":
+    body = text.removeprefix("<tool_call>").lstrip()
+    if body and body[0] in "{[<":
         return "scanned"
-    name = _NAME.match(rest)
-    behind = rest[name.end() :].lstrip() if name else rest
-    if behind and not any(mark.startswith(behind[: len(mark)]) for mark in ("<arg_key>", "</tool_call>")):
+    name = _NAME.match(body)
+    after_name = body[name.end() :].lstrip() if name else body
+    if after_name and not any(mark.startswith(after_name[: len(mark)]) for mark in ("<arg_key>", "</tool_call>")):
         return "text"
-    if behind:
+    if after_name:
         return "special"
     return "undecided" if len(text) <= _MAX_UNDECIDED else "text"
 
@@ -314,12 +318,12 @@ def _values(text: str) -> list[Json]:
 
 
 def _object_call(value: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
-    """Read a bare object. Without a name and arguments it was not meant as a call."""
+    """Return the call in a bare object. Without a name and arguments, the object was not meant as a call."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
-    found = value if isinstance(value, dict) else {}
-    names = [found[key] for key in ("name", "tool", "function") if isinstance(found.get(key), str)]
-    values = [found[key] for key in ("arguments", "parameters") if key in found]
+    members = value if isinstance(value, dict) else {}
+    names = [members[key] for key in ("name", "tool", "function") if isinstance(members.get(key), str)]
+    values = [members[key] for key in ("arguments", "parameters") if key in members]
     if len(names) != 1 or len(values) != 1 or not isinstance(values[0], dict | str):
         raise UnreadableError("it has no tool name or no arguments", is_attempt=False)
     return read_function(str(names[0]), values[0], tools)
@@ -527,5 +531,5 @@ class _Reader:
 def begin(
     request: ModelRequest, habits: CallHabits, search: MarkSearch, blocks: Sequence[int], text: int | None
 ) -> TailEvents:
-    """Return the reader of the rest of a reply, after `search` has found the first mark of a call."""
+    """Return the reader of a reply from the first mark of a call on. `search` has found this mark."""
     return TailEvents(request, habits, TailCalls(request, habits, search), set(blocks), text)

@@ -22,12 +22,17 @@ _ADDRESS = re.compile(r"(.*)/projects/([^/]+)/locations/([^/]+)")
 def vertex_address(
     environ: Mapping[str, str], *, project: str = "", location: str = "", host: str = ""
 ) -> tuple[str, str]:
-    """Return an address and the variable that supplied the project, empty for the argument; both without a project."""
-    found, variable = (project, "") if project else _first_set(PROJECT_VARIABLES, environ)
-    place = location or _first_set(LOCATION_VARIABLES, environ)[0] or DEFAULT_LOCATION
-    if not found:
+    """Return an address, and the variable that supplied the project.
+
+    The variable is empty if `project` is given. Both are empty if there is no project.
+    """
+    variable = ""
+    if not project:
+        project, variable = _first_set(PROJECT_VARIABLES, environ)
+    if not project:
         return "", ""
-    return f"{host.rstrip('/') or _host(place)}/projects/{quote(found)}/locations/{quote(place)}", variable
+    location = location or _first_set(LOCATION_VARIABLES, environ)[0] or DEFAULT_LOCATION
+    return f"{host.rstrip('/') or _host(location)}/projects/{quote(project)}/locations/{quote(location)}", variable
 
 
 def at_host(address: str, host: str) -> str:
@@ -37,10 +42,10 @@ def at_host(address: str, host: str) -> str:
 
 
 def parts(address: str) -> tuple[str, str, str]:
-    """Return host, project and location of an address that `vertex_address` made."""
-    found = _ADDRESS.fullmatch(address)
-    assert found is not None
-    return found[1], found[2], found[3]
+    """Return the host, project and location in a result of `vertex_address`."""
+    match = _ADDRESS.fullmatch(address)
+    assert match is not None
+    return match[1], match[2], match[3]
 
 
 def _host(location: str) -> str:
@@ -52,5 +57,5 @@ def _host(location: str) -> str:
 
 
 def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
-    found = ((environ.get(variable, "").strip(), variable) for variable in variables)
-    return next(((value, variable) for value, variable in found if value), ("", ""))
+    values = ((environ.get(variable, "").strip(), variable) for variable in variables)
+    return next(((value, variable) for value, variable in values if value), ("", ""))

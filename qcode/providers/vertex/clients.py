@@ -1,7 +1,8 @@
 """Gemini and Claude on Vertex AI, over the SDKs of Google and Anthropic, which sign in and choose the path.
 
 The token comes from the connection's key, or from the Application Default Credentials of this machine. `google-auth` is
-a dependency of `google-genai`. Separate from the other clients, because it loads with the first model of Vertex AI.
+a dependency of `google-genai`. Separate from the other clients, because this module is loaded with the first model of
+Vertex AI.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.client import AnthropicProvider
 from qcode.providers.anthropic.codec import encode
 from qcode.providers.connection import Connection
-from qcode.providers.errors import attributed
+from qcode.providers.errors import attribute_error
 from qcode.providers.gemini.client import GeminiProvider
 from qcode.providers.sdk import http_client, quiet
 from qcode.providers.vertex.address import parts
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 SIGN_IN = "gcloud auth application-default login"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_HOW = f"run {SIGN_IN}, or set GOOGLE_APPLICATION_CREDENTIALS"
+_ADVICE = f"run {SIGN_IN}, or set GOOGLE_APPLICATION_CREDENTIALS"
 
 
 class VertexGeminiProvider(GeminiProvider):
@@ -88,7 +89,7 @@ class VertexAnthropicProvider(AnthropicProvider):
             max_retries=0,
             http_client=http,
         )
-        return client  # type: ignore[no-any-return]  # both have `messages` and `close`, and no class in common
+        return client  # type: ignore[no-any-return]  # both classes have `messages` and `close`, but no common base class
 
     @asynccontextmanager
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
@@ -117,7 +118,7 @@ def _credentials(connection: Connection) -> Credentials:
     from google.oauth2.credentials import Credentials as Token
 
     quiet("google.auth")
-    # A hint about quotas, for users of gcloud; on the terminal it is noise.
+    # This warning about quotas is for developers, not for users at a terminal.
     warnings.filterwarnings("ignore", "Your application has authenticated using end user credentials", UserWarning)
     if connection.api_key:
         return Token(token=connection.api_key)  # type: ignore[no-untyped-call]  # google-auth has no types
@@ -130,20 +131,20 @@ def _credentials(connection: Connection) -> Credentials:
 
 def _no_credentials(error: Exception) -> ProviderError:
     why = str(error.args[0] if error.args else error).partition("\n")[0].partition(" To set up")[0].rstrip(".")[:200]
-    return ProviderError(ErrorKind.NO_CREDENTIAL, f"cannot sign in to Google Cloud: {why}; {_HOW}")
+    return ProviderError(ErrorKind.NO_CREDENTIAL, f"cannot sign in to Google Cloud: {why}; {_ADVICE}")
 
 
 def _sign_in_failure(connection: Connection, error: Exception) -> ProviderError | None:
-    """Convert an error of google-auth; None for any other."""
+    """Convert an error of google-auth; return None for any other error."""
     from google.auth import exceptions
 
     if isinstance(error, exceptions.RefreshError):
         why = str(error.args[0] if error.args else error).partition("\n")[0][:200]
-        text = f"{connection.name}: Google Cloud refused the credentials ({why}); {_HOW}"
+        text = f"{connection.name}: Google Cloud refused the credentials ({why}); {_ADVICE}"
         return ProviderError(ErrorKind.AUTH, text)
     if isinstance(error, exceptions.TransportError):
         text = f"{connection.name} cannot reach Google Cloud to sign in: {str(error).partition(chr(10))[0][:200]}"
         return ProviderError(ErrorKind.UNREACHABLE, text)
     if isinstance(error, exceptions.GoogleAuthError):
-        return attributed(_no_credentials(error), connection.origin)
+        return attribute_error(_no_credentials(error), connection.origin)
     return None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.bedrock.client import SIGN_IN, of_sdk
+from qcode.providers.bedrock.client import SIGN_IN, from_sdk_error
 from qcode.providers.connection import ConnectionOrigin
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -57,7 +57,7 @@ _FIELDS: dict[str, Any] = {
 )
 def test_exception_is_classified_by_its_name(name: str, kind: ErrorKind, message: str) -> None:
     exceptions = importlib.import_module("botocore.exceptions")
-    error = of_sdk(ORIGIN, getattr(exceptions, name)(**_FIELDS), now=NOW)
+    error = from_sdk_error(ORIGIN, getattr(exceptions, name)(**_FIELDS), now=NOW)
     assert error is not None
     assert error.kind is kind
     assert message in error.message
@@ -67,7 +67,7 @@ def test_exception_is_classified_by_its_name(name: str, kind: ErrorKind, message
 
 def test_exception_is_classified_without_the_sdk() -> None:
     base = type("BotoCoreError", (Exception,), {})
-    error = of_sdk(ORIGIN, type("NoCredentialsError", (base,), {})("Unable to locate credentials"), now=NOW)
+    error = from_sdk_error(ORIGIN, type("NoCredentialsError", (base,), {})("Unable to locate credentials"), now=NOW)
     assert error is not None
     assert (error.kind, error.message) == (
         ErrorKind.NO_CREDENTIAL,
@@ -77,7 +77,7 @@ def test_exception_is_classified_without_the_sdk() -> None:
 
 
 def test_unrelated_exception_is_not_converted() -> None:
-    assert of_sdk(ORIGIN, ValueError("x"), now=NOW) is None
+    assert from_sdk_error(ORIGIN, ValueError("x"), now=NOW) is None
 
 
 def refused(code: str, message: str, status: int, **headers: str) -> ProviderError:
@@ -86,7 +86,7 @@ def refused(code: str, message: str, status: int, **headers: str) -> ProviderErr
         "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers, "RequestId": "req-1"},
     }
-    found = of_sdk(ORIGIN, error, now=NOW)
+    found = from_sdk_error(ORIGIN, error, now=NOW)
     assert found is not None
     return found
 

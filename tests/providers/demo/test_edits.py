@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.providers.demo.edits import DemoEdit, new_file, plan_edit, text_read
+from qcode.providers.demo.edits import DemoEdit, new_file, plan_edit, text_in_result
 
 _WISH = "add a docstring to hello.py"
 
@@ -25,7 +25,7 @@ def _read(text: str) -> str:
 
 def test_line_numbers_and_notes_are_removed_from_a_read_result() -> None:
     text = "a\n\tb\n\n12\tc"
-    assert text_read(_read(text) + "\n(4 of 9 lines)") == text
+    assert text_in_result(_read(text) + "\n(4 of 9 lines)") == text
 
 
 def test_first_function_without_a_docstring_gets_one() -> None:
