@@ -231,6 +231,7 @@ def test_cancelled_login_stores_nothing(auth: Auth) -> None:
     for keys in ("\x04", "\x03"):
         with Terminal(auth.place, "auth", "login", "openai", env=auth.env) as terminal:
             terminal.wait_for("API key for openai")
+            terminal.wait_for(lambda _: not terminal.is_echoing)  # what is typed before that is discarded
             terminal.press(keys)
             assert terminal.wait_for_end() == 130
     assert not auth.file.exists()

@@ -224,6 +224,8 @@ def _load(has_app: bool) -> None:
     for name in _LOADED_LATE + (_LOADED_BY_THE_APP if has_app else ()):
         importlib.import_module(name)
     _compile_initializers()
+    # A run of a busy machine may need longer to import an SDK than a user would wait for the names of models.
+    sys.modules["qcode.agent.models.client"].ASK_TIMEOUT_S = 60.0  # type: ignore[attr-defined]
     if not has_app:
         hurry().__enter__()
     skip_fsync().__enter__()

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from inspect import CO_VARARGS, CO_VARKEYWORDS, ismethod, signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,20 +19,27 @@ from textual._compositor import Compositor
 from textual._context import active_app
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.design import ColorSystem
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import Screen
+from textual.theme import Theme
+
+from qcode.tui import theme
 
 TICK_S = 0.001
 """Time that threads and files get before the loop counts as idle."""
+MIN_TURNS = 300
+"""Turns that the loop gets, however long they take on a busy machine."""
 
 
 async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
     """Wait until the loop has been idle twice in a row, with time for threads in between."""
     loop: Any = asyncio.get_running_loop()  # asyncio has no public way to ask whether callbacks are ready
     end = loop.time() + max_sleep
-    calm = 0
-    while calm < 3 and loop.time() < end:
+    calm = turns = 0
+    while calm < 3 and (turns < MIN_TURNS or loop.time() < end):
+        turns += 1
         await asyncio.sleep(TICK_S if calm else 0)
         if not loop._ready:
             paint()
@@ -75,26 +83,57 @@ def without_frames(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Compositor, "render_update", paint_whole)
 
 
+Handlers = dict[tuple[type, type, str], list[tuple[type, str]] | None]
+
+
 @pytest.fixture(scope="session", autouse=True)
-def remembered_handlers() -> Iterator[None]:
-    """Look up once which messages a class does not handle, and count parameters without a signature.
+def remembered_handlers() -> Iterator[Handlers]:
+    """Look up once which classes handle a message, and count parameters without a signature.
 
     Textual searches all base classes for each message, and builds the signature of each partial function.
     """
-    unhandled: dict[tuple[type, type, str], bool] = {}
+    found: Handlers = {}
     find = MessagePump._get_dispatch_methods
 
     def find_quickly(pump: MessagePump, method_name: str, message: Message) -> Iterable[Any]:
         key = (type(pump), type(message), method_name)
-        if key not in unhandled:
-            unhandled[key] = not has_handler(*key)
-        return () if unhandled[key] else find(pump, method_name, message)
+        if key not in found:
+            found[key] = named_handlers(*key)
+        handlers = found[key]
+        return find(pump, method_name, message) if handlers is None else bind(handlers, pump, message)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MessagePump, "_get_dispatch_methods", find_quickly)
         patch.setattr(_callback, "_count_parameters", count_parameters)
         patch.setattr(RuleSet, "__hash__", object.__hash__)  # Textual's is the same, in Python
-        yield
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def forgotten_handlers(remembered_handlers: Handlers) -> None:
+    """Forget the handlers before each test, which may replace some."""
+    remembered_handlers.clear()
+
+
+def named_handlers(pump: type, message: type, method_name: str) -> list[tuple[type, str]] | None:
+    """Return the classes that handle `message` by a method's name, with that name; None if one does it by `@on`."""
+    handlers = []
+    for cls in pump.__mro__:
+        if vars(cls).get("_decorated_handlers", {}).keys() & set(message.__mro__):
+            return None
+        names = (f"_{method_name}", method_name)
+        handlers += [(cls, name) for name in names if name in vars(cls)][:1]
+    return handlers
+
+
+def bind(handlers: list[tuple[type, str]], pump: MessagePump, message: Message) -> Iterator[Any]:
+    """Return the handlers as methods of `pump`, in order, until one of them prevents the others."""
+    for cls, name in handlers:
+        if message._no_default_action:
+            return
+        method = vars(cls).get(name)
+        if method is not None and not getattr(method, "_textual_on", None):
+            yield cls, method.__get__(pump, cls)
 
 
 def count_parameters(function: Any) -> int:
@@ -107,27 +146,53 @@ def count_parameters(function: Any) -> int:
     return counted
 
 
-def has_handler(pump: type, message: type, method_name: str) -> bool:
-    """Return whether any class of `pump` has a method for `message`, by `@on` or by name."""
-    names = {method_name, f"_{method_name}"}
-    return any(
-        names & vars(cls).keys() or vars(cls).get("_decorated_handlers", {}).keys() & set(message.__mro__)
-        for cls in pump.__mro__
-    )
-
-
 @pytest.fixture(scope="session", autouse=True)
 def shared_style_rules() -> Iterator[None]:
     """Parse each stylesheet once for all apps with the same variables: the rules do not change."""
     found: dict[object, list[RuleSet]] = {}
-    parse = Stylesheet._parse_rules
+    numbers: dict[frozenset[tuple[str, str]], int] = {}
+    parse, set_variables = Stylesheet._parse_rules, Stylesheet.set_variables
+
+    def number_variables(sheet: Stylesheet, variables: dict[str, str]) -> None:
+        set_variables(sheet, variables)
+        vars(sheet)["number"] = numbers.setdefault(frozenset(variables.items()), len(numbers))
 
     def parse_once(sheet: Stylesheet, *given: Any, **named: Any) -> list[RuleSet]:
-        key = (frozenset(sheet._variables.items()), given, frozenset(named.items()))
+        if "number" not in vars(sheet):
+            number_variables(sheet, sheet._variables)
+        key = (vars(sheet)["number"], given, *named.items())
         if key not in found:
             found[key] = parse(sheet, *given, **named)
         return found[key]
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "set_variables", number_variables)
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_themes() -> Iterator[None]:
+    """Read each of qcode's own themes and compute the colors of a theme once: they are the same in each app."""
+    own_folders, read = theme.theme_folders(), theme.read_theme
+    themes: dict[Path, Theme] = {}
+    colors: dict[object, dict[str, str]] = {}
+    generate = ColorSystem.generate
+
+    def read_once(path: Path) -> Theme:
+        if path.parent not in own_folders:
+            return read(path)
+        if path not in themes:
+            themes[path] = read(path)
+        return themes[path]
+
+    def generate_once(system: ColorSystem) -> dict[str, str]:
+        key = tuple(frozenset(x.items()) if isinstance(x, dict) else x for x in vars(system).values())
+        if key not in colors:
+            colors[key] = generate(system)
+        return dict(colors[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(theme, "read_theme", read_once)
+        patch.setattr(ColorSystem, "generate", generate_once)
         yield

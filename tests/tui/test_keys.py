@@ -396,14 +396,13 @@ def test_ctrl_o_expands_and_collapses_output() -> None:
         await run.send("go")
         await run.until_idle()
         transcript = run.app.parts.transcript
-        heights = []
-        for _ in range(3):
-            transcript.flush()
-            await run.pilot.pause()
-            heights.append(transcript.virtual_size.height)
-            await run.pilot.press("ctrl+o")
-        assert heights[1] > 300 > heights[0]
-        assert heights[2] == heights[0]
+        await run.until(lambda: "Run" in run.screen)
+        folded = transcript.virtual_size.height
+        assert folded < 300
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: transcript.virtual_size.height > 300)
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: transcript.virtual_size.height == folded)
 
     drive(test, conversation)
 

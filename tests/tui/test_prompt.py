@@ -284,8 +284,7 @@ def test_enter_right_after_typing_sends_the_complete_text() -> None:
         for character in "lp demo":
             prompt.post_message(events.Key("space" if character == " " else character, character))
         prompt.post_message(events.Key("enter", "\r"))
-        await run.pilot.pause()
-        assert run.app.parts.help.heading == "Demo model"
+        await run.until(lambda: run.app.parts.help.heading == "Demo model")
         assert prompt.text == ""
 
     drive(test)

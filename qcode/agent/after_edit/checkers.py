@@ -1,7 +1,8 @@
 """Checkers for files without a language server: programs that read one text and report its problems, quickly.
 
-Each gets the text on stdin, so the text before an edit can be checked too, and runs in the sandbox of the servers. A
-linter is used only if the project configures it; a parser always, because a syntax error is one in every project.
+Each gets the text on stdin, so that the text before an edit can be checked too, and runs in the same sandbox as the
+servers. A linter is used only if the project configures it; a parser is always used, because syntax errors are errors
+in every project.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ try:
 except SyntaxError as error:
     print(f"{error.lineno or 1}:{error.offset or 1}:{error.msg}")
 """
-"""Parses only (`ast.PyCF_ONLY_AST`): nothing of the text runs."""
+"""Only parses the text (`ast.PyCF_ONLY_AST`); no code in it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class TextChecker:
 
 
 def _lines(pattern: str, source: str) -> Callable[[str], Iterator[Problem]]:
-    """Return a reader of lines in which the pattern finds the groups `line` and `message`, and perhaps `column`."""
+    """Return a parser for lines that match a pattern with the groups `line` and `message`, and optionally `column`."""
     compiled = re.compile(pattern)
 
     def read(output: str) -> Iterator[Problem]:
@@ -64,7 +65,7 @@ def _lines(pattern: str, source: str) -> Callable[[str], Iterator[Problem]]:
 def _ruff(output: str) -> Iterator[Problem]:
     for row in _rows(output):
         location = row.get("location")
-        # Rules such as F401 are opinions; a syntax error has none, or a code in words.
+        # Rules such as F401 are warnings; the code of a syntax error is missing, or a word.
         severity: Severity = "warning" if re.fullmatch(r"[A-Z]+\d+", str(row.get("code"))) else "error"
         if isinstance(location, dict):
             line, column = _whole(location.get("row")), _whole(location.get("column"))
@@ -91,7 +92,7 @@ def _shellcheck(output: str) -> Iterator[Problem]:
 
 
 def _node(output: str) -> Iterator[Problem]:
-    """Read an uncaught error of node: the place on the first line, the message on a later one."""
+    """Parse an uncaught error of node: the location is on the first line, the message on a later line."""
     match = re.search(r"^\[stdin\]:(\d+)", output, re.MULTILINE)
     message = re.search(r"^(SyntaxError: .*)", output, re.MULTILINE)
     if match and message and not _OTHER_DIALECT.search(message[1]):
@@ -145,15 +146,15 @@ class TextCheckers:
         self._programs: dict[str, str] = {}
 
     def knows(self, path: Path) -> bool:
-        """Whether there is a checker for such a file, installed or not."""
-        ending = path.suffix.removeprefix(".").lower()
-        return any(ending in checker.endings for checker in TEXT_CHECKERS)
+        """Whether there is a checker for files with this extension, installed or not."""
+        extension = path.suffix.removeprefix(".").lower()
+        return any(extension in checker.endings for checker in TEXT_CHECKERS)
 
     def find(self, path: Path) -> TextChecker | None:
         """Return the first checker that the project configures for the file and that is installed. Reads files."""
-        ending = path.suffix.removeprefix(".").lower()
+        extension = path.suffix.removeprefix(".").lower()
         for checker in TEXT_CHECKERS:
-            if ending in checker.endings and self._program(checker.program) and self._is_configured(checker, path):
+            if extension in checker.endings and self._program(checker.program) and self._is_configured(checker, path):
                 return checker
         return None
 

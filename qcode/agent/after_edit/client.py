@@ -1,8 +1,8 @@
 """One running language server: framing, requests in both directions, and the diagnostics of one document at a time.
 
-Separate from `servers`, which decides what runs. Messages are plain JSON objects: importing the types of `lsprotocol`
-would take longer than the start of qcode (the tests validate every message with them). A document is open only while it
-is checked, so for everything else the server reads the disk. Specification: Language Server Protocol 3.17.
+Separate from `servers`, which decides which servers run. Messages are plain JSON objects: importing the types of
+`lsprotocol` would take longer than the start of qcode (the tests validate every message with them). A document is open
+only while it is checked; the server reads all other files from disk. Specification: Language Server Protocol 3.17.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """The maximum size of a message; a longer one ends the connection."""
 MAX_HEADER_BYTES = 4_096
 QUIET_S = 0.15
-"""How long diagnostics of the right version must stay unchanged."""
+"""The time that diagnostics of the right version must stay unchanged."""
 QUIET_UNVERSIONED_S = 0.4
-"""The same for a server that does not say which version it means: it may send syntax errors first."""
+"""The same for a server that sends no version: it may send syntax errors first, and other problems later."""
 START_S = 60.0
 _RETRY_S = 0.1
 _CHUNK = 65_536
@@ -43,7 +43,7 @@ class LanguageServerError(Exception):
 
 
 class RequestError(Exception):
-    """A server answered a request with an error. Its text is foreign."""
+    """A server answered a request with an error. The text comes from the server and is not trusted."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(single_spaced(message, 200) or f"error {code}")
@@ -69,20 +69,20 @@ class Framing:
         self._body_size = -1
 
     def feed(self, data: bytes) -> list[JsonObject]:
-        """Return the complete messages; raise `LanguageServerError` for output that is not of this form."""
+        """Add output and return the complete messages; raise `LanguageServerError` if it has another form."""
         self._data += data
-        found: list[JsonObject] = []
+        messages: list[JsonObject] = []
         while True:
             if self._body_size < 0:
                 end = self._data.find(b"\r\n\r\n")
                 if end < 0:
                     if len(self._data) > MAX_HEADER_BYTES:
                         raise LanguageServerError("its output is not the Language Server Protocol")
-                    return found
+                    return messages
                 self._body_size = _length(bytes(self._data[:end]))
                 del self._data[: end + 4]
             if len(self._data) < self._body_size:
-                return found
+                return messages
             body = bytes(self._data[: self._body_size])
             del self._data[: self._body_size]
             self._body_size = -1
@@ -91,7 +91,7 @@ class Framing:
             except (ValueError, RecursionError):
                 continue  # one broken message does not end the session
             if isinstance(message, dict):
-                found.append(message)
+                messages.append(message)
 
 
 def _length(header: bytes) -> int:
@@ -126,7 +126,7 @@ class LanguageServer:
         self._stamps: dict[str, int | None] = {}
         self._log = b""
         self.failure = ""
-        """Why it can no longer be used, in one line; empty while it runs."""
+        """The reason why it can no longer be used, in one line; empty while it runs."""
 
     # Start and end
 
@@ -136,7 +136,7 @@ class LanguageServer:
         return 0 if self._process is None else self._process.pid
 
     async def start(self, launch: Launch, environment: Mapping[str, str]) -> None:
-        """Start the program and agree on capabilities. Raise `LanguageServerError`; then nothing runs."""
+        """Start the program and negotiate capabilities. If that fails, end it and raise `LanguageServerError`."""
         try:
             async with asyncio.timeout(START_S):
                 await self._start(launch, environment)
@@ -196,7 +196,7 @@ class LanguageServer:
             "diagnostics": {"refreshSupport": True},
         }
         return {
-            # A server in a PID namespace cannot see this process, and would end because its parent is gone.
+            # A server in a PID namespace cannot see this process, and would exit because its parent seems to be dead.
             "processId": os.getpid() if self._options.sees_processes else None,
             "clientInfo": {"name": "qcode"},
             "rootUri": root.as_uri(),
@@ -215,7 +215,7 @@ class LanguageServer:
         return [{"uri": self._options.root.as_uri(), "name": self._options.root.name}]
 
     async def close(self) -> None:
-        """End the server; nothing of its process group runs after this. It has no state that it could lose."""
+        """End the server and its whole process group. It has no state to lose."""
         self._fail("it was ended")
         if self._process is not None:
             await end_surely(self._process)
@@ -227,7 +227,7 @@ class LanguageServer:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _fail(self, why: str) -> None:
-        """Note why the server cannot be used any more, and wake everything that waits for it."""
+        """Record why the server can no longer be used, and wake all waiting tasks."""
         if self.failure:
             return
         log_text = single_spaced(self._log.decode("utf-8", "replace"), 200)
@@ -304,7 +304,7 @@ class LanguageServer:
             self._news.set()
 
     def _reply(self, number: int | str, method: str, params: Mapping[str, Any]) -> None:
-        """Answer a request of the server. Nothing is changed for it, and nothing is shown."""
+        """Answer a request of the server. Requests to change or show something are declined."""
         answers: dict[str, Callable[[], Any]] = {
             "workspace/configuration": lambda: self._configuration(params),
             "workspace/workspaceFolders": self._folders,
@@ -326,14 +326,14 @@ class LanguageServer:
 
     def _configuration(self, params: Mapping[str, Any]) -> list[Any]:
         items = params.get("items")
-        found: list[Any] = []
+        values: list[Any] = []
         for item in items[:100] if isinstance(items, list) else []:
             value: Any = self._options.settings
             section = item.get("section") if isinstance(item, dict) else None
             for part in section.split(".") if isinstance(section, str) and section else ():
                 value = value.get(part) if isinstance(value, Mapping) else None
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
     async def _request(self, method: str, params: JsonObject | None) -> Json:
         if self.failure:
@@ -366,26 +366,26 @@ class LanguageServer:
         uri = path.as_uri()
         self._report_changes(path)
         self._checked_uri = uri
-        found: list[tuple[Problem, ...]] = []
+        problems: list[tuple[Problem, ...]] = []
         try:
             for text in texts:
                 self._version += 1
                 self._last_diagnostics = None
                 document: JsonObject = {"uri": uri, "version": self._version}
-                if not found:
+                if not problems:
                     opened = {**document, "languageId": language, "text": text}
                     self._notify("textDocument/didOpen", {"textDocument": opened})
                 else:
                     changed: JsonObject = {"textDocument": document, "contentChanges": [{"text": text}]}
                     self._notify("textDocument/didChange", changed)
-                found.append(problems_of(await self._diagnostics(uri, self._version), text, self._options.name))
+                problems.append(problems_of(await self._diagnostics(uri, self._version), text, self._options.name))
         finally:
             self._checked_uri = ""
             self._notify("textDocument/didClose", {"textDocument": {"uri": uri}})
-        return found
+        return problems
 
     def _report_changes(self, path: Path) -> None:
-        """Tell the server which of the files it was asked about have changed on disk, because qcode watches none."""
+        """Tell the server which of the checked files have changed on disk, because qcode does not watch files."""
         events: list[Any] = []
         for name in {*self._stamps, str(path)}:
             before, now = self._stamps.get(name), _stamp(name)

@@ -1,7 +1,7 @@
 """The commands of `[after_edit]`: the formatter, the check and the tests of the user or of a trusted project.
 
-They are judged as the same command of the shell tool would be, and run in the sandbox of that verdict. If the rules
-ask, the user is asked once per session about the configured command, not about every file.
+The rules judge them like commands of the shell tool, and they run in the sandbox of that verdict. If the rules ask, the
+user is asked once per session about the configured command, not about every file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Step: TypeAlias = Literal["format", "check", "test"]
 
 STEPS: tuple[Step, ...] = ("format", "check", "test")
 LIMITS_S: dict[Step, float | None] = {"format": 10.0, "check": 60.0, "test": None}
-"""Seconds for one run; None is the limit of the shell tool."""
+"""The time limit of one run in seconds; None: the limit of the shell tool."""
 YES, NO = "Run it after edits in this session", "Do not run it in this session"
 _WHEN = {
     "format": "each time the model has edited a file",
@@ -40,7 +40,7 @@ RunLine: TypeAlias = Callable[[str, Level | None, float | None, bool], Awaitable
 
 @dataclass(frozen=True, slots=True)
 class CommandScope:
-    """The means of a call that the commands after it use.
+    """The parts of a call that the commands after it need.
 
     `run_line` runs a line as the shell tool does: the line, its level, its time limit, and whether the files that it
     changes are recorded. `ask` asks the user, None if no user can answer. `workspace` is the workspace of the call.
@@ -61,7 +61,7 @@ class EditCommandRun:
 
 
 class EditCommands:
-    """The commands of a session, and what the user answered about them."""
+    """The commands of a session, and the user's answers about them."""
 
     def __init__(self, settings: Settings, workspace: Workspace) -> None:
         self._settings = settings
@@ -71,7 +71,7 @@ class EditCommands:
         self._is_warned: set[tuple[Step, str]] = set()
 
     async def ask(self, scope: CommandScope, paths: Sequence[str]) -> None:
-        """Ask the user about the commands that will follow edits of these files and that the rules ask about."""
+        """Ask the user about the commands that will run after edits of these files, if the rules ask about them."""
         for step in STEPS:
             for path in paths:
                 command = self._command(step, path)
@@ -108,8 +108,8 @@ class EditCommands:
         return EditCommandRun(line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:
-        found, self._warnings = tuple(self._warnings), []
-        return found
+        warnings, self._warnings = tuple(self._warnings), []
+        return warnings
 
     def _command(self, step: Step, path: str) -> WrittenCommand | None:
         commands: tuple[WrittenCommand, ...] = getattr(self._settings.after_edit, step)

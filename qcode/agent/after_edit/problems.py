@@ -1,6 +1,6 @@
 """Problems of a file as values: read from a server or checker, compared before and after an edit, and shown. Pure.
 
-Text of servers and checkers is foreign: it is cleaned and bounded here, once.
+Text of servers and checkers is not trusted: it is cleaned and shortened here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_SHOWN = 20
 MAX_MESSAGE = 300
 MAX_SOURCE = 60
 MAX_READ = 2_000
-"""Diagnostics of one report that are read; a server that sends more than this has not understood the file."""
+"""The number of diagnostics read from one report; a server that sends more has misunderstood the file."""
 
 _SEVERITIES: Mapping[int, Severity] = {1: "error", 2: "warning"}
 """`DiagnosticSeverity` of the protocol. Hints and information are not problems."""
@@ -37,18 +37,18 @@ class Problem:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identifies the problem wherever it is."""
+        """The identity of the problem without its line and column."""
         return self.severity, self.message, self.source
 
 
 def problem(severity: Severity, line: int, column: int, message: str, source: str = "") -> Problem:
-    """Return a problem with its foreign text cleaned and bounded."""
+    """Return a problem with its text cleaned and shortened."""
     text = single_spaced(message, MAX_MESSAGE) or "no message"
     return Problem(severity, max(1, line), max(1, column), text, single_spaced(source, MAX_SOURCE))
 
 
 def problems_of(diagnostics: object, text: str, server: str) -> tuple[Problem, ...]:
-    """Return the problems in a list of diagnostics of the protocol about `text`; malformed ones are left out."""
+    """Return the problems in a list of diagnostics of the protocol about `text`; malformed entries are skipped."""
     lines = text.split("\n")
     items = diagnostics[:MAX_READ] if isinstance(diagnostics, list) else []
     read = (_problem_of(entry, lines, server) for entry in items if isinstance(entry, dict))
@@ -56,7 +56,7 @@ def problems_of(diagnostics: object, text: str, server: str) -> tuple[Problem, .
 
 
 def _problem_of(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
-    # Without a severity the client decides.
+    # The protocol lets the client choose a severity if there is none.
     severity = _SEVERITIES.get(entry.get("severity", 1))
     extent = entry.get("range")
     start = extent.get("start") if isinstance(extent, dict) else None
@@ -84,8 +84,8 @@ def new_problems(
 ) -> tuple[Problem, ...]:
     """Return the problems of `after` that `before` did not have, errors first, then by line.
 
-    A problem outside the edited lines is the same if it moved with its line. Inside them its place says nothing, so
-    each old one is set off against one with the same text.
+    A problem outside the edited lines is old if it moved with its line. Lines inside the edit cannot be compared, so
+    there each old problem cancels one problem with the same text.
     """
     shift = _Shift((old_text or "").split("\n"), new_text.split("\n"))
     unmoved: Counter[tuple[int, tuple[str, str, str]]] = Counter()
@@ -96,21 +96,21 @@ def new_problems(
             elsewhere[problem.key] += 1
         else:
             unmoved[line, problem.key] += 1
-    left: list[Problem] = []
+    unmatched: list[Problem] = []
     for problem in sorted(set(after), key=_order):
         if unmoved[problem.line, problem.key]:
             unmoved[problem.line, problem.key] -= 1
         else:
-            left.append(problem)
+            unmatched.append(problem)
     for (_, key), count in unmoved.items():
         elsewhere[key] += count
-    found: list[Problem] = []
-    for problem in left:
+    new: list[Problem] = []
+    for problem in unmatched:
         if elsewhere[problem.key]:
             elsewhere[problem.key] -= 1
         else:
-            found.append(problem)
-    return tuple(found)
+            new.append(problem)
+    return tuple(new)
 
 
 def _order(problem: Problem) -> tuple[bool, int, int, str]:
@@ -121,16 +121,16 @@ class _Shift:
     """Maps lines before the edit to lines after it, by the common lines at both ends of the file."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
-        least = min(len(old), len(new))
-        head = next((at for at in range(least) if old[at] != new[at]), least)
-        max_tail = least - head
+        shorter = min(len(old), len(new))
+        head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+        max_tail = shorter - head
         tail = next((at for at in range(max_tail) if old[-1 - at] != new[-1 - at]), max_tail)
         self._head = head
         self._tail_from = len(old) - tail
         self._by = len(new) - len(old)
 
     def moved(self, line: int) -> int | None:
-        """Return the line after the edit, None if the edit changed it."""
+        """Return the number of the line after the edit, None if the edit changed the line."""
         if line <= self._head:
             return line
         return line + self._by if line > self._tail_from else None
@@ -144,8 +144,8 @@ def counted(found: Sequence[Problem]) -> str:
 def problem_lines(label: str, found: Sequence[Problem]) -> list[str]:
     """Return a line for each problem, at most `MAX_SHOWN`; `label` is the printable name of the file."""
     lines = [_line(label, problem) for problem in found[:MAX_SHOWN]]
-    left = len(found) - MAX_SHOWN
-    return [*lines, f"[{left} more]"] if left > 0 else lines
+    omitted = len(found) - MAX_SHOWN
+    return [*lines, f"[{omitted} more]"] if omitted > 0 else lines
 
 
 def _line(label: str, problem: Problem) -> str:

@@ -1,7 +1,8 @@
-"""The language servers: selects one for a file, finds its program, and keeps one running for each language.
+"""The language servers: selects a server for a file, finds its program, and keeps one running for each language.
 
 A program inside the workspace is never started: it is not pinned, so trusting the folder does not cover it. A server
-starts with the first edit of a file of its language, runs in a sandbox that can write nothing, and is restarted once.
+starts with the first edit of a file of its language, runs in a sandbox without write access to the workspace, and is
+restarted once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
 MAX_STARTS = 2
-"""A server that ends is started again once."""
+"""A server that ends is restarted once."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -46,7 +47,7 @@ LANGUAGES = (
         (("basedpyright-langserver", "--stdio"), ("pyright-langserver", "--stdio")),
         settings={
             "python": {"analysis": _ANALYSIS},
-            # Its default reports style in code that was never written for it; a project's own settings decide first.
+            # The default mode reports style problems; settings of the project take precedence over this mode.
             "basedpyright": {"analysis": {**_ANALYSIS, "typeCheckingMode": "standard"}},
         },
     ),
@@ -98,7 +99,7 @@ def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> La
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """The program of a language: its `argv`, or without one the `reason`."""
+    """The server program of a language: its `argv`, or the `reason` why there is none."""
 
     language: Language
     argv: tuple[str, ...] = ()
@@ -135,7 +136,7 @@ def _program(name: str, environment: Mapping[str, str], workspace: Workspace) ->
 def server_rows(
     configured: Mapping[str, tuple[str, ...]], environment: Mapping[str, str], workspace: Workspace
 ) -> list[FoundServer]:
-    """Return the server of every language, those with a configured file ending last."""
+    """Return the server of every language; languages with a configured file extension come last."""
     named = {language.name for language in LANGUAGES}
     extra = [
         language_of(PurePath(f"x.{name.removeprefix('.')}"), configured) for name in configured if name not in named
@@ -164,12 +165,12 @@ class ServerPool:
         self._is_closed = False
 
     def has_server(self, path: Path) -> bool:
-        """Whether a server checks this file. The first question about a language searches PATH."""
+        """Whether a server checks this file. The first call for a language searches PATH."""
         entry = self._entry(path)
         return entry is not None and bool(entry.found.argv) and not entry.failure
 
     def problems(self) -> tuple[str, ...]:
-        """Return a line for each server that failed, each once."""
+        """Return a line for each server that failed since the last call."""
         lines: list[str] = []
         for entry in self._entries.values():
             if entry.failure and not entry.is_reported:
@@ -185,7 +186,7 @@ class ServerPool:
         )
 
     async def check(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
-        """Return the problems of each text of the file; None if its server failed. It is restarted once."""
+        """Return the problems of each text of the file; None if its server failed, also after a restart."""
         entry = self._entry(path)
         if entry is None or not entry.found.argv:
             return None
@@ -204,7 +205,7 @@ class ServerPool:
         return None
 
     async def give_up(self, path: Path, reason: str) -> None:
-        """End the server of a file that took too long, and do not start it again."""
+        """End the server of a file because it took too long, and do not start it again."""
         entry = self._entry(path)
         if entry is not None:
             entry.failure = entry.failure or reason
@@ -250,7 +251,7 @@ class ServerPool:
 
 
 class _Entry:
-    """The server of one language. `failure` says why it is no longer used."""
+    """The server of one language. `failure` is why it is no longer used."""
 
     def __init__(self, found: FoundServer) -> None:
         self.found = found
@@ -262,7 +263,7 @@ class _Entry:
 
 
 def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
-    """Name the interpreter of the project's virtual environment, so that its packages are found."""
+    """Set the interpreter of the project's virtual environment, so that the server finds its packages."""
     for name in (".venv", "venv"):
         path = root / name / "bin" / "python"
         if path.exists():
@@ -271,13 +272,13 @@ def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, A
 
 
 def server_environment(environment: Mapping[str, str], cache: Path) -> dict[str, str]:
-    """Return the environment of a server: what a shell command gets, with its caches in a private folder."""
-    places = {"XDG_CACHE_HOME": "xdg", "GOCACHE": "go", "CARGO_TARGET_DIR": "cargo", "TMPDIR": "tmp"}
-    for name in places.values():
+    """Return the environment of a server: that of a shell command, with caches in a private folder."""
+    folders = {"XDG_CACHE_HOME": "xdg", "GOCACHE": "go", "CARGO_TARGET_DIR": "cargo", "TMPDIR": "tmp"}
+    for name in folders.values():
         (cache / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     offline = {"CARGO_NET_OFFLINE": "true", "GOPROXY": "off", "GOFLAGS": "-mod=readonly"}
     return {
         **command_environment(environment),
-        **{name: str(cache / place) for name, place in places.items()},
+        **{name: str(cache / folder) for name, folder in folders.items()},
         **offline,
     }

@@ -1,7 +1,7 @@
-"""The steps after the edits of one session: format the file, check it, and tell the model what is new.
+"""The steps after the edits of one session: format the file, check it, and report new problems to the model.
 
 The model gets the new problems of an edited file with the result of the call if they are known within `WAIT_S`,
-otherwise with the next result. Nothing of this runs in an untrusted folder, and no failure of it fails an edit.
+otherwise with a later result. No step runs in an untrusted folder, and a failed step never fails the edit.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from qcode.values import dataclass
 
 WAIT_S = 2.0
 MAX_CHECK_S = 120.0
-"""A server that needs longer than this, for example to read a very large project, is not used."""
+"""A server that takes longer than this, for example to read a very large project, is not used again."""
 MAX_FILES = 10
-"""Files of one call that are checked."""
+"""The maximum number of files of one call that are checked."""
 MAX_TEXT = 1_000_000
 _MAX_KNOWN = 200
 _MAX_OUTPUT = 4_000
@@ -69,7 +69,7 @@ class CheckResult:
 
 
 class _Check:
-    """A check under way. `before` is the text that the model was last told the problems of, None for a new file."""
+    """A running check. `before` is the text whose problems the model knows, None for a new file."""
 
     def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[CheckResult]]) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class _Check:
 class AfterEdit:
     """The steps after the edits of one session. Shared with sub-agents; ended by `close` or `kill`.
 
-    The first edit detects the sandbox, and so whether checkers may start here at all.
+    The first edit detects the sandbox, which decides whether checkers may start.
     """
 
     def __init__(self, context: RunContext, workspace: Workspace, sandbox: SessionSandbox | None) -> None:
@@ -107,8 +107,8 @@ class AfterEdit:
     # Calls
 
     async def finish(self, outcome: ToolOutcome, scope: CommandScope) -> ToolOutcome:
-        """Return the outcome of a call that changed files, with what followed; `edits` are removed from it."""
-        # The files whose contents the model may see: no checker gets a secret file.
+        """Return the outcome of a call that changed files, with the results of the steps and without `edits`."""
+        # Only files that the model may read: no checker gets a secret file.
         edits = [edit for edit in outcome.edits if scope.policy.judge_file(edit.path, "read").is_allowed]
         outcome = replace(outcome, edits=())
         if not scope.policy.is_trusted or outcome.is_error or not edits:
@@ -130,7 +130,7 @@ class AfterEdit:
         return replace(self._with_findings(outcome, set()), problems="")
 
     def _with_findings(self, outcome: ToolOutcome, paths: set[str]) -> ToolOutcome:
-        """Add the findings of all checks that are done; those of other files are from earlier edits."""
+        """Add the findings of all finished checks; findings about files not in `paths` are from earlier edits."""
         now = [finding for path, finding in self._finished_checks() if str(path) in paths]
         late = [finding for path, finding in self._finished_checks() if str(path) not in paths]
         for path in [path for path, check in self.checks.items() if check.task.done()]:
@@ -157,7 +157,7 @@ class AfterEdit:
                 yield from ((path, finding) for finding in check.findings)
 
     async def _formatted(self, edit: EditedFile, scope: CommandScope, notes: list[str]) -> EditedFile:
-        """Run the formatter; return the resulting file, and add a note for the model if that changed it."""
+        """Run the formatter; return the resulting file, and add a note for the model if the file changed."""
         if edit.after is None or not self._commands.has("format", edit.path):
             return edit
         load = scope.workspace.load  # in a thread: it may ask an editor, whose answer comes over this event loop
@@ -179,8 +179,8 @@ class AfterEdit:
             return edit
         if now.data == formatted.data:
             return edit
-        # As for an edit of the model: it has seen this version, and undo restores the one before. A comparison of the
-        # whole tree, as for other commands, would slow down every edit.
+        # Recorded like an edit of the model, so that undo restores the previous version. Comparing the whole tree, as
+        # for other commands, would slow down every edit.
         with scope.workspace.recorder.record_change(place.path, formatted, now.data):
             scope.workspace.remember(place, now)
         notes.append(_format_note(run, place.label, formatted.data, now.data))
@@ -189,7 +189,7 @@ class AfterEdit:
     # Checks
 
     def _begin(self, edit: EditedFile, scope: CommandScope) -> _Check | None:
-        """Begin to check a file; a check of an earlier edit of it that was not reported yet is part of this one."""
+        """Begin to check a file; this check replaces one of an earlier edit that was not reported yet."""
         path = Path(edit.path)
         earlier = self.checks.pop(path, None)
         if earlier is not None:
@@ -232,26 +232,26 @@ class AfterEdit:
             await self._servers.give_up(path, f"a check took longer than {MAX_CHECK_S:g} s")
             return ()
         except (OSError, RuntimeError, ValueError):
-            return ()  # such as a sandbox that is gone
+            return ()  # for example, the sandbox no longer works
         return new_problems(old, new, before, after)
 
     async def _compared(
         self, path: Path, before: str | None, after: str
     ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
-        """Return the problems of the file before and after; those of a text that was just checked are known."""
-        known = self._last_problems.get(path)
+        """Return the problems of the file before and after; the problems of the last checked text are cached."""
+        cached = self._last_problems.get(path)
         old: tuple[Problem, ...] | None = ()
         if before is not None:
-            old = known[1] if known is not None and known[0] == _digest(before) else None
+            old = cached[1] if cached is not None and cached[0] == _digest(before) else None
         texts = (after,) if before is None or old is not None else (before, after)
-        found = await self._problems_by_text(path, texts)
-        if found is None:
+        problems_by_text = await self._problems_by_text(path, texts)
+        if problems_by_text is None:
             return (), ()
         self._last_problems.pop(path, None)
-        self._last_problems[path] = (_digest(after), found[-1])
+        self._last_problems[path] = (_digest(after), problems_by_text[-1])
         while len(self._last_problems) > _MAX_KNOWN:
             del self._last_problems[next(iter(self._last_problems))]
-        return (found[0] if old is None else old), found[-1]
+        return (problems_by_text[0] if old is None else old), problems_by_text[-1]
 
     async def _problems_by_text(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
         if await asyncio.to_thread(self._servers.has_server, path):
@@ -267,7 +267,7 @@ class AfterEdit:
         return [item for item in checked if item is not None] if None not in checked else None
 
     def _may_check(self) -> bool:
-        """Whether checkers run here: in a sandbox, or without one if the user said so. The first call detects it."""
+        """Whether checkers run: in a sandbox, or without one if the user chose that. The first call detects it."""
         setting = self._settings.diagnostics
         return setting is True or (
             setting == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None
@@ -287,7 +287,7 @@ class AfterEdit:
     # The end of a turn
 
     async def reason_to_continue(self) -> str:
-        """Return why the turn must not end yet: tests that fail, or errors that were found late; empty if it may."""
+        """Return why the turn must not end yet: failing tests, or errors that were found late; otherwise empty."""
         scope, self._warnings = self._scope, [*self._warnings, *self._servers.problems()]
         if scope is None or not scope.policy.is_trusted:
             return ""
@@ -323,13 +323,13 @@ class AfterEdit:
         return f"The test command still fails{after}: {visible(run.line)}"
 
     def leave_turn(self) -> None:
-        """Forget the edits of a turn that is over. Checks under way continue; the next turn gets their findings."""
+        """Forget the edits of a finished turn. Running checks continue; the next turn gets their findings."""
         self._scope, self._is_tested, self._rounds = None, True, 0
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return lines for the user, each once."""
-        found, self._warnings = (*self._warnings, *self._commands.take_warnings()), []
-        return found
+        """Return the warnings for the user since the last call."""
+        warnings, self._warnings = (*self._warnings, *self._commands.take_warnings()), []
+        return warnings
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -368,7 +368,7 @@ def _format_note(run: EditCommandRun, label: str, before: bytes, after: bytes) -
 def _with_formatted(
     outcome: ToolOutcome, edits: Sequence[EditedFile], notes: Sequence[str], workspace: Workspace
 ) -> ToolOutcome:
-    """Return the outcome with the diff of the files as the formatter left them."""
+    """Return the outcome with the diff of the formatted files."""
     diffs: list[str] = []
     texts: dict[str, str] = {}
     for edit in edits:

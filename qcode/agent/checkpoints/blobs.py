@@ -11,10 +11,10 @@ from qcode.config import state_file
 from qcode.tools.workspace import Scratch
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
-"""The largest content that is kept, in bytes."""
+"""The size of the largest content that is stored."""
 
 MAX_TOTAL_BYTES = 512 * 1024 * 1024
-"""The limit for all contents of a session, in bytes."""
+"""The size limit for all contents of a session."""
 
 
 def digest_of(data: bytes) -> str:
@@ -36,7 +36,7 @@ class Blobs:
     def store(self, data: bytes, *, is_spare: bool = False) -> bool:
         """Store a content; return True once it is on disk, False if it is too large or cannot be written.
 
-        `is_spare`: no undo needs it, so it may use only half of the space that is left.
+        `is_spare`: no undo needs it, so it may use only half of the remaining space.
         """
         if len(data) > self._largest:
             return False

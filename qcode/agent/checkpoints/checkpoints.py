@@ -1,6 +1,6 @@
-"""Checkpoints of the open session: record files before they change, watch commands, go back, show diffs.
+"""Checkpoints of the open session: record files before they change, watch commands, rewind, show diffs.
 
-The old content is stored first, then the record is written, then the file is changed. So the old content can be
+The old content is stored first, then the record is written, then the file is changed, so that the old content can be
 restored even if qcode is killed. If a content cannot be stored, the change still happens, and one notice says that it
 cannot be undone. `blobs`, `rewind` and `watch` are imported with the first change or request.
 """
@@ -42,8 +42,8 @@ _T = TypeVar("_T")
 class Checkpoints:
     """The checkpoints of one workspace. Call `follow` with each new session.
 
-    Planning and performing a step raise `ValueError` with one line for the user if it is not possible, for example
-    while a turn runs (`is_busy`). `moved` is called after the session moved to another state.
+    Methods that plan or perform a step raise `ValueError` with one line for the user if the step is not possible, for
+    example while a turn runs (`is_busy`). `moved` is called after the session moved to another state.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Checkpoints:
                     self._compare_task = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
                 changed = await asyncio.shield(self._compare_task)
         finally:
-            work.close()  # it has not begun if the call was cancelled during the first comparison
+            work.close()  # the command was not started if the call was cancelled during the first comparison
         return _with_count(outcome, changed)
 
     async def wait_until_recorded(self) -> None:
@@ -162,10 +162,10 @@ class Checkpoints:
 
 
 def _record(watch: FolderWatch, recorder: Recorder) -> int:
-    found = watch.differences()
-    for difference in found:
+    differences = watch.differences()
+    for difference in differences:
         recorder.record_observed(difference.path, difference.before, difference.content, difference.after)
-    return len(found)
+    return len(differences)
 
 
 def _with_count(outcome: ToolOutcome, changed: int) -> ToolOutcome:
@@ -212,7 +212,7 @@ class Recorder:
             self._session.void(at)
             raise
         if data is not None:
-            # `/diff` compares with it after later changes by others.
+            # `/diff` needs the new content if another program changes the file later.
             self.blobs.store(data, is_spare=True)
 
     def record_observed(
@@ -225,8 +225,8 @@ class Recorder:
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return warnings for the user, each line once."""
-        found, self._warnings = tuple(self._warnings), []
-        return found
+        warnings, self._warnings = tuple(self._warnings), []
+        return warnings
 
     def _store_state(self, data: bytes, mode: int, path: Path) -> FileState:
         from qcode.agent.checkpoints.blobs import digest_of

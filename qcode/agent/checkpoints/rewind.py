@@ -1,9 +1,9 @@
 """Undo, redo and rewind of a conversation and its files.
 
 A step is planned first (`plan_*`, which changes nothing) and then performed: the current files are stored, the step is
-written to the session, and then the files are restored. So every step can be undone, and an interrupted one can be
-finished. A file is restored without asking only if it is exactly as qcode left it. Files are restored one by one, each
-atomically, only inside the workspace, and without following links.
+written to the session, and then the files are restored. So every step can be undone, and an interrupted step can be
+finished. A file is restored without asking only if nothing else changed it after qcode. Files are restored one by one,
+each atomically, only inside the workspace, and without following links.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class OwnMessage:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """The planned action for one file. `doubt`: why the user must confirm it. `refusal`: why it is impossible."""
+    """The planned action for one file. `doubt` is why the user must confirm it, `refusal` why it is impossible."""
 
     path: str
     action: Literal["restore", "create", "delete"]
@@ -139,7 +139,7 @@ class Rewinder:
         """Return the prompts that led to the current state, oldest first."""
         prompts = self._history.prompts()
         changes = self._history.live_changes(0)
-        found = []
+        messages = []
         for prompt, following in zip_longest(prompts, prompts[1:]):
             end = None if following is None else following.number
             paths = [
@@ -149,8 +149,8 @@ class Rewinder:
             ]
             entry = self._history.stored[prompt.number].entry
             files = tuple(dict.fromkeys(self._label(path) for path in paths))
-            found.append(OwnMessage(prompt.number, typed_text(entry.message), entry.at, files))
-        return tuple(found)
+            messages.append(OwnMessage(prompt.number, typed_text(entry.message), entry.at, files))
+        return tuple(messages)
 
     def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
         """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
@@ -158,7 +158,7 @@ class Rewinder:
         if prompt is None:
             raise NothingToDo("That message is no longer in this conversation.")
         changes = self._history.live_changes(number)
-        steps = steps_back(changes, self._left_by_parts()) if scope != "conversation" else []
+        steps = steps_back(changes, self._states_after_parts()) if scope != "conversation" else []
         after = prompt.before if scope != "files" else self._history.head
         return self._plan("rewind", after, steps, prompt if scope != "files" else None)
 
@@ -166,20 +166,20 @@ class Rewinder:
         """Plan to undo the last turn, or a compaction after it; an interrupted step is finished first."""
         history = self._history
         if history.unfinished is not None:
-            broken = history.unfinished
-            return self._plan("undo", history.head, steps_to_finish(broken.files), None, finishes=broken)
+            interrupted = history.unfinished
+            return self._plan("undo", history.head, steps_to_finish(interrupted.files), None, finishes=interrupted)
         if history.head.compacted_from is not None:
             return self._plan("undo", history.head.compacted_from, [], None)
         prompt = history.head.prompt
         if prompt is None:
             raise NothingToDo("There is nothing to undo yet.")
-        steps = steps_back(history.live_changes(prompt.number), self._left_by_parts())
+        steps = steps_back(history.live_changes(prompt.number), self._states_after_parts())
         return self._plan("undo", prompt.before, steps, prompt)
 
     def plan_part(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
         """Plan to undo the change of one file by turn `number`, or one hunk of it; the conversation stays.
 
-        Raise `NothingToDo` with the reason if later changes are in the way.
+        Raise `NothingToDo` with the reason if later changes prevent that.
         """
         file = next((turn for turn in files_of_turn(self._history, number) if turn.path == path), None)
         if file is None:
@@ -206,8 +206,8 @@ class Rewinder:
             raise NothingToDo(f"{label} was not changed: {str(conflict).removeprefix(f'{label} ')}.") from None
         return FileStep(file.path, current, FileState(digest_of(content), len(content), current.mode))
 
-    def _left_by_parts(self) -> dict[str, FileState | None]:
-        """Return the files that `plan_part` changed since the last message, as it left them."""
+    def _states_after_parts(self) -> dict[str, FileState | None]:
+        """Return the files that `plan_part` restored since the last message, with their states after that."""
         moves = (move for move in self._history.redoable if move.before.key == move.after.key)
         return {file.path: file.target for move in moves for file in move.files}
 
@@ -251,7 +251,7 @@ class Rewinder:
             if step.refusal or (step.doubt and self._label(step.path) not in overwrite) or _is_done(step):
                 continue
             try:
-                # A link that replaced a folder goes before the files of the folder come back.
+                # A link that replaced a folder is removed before the files of the folder are restored.
                 removed = (other.step.path for other in ready if other.step.target is None)
                 ready.append(
                     self._restorer.prepare(step, is_below=any(step.path.startswith(f"{at}/") for at in removed))
@@ -261,7 +261,7 @@ class Rewinder:
         return ready
 
     def _record_step(self, planned: _PendingStep, ready: Sequence[PreparedStep]) -> Move:
-        """Write the step to the session; from now on it counts and can be undone."""
+        """Write the step to the session, so that it can be undone."""
         history, files = self._history, tuple(step.move for step in ready)
         paths = {file.path for file in files}
         if planned.why == "redo":
@@ -269,11 +269,11 @@ class Rewinder:
         else:
             steps = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
             changes = tuple(at for step in steps for at in step.changes)
+        if planned.finishes is not None:
+            return Move(planned.finishes.move_id, planned.why, history.head, planned.after)
         move = Move(history.moves, planned.why, history.head, planned.after, files, changes)
-        if planned.finishes is None:
-            self._session.move(move)
-            return move
-        return Move(planned.finishes.move_id, planned.why, history.head, planned.after)
+        self._session.move(move)
+        return move
 
     def _plan(
         self,
@@ -290,15 +290,14 @@ class Rewinder:
         plan = RewindPlan(self._plans, _summary(why, messages, files, finishes), files, messages)
         head = self._history.head
         spans_compaction = after.is_compacted(head) if why == "redo" else head.is_compacted(after)
-        pending = (plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state())
-        self._pending_step = _PendingStep(*pending)
+        step = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state())
+        self._pending_step = step
         return plan
 
     def _file_plan(self, step: FileStep) -> FilePlan:
-        path = self._label(step.path)
         action: Literal["restore", "create", "delete"]
         action = "delete" if step.target is None else "create" if step.current is None else "restore"
-        return FilePlan(path, action, step.doubt, step.refusal)
+        return FilePlan(self._label(step.path), action, step.doubt, step.refusal)
 
     def _state(self) -> tuple[object, ...]:
         history = self._history
@@ -337,16 +336,16 @@ def _report(planned: _PendingStep, done: int) -> str:
             "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
         ]
     parts += [f"{count_text(done, 'file')} restored"] if done else []
-    way = "/undo reverts this." if is_redo else "/redo reverts this."
-    return f"{verb}: {', '.join(parts) or 'no change was needed'}. {way}"
+    hint = "/undo reverts this." if is_redo else "/redo reverts this."
+    return f"{verb}: {', '.join(parts) or 'no change was needed'}. {hint}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileStep:
     """A file to be restored from `current` to `target` (None: deleted).
 
-    `doubt` says why the user must confirm it, `refusal` why it is impossible. `changes` are the positions of the
-    changes that it undoes.
+    `doubt` is why the user must confirm it, `refusal` why it is impossible. `changes` are the positions of the changes
+    that it undoes.
     """
 
     path: str
@@ -365,8 +364,8 @@ def look(path: str) -> FileState | None:
     """Return the state of the file or link at `path`, None if missing. Raise `NotRestorable` for anything else."""
     try:
         info = os.lstat(path)
-        above = os.path.split(path)[0]
-        if os.path.realpath(above) != above:
+        parent = os.path.split(path)[0]
+        if os.path.realpath(parent) != parent:
             raise NotRestorable("is now behind a symbolic link")
         if stat.S_ISLNK(info.st_mode):
             target = os.fsencode(os.readlink(path))  # noqa: PTH115  # `Path` drops a final slash
@@ -386,17 +385,17 @@ def look(path: str) -> FileState | None:
 
 
 def steps_back(
-    changes: Sequence[tuple[int, RecordedChange]], left: Mapping[str, FileState | None] | None = None
+    changes: Sequence[tuple[int, RecordedChange]], later_states: Mapping[str, FileState | None] | None = None
 ) -> list[FileStep]:
     """Return the steps that undo these changes, one per file, in the order in which files were first changed.
 
-    `left` are files that qcode itself changed after them, with their states.
+    `later_states` are the states of files that qcode itself changed after these changes.
     """
     by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
     for at, change in changes:
         by_path.setdefault(change.path, []).append((at, change))
-    known = left or {}
-    steps = (_step_back(path, found, (known[path],) if path in known else ()) for path, found in by_path.items())
+    later = later_states or {}
+    steps = (_step_back(path, group, (later[path],) if path in later else ()) for path, group in by_path.items())
     return [step for step in steps if step is not None]
 
 
@@ -413,7 +412,7 @@ def steps_to_finish(files: Iterable[FileMove]) -> list[FileStep]:
 
 
 def _step_back(
-    path: str, changes: Sequence[tuple[int, RecordedChange]], left: Sequence[FileState | None]
+    path: str, changes: Sequence[tuple[int, RecordedChange]], later_states: Sequence[FileState | None]
 ) -> FileStep | None:
     first, last = changes[0][1], changes[-1][1]
     doubt = ""
@@ -423,7 +422,7 @@ def _step_back(
     if not doubt and any(change.by == "command" for _, change in changes):
         doubt = "changed while a command ran, possibly not by the command"
     # If qcode was killed between the record and the change, the file still has the content before it.
-    expected = (last.after, last.before, *left) if last.by == "tool" else (last.after, *left)
+    expected = (last.after, last.before, *later_states) if last.by == "tool" else (last.after, *later_states)
     has_modes = any(change.by == "command" for _, change in changes)
     return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes), has_modes=has_modes)
 
@@ -437,10 +436,10 @@ def _step(
     *,
     has_modes: bool = True,
 ) -> FileStep | None:
-    """Return the step that brings `path` to `target`; without `doubt` only if its state is one of `expected`.
+    """Return the step that restores `path` to `target`; it has a doubt if the current state is not in `expected`.
 
     `has_modes`: a file that differs from `target` only in its mode is restored too. Tools change no mode, so after a
-    change by a tool the mode is the user's.
+    change by a tool a different mode was set by the user.
     """
     try:
         current = look(path)
@@ -462,7 +461,7 @@ def _is_same(left: FileState | None, right: FileState | None) -> bool:
 
 
 def _is_same_file(left: FileState | None, right: FileState | None) -> bool:
-    """Return whether both are the same content with the same mode; the mode of a link means nothing."""
+    """Return whether both have the same content and mode; the mode of a link is ignored."""
     if left is None or right is None:
         return left is right
     return left.digest == right.digest and (left.mode == right.mode or left.is_link)
@@ -491,7 +490,7 @@ class Restorer:
     def prepare(self, step: FileStep, *, is_below: bool = False) -> PreparedStep:
         """Store the current content, so that the step can be undone. Raise `Refused` if that fails.
 
-        `is_below`: a step before this one removes what is now in the place of the folder.
+        `is_below`: an earlier step removes the link or file that replaced the folder of this file.
         """
         content = None
         if step.target is not None and not _is_same(step.current, step.target):
@@ -501,20 +500,20 @@ class Restorer:
         loaded = None if is_below else self._load(step.path)
         data = loaded.data if isinstance(loaded, Loaded) else loaded
         prefix = LINK_PREFIX if isinstance(loaded, bytes) else ""
-        found = None if data is None else prefix + digest_of(data)
-        if found != (step.current.digest if step.current is not None else None):
+        digest = None if data is None else prefix + digest_of(data)
+        if digest != (step.current.digest if step.current is not None else None):
             raise Refused(f"{step.path} was changed just now")
         source = None
-        if data is not None and found is not None:
+        if data is not None and digest is not None:
             if not self._blobs.store(data):
                 raise Refused(f"{step.path} could not be saved first (is the disk full?), so it was not changed")
-            source = FileState(found, len(data), loaded.mode if isinstance(loaded, Loaded) else 0o777)
+            source = FileState(digest, len(data), loaded.mode if isinstance(loaded, Loaded) else 0o777)
         return PreparedStep(step, FileMove(step.path, source, step.target), loaded, content)
 
     def perform(self, ready: PreparedStep) -> None:
         """Restore one file. Raise `Refused` if it changed since `prepare`, or if writing fails."""
         path, target = ready.step.path, ready.step.target
-        base, parts = self._place(path)
+        base, parts = self._split(path)
         try:
             with disk.open_folder(base, parts[:-1], creates=target is not None) as folder:
                 self._put_file(folder, parts[-1], ready, target)
@@ -541,7 +540,7 @@ class Restorer:
 
     def _load(self, path: str) -> Loaded | bytes | None:
         """Return the file, or the target of a link."""
-        base, parts = self._place(path)
+        base, parts = self._split(path)
         try:
             with disk.open_folder(base, parts[:-1]) as folder:
                 link = disk.read_link(folder, parts[-1])
@@ -551,9 +550,10 @@ class Restorer:
         except OSError as error:
             raise Refused(explain(error, path)) from None
 
-    def _place(self, path: str) -> tuple[Path, tuple[str, ...]]:
-        above, name = os.path.split(path)
-        if os.path.realpath(above) == above and name not in ("", ".", ".."):
+    def _split(self, path: str) -> tuple[Path, tuple[str, ...]]:
+        """Return the folder of the workspace that contains `path`, and the parts below; raise `Refused` if none."""
+        parent, name = os.path.split(path)
+        if os.path.realpath(parent) == parent and name not in ("", ".", ".."):
             for base in self._folders:
                 if Path(path).is_relative_to(base) and Path(path) != base:
                     return base, Path(path).relative_to(base).parts
@@ -562,11 +562,11 @@ class Restorer:
 
 def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[SessionFileDiff, ...]:
     """Return a diff for each changed file that was not restored; later changes by others are included."""
-    first: dict[str, FileState | None] = {}
+    first_states: dict[str, FileState | None] = {}
     for _, change in session.history.live_changes(0):
-        first.setdefault(change.path, change.before)
-    found = (_diff(path, before, blobs, show(Path(path))) for path, before in first.items())
-    return tuple(diff for diff in found if diff is not None)
+        first_states.setdefault(change.path, change.before)
+    diffs = (_diff(path, before, blobs, show(Path(path))) for path, before in first_states.items())
+    return tuple(diff for diff in diffs if diff is not None)
 
 
 def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> SessionFileDiff | None:

@@ -1,7 +1,7 @@
-"""File changes by turn: the diff of each file that a turn changed, its hunks, and the content without some of them.
+"""File changes by turn: the diff of each file that a turn changed, its hunks, and the content without some hunks.
 
-The content after a turn is known if a later change stored it, or if the file still has it. `without` takes hunks out of
-the current content only if the lines around them are as the turn left them; it never guesses. Blocking.
+The content after a turn is known if a later change stored it, or if the file still has it. `without` removes hunks from
+the current content only if the lines around them did not change after the turn; it never guesses. Blocking.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TurnChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileOfTurn:
-    """A file before and after a turn; `changes` are the positions of the changes. `is_last`: none followed."""
+    """A file before and after a turn; `changes` are the positions of the changes. `is_last`: no change followed."""
 
     path: str
     before: FileState | None
@@ -72,28 +72,28 @@ class FileOfTurn:
 def files_of_turn(history: SessionHistory, number: int) -> tuple[FileOfTurn, ...]:
     """Return the files that the turn of prompt `number` changed, in the order of their first change."""
     following = next((prompt.number for prompt in history.prompts() if prompt.number > number), None)
-    found: dict[str, list[tuple[int, RecordedChange]]] = {}
+    changes_by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
     later: set[str] = set()
     for at, change in history.live_changes(number):
         if following is not None and change.number >= following:
             later.add(change.path)
         else:
-            found.setdefault(change.path, []).append((at, change))
+            changes_by_path.setdefault(change.path, []).append((at, change))
     return tuple(
         FileOfTurn(path, changes[0][1].before, changes[-1][1].after, tuple(at for at, _ in changes), path not in later)
-        for path, changes in found.items()
+        for path, changes in changes_by_path.items()
     )
 
 
 def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], str]) -> tuple[TurnChanges, ...]:
     """Return the turns that changed files, oldest first."""
-    found = []
+    turns = []
     for position, prompt in enumerate(history.prompts(), 1):
         entry = history.stored[prompt.number].entry
         files = tuple(_turn_file(turn, blobs, show(Path(turn.path))) for turn in files_of_turn(history, prompt.number))
         if files:
-            found.append(TurnChanges(prompt.number, position, typed_text(entry.message), entry.at, files))
-    return tuple(found)
+            turns.append(TurnChanges(prompt.number, position, typed_text(entry.message), entry.at, files))
+    return tuple(turns)
 
 
 def _turn_file(file: FileOfTurn, blobs: Blobs, label: str) -> TurnFile:
@@ -125,13 +125,13 @@ def document_of(state: FileState | None, path: str, blobs: Blobs, label: str) ->
 
 def hunks_of(diff: str) -> tuple[ChangeHunk, ...]:
     """Return the hunks of the unified diff of one file."""
-    found: list[list[str]] = []
+    hunks: list[list[str]] = []
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind == "hunk":
-            found.append([])
-        if found:
-            found[-1].append(line.text)
-    return tuple(_hunk(lines) for lines in found)
+            hunks.append([])
+        if hunks:
+            hunks[-1].append(line.text)
+    return tuple(_hunk(lines) for lines in hunks)
 
 
 def _hunk(lines: Sequence[str]) -> ChangeHunk:

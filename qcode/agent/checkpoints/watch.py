@@ -72,32 +72,32 @@ class FolderWatch:
         return tuple(self._compared(before, after))
 
     def take_warnings(self) -> tuple[str, ...]:
-        found, self._warnings = tuple(self._warnings), []
-        return found
+        warnings, self._warnings = tuple(self._warnings), []
+        return warnings
 
     def _look(self, known: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
         end = self._clock() + MAX_SECONDS
-        is_late = False
+        is_over_limit = False
 
         def is_stopped() -> bool:
-            nonlocal is_late
-            is_late = is_late or self._clock() > end
-            return is_late
+            nonlocal is_over_limit
+            is_over_limit = is_over_limit or self._clock() > end
+            return is_over_limit
 
         observed: dict[str, ObservedFile] = {}
-        room = MAX_TOTAL_BYTES
+        bytes_left = MAX_TOTAL_BYTES
         try:
             for entry in walk.files(self._root, self._root, is_stopped):
-                file = _observe(entry.entry, known.get(entry.relative), room)
+                file = _observe(entry.entry, known.get(entry.relative), bytes_left)
                 if file is None:
                     continue
                 observed[entry.relative] = file
-                room -= len(file.content or b"")
+                bytes_left -= len(file.content or b"")
                 if len(observed) > MAX_FILES:
-                    is_late = True
+                    is_over_limit = True
         except walk.WalkTooLarge:
-            is_late = True
-        if not is_late:
+            is_over_limit = True
+        if not is_over_limit:
             return observed
         self._is_too_large = True
         self._warnings.append("this folder is too large to track what commands change, so /undo does not revert that")
@@ -109,17 +109,19 @@ class FolderWatch:
             if old is not None and new is not None and (old.stamp == new.stamp or _is_same(old, new)):
                 continue
             path = self._root / name
-            now = _state(path, new)
-            if new is not None and now is None:
+            current = _state(path, new)
+            if new is not None and current is None:
                 continue
-            was = None if old is None else _unread(old) if old.content is None else _state_of(old.content, old.stamp[3])
-            if old is not None and new is not None and now is not None and old.stamp[:3] == new.stamp[:3]:
+            previous = (
+                None if old is None else _unread(old) if old.content is None else _state_of(old.content, old.stamp[3])
+            )
+            if old is not None and new is not None and current is not None and old.stamp[:3] == new.stamp[:3]:
                 # Only the mode changed, so it can be undone even if the content is not kept.
-                was = FileState(now.digest, now.size, stat.S_IMODE(old.stamp[3]), is_kept=False)
-            yield Difference(path, was, old.content if old is not None else None, now)
+                previous = FileState(current.digest, current.size, stat.S_IMODE(old.stamp[3]), is_kept=False)
+            yield Difference(path, previous, old.content if old is not None else None, current)
 
 
-def _observe(entry: os.DirEntry[str], known: ObservedFile | None, room: int) -> ObservedFile | None:
+def _observe(entry: os.DirEntry[str], known: ObservedFile | None, bytes_left: int) -> ObservedFile | None:
     """Return the current state of a regular file, reusing the known content if its timestamp did not change."""
     try:
         info = entry.stat(follow_symlinks=False)
@@ -131,7 +133,7 @@ def _observe(entry: os.DirEntry[str], known: ObservedFile | None, room: int) -> 
             return known if known.stamp == stamp else ObservedFile(stamp, known.content)
         if is_link:
             return ObservedFile(stamp, os.fsencode(os.readlink(entry.path)))  # noqa: PTH115  # `Path` drops a final slash
-        is_small = info.st_size <= min(MAX_CONTENT_BYTES, room)
+        is_small = info.st_size <= min(MAX_CONTENT_BYTES, bytes_left)
     except OSError:
         return None
     try:

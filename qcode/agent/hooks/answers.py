@@ -1,7 +1,7 @@
 """The answers of hooks: read from an exit code and the output, or from a function, and merged. Pure.
 
-The forms are those of Claude Code's hooks (https://code.claude.com/docs/en/hooks). An answer can deny, ask, stop the
-turn and add text; `allow` counts only if the hook may allow. Whatever cannot be read is a failure, never a yes.
+The format is that of Claude Code's hooks (https://code.claude.com/docs/en/hooks). An answer can deny, ask, stop the
+turn and add text; `allow` counts only if the hook may allow. An invalid answer is a failure and never allows a call.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class HookAnswer:
     """The answer of one handler, or of several merged.
 
     `input` replaces the input of a call, `output` its result for the model. `context` is for the model, `messages` are
-    for the user. `stops` ends the turn with `stop_reason`. `interrupt`: a denial also ends the turn. `failure` is why
-    the handler failed, in one line.
+    for the user. `stops` ends the turn with `stop_reason`. `interrupt`: a denial also ends the turn. `failure` is one
+    line with the reason if the handler failed.
     """
 
     decision: Decision = ""
@@ -66,29 +66,29 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswe
     text, stderr_text = stdout.strip(), clean(stderr).strip()
     if code < 0:
         return failed(exit_text(code))
-    found: HookAnswer | None = None
+    parsed: HookAnswer | None = None
     if text.startswith("{") and text.endswith("}"):
         values = parse_object(text)
         first = parse_object(text.partition("\n")[0])
         if first is not None and first.get("async") is True:
-            # Claude Code continues while such a hook runs; the lines behind it decide nothing.
-            found = HookAnswer()
+            # Claude Code does not wait for such a hook, so its further output is ignored.
+            parsed = HookAnswer()
         elif values is None and code in (0, BLOCKING_EXIT):
-            found = failed("its output is not valid JSON")
+            parsed = failed("its output is not valid JSON")
         elif values is not None:
-            found = answer_of_object(event, values)
+            parsed = answer_of_object(event, values)
     if code == BLOCKING_EXIT:
-        return _blocked(form, found, stderr_text)
-    if found is not None:
-        return found
+        return _blocked(form, parsed, stderr_text)
+    if parsed is not None:
+        return parsed
     if code != 0:
         return failed(exit_text(code) + (f": {stderr_text}" if stderr_text else ""))
     return HookAnswer(context=(clean(text),)) if text and form.text_is_context else HookAnswer()
 
 
-def _blocked(form: EventForm, found: HookAnswer | None, message: str) -> HookAnswer:
-    """Return the answer of a command with exit code 2: it blocks, even beside JSON that allows."""
-    answer = found if found is not None and not found.failure else HookAnswer()
+def _blocked(form: EventForm, parsed: HookAnswer | None, message: str) -> HookAnswer:
+    """Return the answer of a command with exit code 2: it blocks, even if its JSON output allows."""
+    answer = parsed if parsed is not None and not parsed.failure else HookAnswer()
     if not form.blocks:
         return replace(answer, messages=(*answer.messages, *((message,) if message else ())))
     reason = message or answer.reason
@@ -104,7 +104,7 @@ def answer_of_object(event: str, values: Mapping[str, Any]) -> HookAnswer:
 
 
 def answer_of_function(event: str, value: object) -> HookAnswer:
-    """Return the answer that a function returned: an object, or None for none."""
+    """Return the answer from a function's return value: a mapping, or None for no answer."""
     if value is None:
         return HookAnswer()
     if not isinstance(value, Mapping):
@@ -114,7 +114,7 @@ def answer_of_function(event: str, value: object) -> HookAnswer:
     except (TypeError, ValueError, RecursionError):
         return failed("the function returned a dict that is not JSON")
     if plain.get("async") is True:
-        return HookAnswer()  # it decides nothing
+        return HookAnswer()  # an asynchronous hook decides nothing
     return answer_of_object(event, plain)
 
 
@@ -208,7 +208,7 @@ def _object(values: Mapping[str, Any], name: str) -> JsonObject | None:
 
 
 def judged_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
-    """Return an answer as far as it counts: a failure becomes a decision, an `allow` needs the right to allow."""
+    """Return the effective answer: a failure becomes a decision, and `allow` is dropped if the hook may not allow."""
     if answer.failure:
         line = f"The {handler.event} hook `{one_line(clean(handler.label), 80)}` failed: {answer.failure}"
         decision = _ON_FAILURE[handler.on_failure]
@@ -223,9 +223,9 @@ def judged_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
 
 
 def merged(answers: Sequence[HookAnswer]) -> HookAnswer:
-    """Return the answers of an event as one, in their order: deny over ask over allow, and texts joined.
+    """Merge the answers of an event: deny overrides ask, ask overrides allow, and texts are joined in order.
 
-    Two different replaced inputs are a failure, which asks.
+    If two answers replace the input differently, that is a failure, and the call asks.
     """
     decision: Decision = max((answer.decision for answer in answers), key=lambda decision: _ORDER[decision], default="")
     deciding = [answer for answer in answers if answer.decision == decision and decision]

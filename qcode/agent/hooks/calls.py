@@ -1,7 +1,7 @@
 """Hooks around the calls of a turn: PreToolUse, PermissionRequest, PostToolUse and PostToolUseFailure.
 
-The answers become verdicts, which `agent.approvals` combines with those of the rules; a replaced input is translated
-back and validated here, and judged there like any other.
+The answers become verdicts, which `agent.approvals` combines with the verdicts of the rules. A replaced input is
+translated back and validated here; `agent.approvals` judges it like any other input.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CallHooks:
         self._contexts: dict[str, tuple[str, ...]] = {}
 
     async def before(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
-        """Run the PreToolUse hooks; return their verdict, None if they have none, and the arguments they replaced."""
+        """Run the PreToolUse hooks; return their verdict, None if they have none, and arguments that replace others."""
         if not self._scope.has("PreToolUse"):
             return None, None
         answer = await self._run("PreToolUse", call_id, name, arguments)
@@ -64,33 +64,33 @@ class CallHooks:
         return self._verdict_of("PreToolUse", answer, name)
 
     async def request(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
-        """Run the PermissionRequest hooks for a call that asks; return as `before` does."""
+        """Run the PermissionRequest hooks for a call that asks; return the same as `before`."""
         if not self._scope.has("PermissionRequest"):
             return None, None
-        further: JsonObject = {"permission_suggestions": []}
-        answer = await self._run("PermissionRequest", call_id, name, arguments, further)
+        extra_fields: JsonObject = {"permission_suggestions": []}
+        answer = await self._run("PermissionRequest", call_id, name, arguments, extra_fields)
         if answer.stops or answer.interrupt:
             return Verdict("deny", self._stop_reason(answer), "hook:PermissionRequest"), None
-        if answer.decision == "ask":  # a failure: the call asks anyway
+        if answer.decision == "ask":  # a hook failed, and the call asks anyway
             return None, None
         return self._verdict_of("PermissionRequest", answer, name)
 
     async def after(
         self, call_id: str, name: str, arguments: JsonObject, outcome: ToolOutcome, seconds: float
     ) -> ToolOutcome:
-        """Run the hooks after a call; return its outcome with what they add for the model."""
+        """Run the hooks after a call; return its outcome with the text that they add for the model."""
         from qcode.agent.hooks.answers import HookAnswer  # loads with the first call
 
         event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
         contexts = self._contexts.pop(call_id, ())
         answer = HookAnswer()
         if self._scope.has(event):
-            further: JsonObject = {"duration_ms": round(seconds * 1000)}
+            extra_fields: JsonObject = {"duration_ms": round(seconds * 1000)}
             if outcome.is_error:
-                further |= {"error": error_text(outcome), "is_interrupt": False}
+                extra_fields |= {"error": error_text(outcome), "is_interrupt": False}
             else:
-                further["tool_response"] = self._response(name, arguments, outcome)
-            answer = await self._run(event, call_id, name, arguments, further)
+                extra_fields["tool_response"] = self._response(name, arguments, outcome)
+            answer = await self._run(event, call_id, name, arguments, extra_fields)
         if answer.stops:
             self._stop_reason(answer)
         return self._with_answer(event, outcome, answer, contexts)
@@ -125,9 +125,9 @@ class CallHooks:
         return {"content": outcome.content}
 
     async def _run(
-        self, event: str, call_id: str, name: str, arguments: JsonObject, further: JsonObject | None = None
+        self, event: str, call_id: str, name: str, arguments: JsonObject, extra_fields: JsonObject | None = None
     ) -> HookAnswer:
-        """Run the handlers of an event about a call; a patch goes to them once per file."""
+        """Run the handlers of an event about a call; for a patch, run them once per file."""
         from qcode.agent.claude.tool_names import APPLY_PATCH, claude_input, claude_names, to_claude
 
         servers = self._server_tools()
@@ -143,15 +143,15 @@ class CallHooks:
                 "tool_name": call.name,
                 "tool_input": call.input,
                 "tool_use_id": call_id,
-                **(further or {}),
+                **(extra_fields or {}),
             }
             inputs.append(HookInput(fields, names, call_id, call.is_part, covered))
-        whole = None
+        whole_patch = None
         if name == APPLY_PATCH and any(hook_input.is_part for hook_input in inputs):
             patch = claude_input(name, arguments, self._folder)
-            fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(further or {})}
-            whole = HookInput(fields, (name,), call_id, is_covered=covered)
-        return await self._scope.run(event, inputs, whole)
+            fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(extra_fields or {})}
+            whole_patch = HookInput(fields, (name,), call_id, is_covered=covered)
+        return await self._scope.run(event, inputs, whole_patch)
 
     def _server_tools(self) -> Mapping[str, str]:
         servers = self._toolbox.servers
@@ -182,8 +182,8 @@ class CallHooks:
         """
         from qcode.agent.claude.tool_names import APPLY_PATCH, claude_name, from_claude
 
-        named = APPLY_PATCH if name == APPLY_PATCH else claude_name(name, self._server_tools())
-        _, arguments = from_claude(named, values)
+        claude_tool = APPLY_PATCH if name == APPLY_PATCH else claude_name(name, self._server_tools())
+        _, arguments = from_claude(claude_tool, values)
         spec = self._toolbox.offered_spec(name)
         if spec is None:
             raise Refused(f"{name} is not offered")
@@ -198,12 +198,14 @@ class CallHooks:
 
 
 def is_covered(policy: Policy, spec: ToolSpec, arguments: JsonObject, rules: tuple[str, ...]) -> bool:
-    """Return whether one of some rules covers a call, or may: a rule that denies would change its verdict."""
-    plain = replace(policy, mode="bypass", rules=Rules.of(), is_trusted=True, limit=None, never_asks=False)
-    return replace(plain, rules=Rules.of(deny=rules)).judge(spec, arguments) != plain.judge(spec, arguments)
+    """Return whether one of `rules` covers a call, or may cover it: as a deny rule it would change the verdict."""
+    without_rules = replace(policy, mode="bypass", rules=Rules.of(), is_trusted=True, limit=None, never_asks=False)
+    return replace(without_rules, rules=Rules.of(deny=rules)).judge(spec, arguments) != without_rules.judge(
+        spec, arguments
+    )
 
 
 def error_text(outcome: ToolOutcome) -> str:
-    """Return the error of a failed call; the error of a command begins with the exit code."""
+    """Return the error of a failed call; for a command it begins with the exit code."""
     text = outcome.content if outcome.shown is None else outcome.shown
     return f"Exit code {outcome.exit_code}\n{text}" if outcome.exit_code else text

@@ -1,6 +1,6 @@
-"""Makes the hooks of a session from the settings and from the hooks of the program that opens the agent.
+"""Creates the hooks of a session from the settings and from the program that opens the agent.
 
-Separate from `session`, which a sub-agent's hooks use too and which knows no settings.
+Separate from `session`, which sub-agents use too and which does not depend on settings.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def connect_hooks(
     redact: Callable[[str], str],
     source: str,
 ) -> tuple[SessionHooks | None, tuple[str, ...]]:
-    """Return the hooks of a session, None if there are none, and a line for each that cannot be used.
+    """Return the hooks of a session, None if there are none, and a line for each hook that cannot be used.
 
-    `facts` returns the id, mode and model of the session; `source` is how it begins. Raise `UsageError` for a hook of
-    the program that is invalid.
+    `facts` returns the id, mode and model of the session; `source` is `startup`, `resume` or `fork`. Raise `UsageError`
+    for an invalid hook of the program.
     """
     configured = configured_hooks(context)
     try:

@@ -14,7 +14,7 @@ OnFailure: TypeAlias = Literal["ask", "block", "go-on"]
 HookOrigin: TypeAlias = Literal["own", "project", "program"]
 """The author of a hook: the user, the project, or the program that opened the agent."""
 HookFunction: TypeAlias = Callable[[dict[str, Any], str | None], Awaitable[Mapping[str, Any] | None]]
-"""Gets the input of a hook and the id of the call that it is about; returns the answer, an object or None."""
+"""A function that gets the input of a hook and the id of its call, and returns the answer: a mapping, or None."""
 
 DEFAULT_TIMEOUT_S = 600.0
 PROMPT_TIMEOUT_S = 30.0
@@ -27,8 +27,8 @@ MAX_END_TIMEOUT_S = 60.0
 class EventForm:
     """The rules of one event.
 
-    `blocks`: exit 2 and `decision: "block"` have an effect. `text_is_context`: plain text on stdout is added to the
-    conversation. `has_context`: so is `additionalContext`. `on_failure` is the default if a handler fails.
+    `blocks`: exit code 2 and `decision: "block"` have an effect. `text_is_context`: plain text on stdout is added to
+    the conversation. `has_context`: `additionalContext` is added. `on_failure` is the default if a handler fails.
     """
 
     blocks: bool = True
@@ -76,8 +76,8 @@ class Hook:
     """A hook of a program: `function` is called for each event that `matcher` selects; empty selects all.
 
     The matcher has names of tools (`shell|edit`, or Claude's `Bash|Edit`), or is a regular expression. If the function
-    raises or takes longer than `timeout` seconds, `on_failure` decides. With `may_allow` its `allow` answers a question
-    of the mode; rules, protected files and untrusted folders still ask. Provisional until version 1.0.
+    raises or takes longer than `timeout` seconds, `on_failure` decides. With `may_allow` it can allow calls that only
+    the mode asks about; rules, protected files and untrusted folders still ask. Provisional until version 1.0.
     """
 
     matcher: str
@@ -132,10 +132,10 @@ def handler_of(event: str, hook: Hook) -> Handler:
 
 @dataclass(frozen=True, slots=True)
 class HookInput:
-    """One event for the handlers: the fields of its JSON, and the names that a matcher may use for its subject.
+    """One event for the handlers: the fields of its JSON, and the names that a matcher is compared with.
 
-    `tool_use_id` is the id of the call it is about. `is_part`: the input is one file of a patch, so an answer cannot
-    replace it. `is_covered` returns whether one of some rules covers the call; None if it is not about a call.
+    `tool_use_id` is the id of its call. `is_part`: the input is one file of a patch, so an answer cannot replace it.
+    `is_covered` returns whether one of the given rules covers the call; None for an event without a call.
     """
 
     fields: JsonObject
@@ -160,10 +160,10 @@ def _claude_rows(root: Path) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for name in CLAUDE_SETTINGS:
         try:
-            found = read_claude_hooks(root / name)
+            settings = read_claude_hooks(root / name)
         except ValueError:
             continue
-        for event, _, hook in claude_hooks(found):
+        for event, _, hook in claude_hooks(settings):
             args = hook.get("args")
             words = [hook.get("command") or hook.get("type") or "?", *(args if isinstance(args, list) else ())]
             command = visible(one_line(" ".join(map(str, words)), 400))

@@ -20,7 +20,7 @@ _MAX_SHOWN = 200
 def hook_lines(
     handlers: Sequence[Handler], unused: Sequence[UnusedHook], runs: Sequence[HandlerRuns] | None = None
 ) -> list[str]:
-    """Return two lines for each hook, in the order in which they run, and one for each that does not run.
+    """Return two lines for each hook, in the order in which they run, and one line for each hook that does not run.
 
     With `runs`, which are in the order of `handlers`, the second line has the figures of the session.
     """

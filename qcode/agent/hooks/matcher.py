@@ -1,7 +1,7 @@
-"""The matcher of a hook: a list of exact names, or a regular expression, which is tried with a time limit.
+"""The matcher of a hook: a list of exact names, or a regular expression, which is matched with a time limit.
 
-A separate module because it loads the regular expressions with a time limit: those of the standard library cannot be
-stopped.
+A separate module because it imports the package `regex`: the regular expressions of the standard library have no time
+limit.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class MatcherError(ValueError):
 
 
 def exact_names(matcher: str) -> frozenset[str] | None:
-    """Return the names in a matcher that lists names, None if it is a regular expression. Everything is the empty set.
+    """Return the names in a matcher that lists names, None if it is a regular expression.
 
-    Names are separated by `|` or `,`.
+    Names are separated by `|` or `,`. The empty set means that everything matches.
     """
     if matcher.strip() in ("", "*"):
         return frozenset()
@@ -32,7 +32,7 @@ def exact_names(matcher: str) -> frozenset[str] | None:
 
 
 def matches(matcher: str, names: Iterable[str]) -> bool:
-    """Return whether a matcher selects one of these names; an event without a subject has none and is always selected.
+    """Return whether a matcher selects one of these names; an event without names is always selected.
 
     Raise `MatcherError` for a regular expression that does not compile or takes too long.
     """

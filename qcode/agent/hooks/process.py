@@ -66,7 +66,7 @@ async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: 
             code = await process.wait()
     except TimeoutError:
         return None
-    # A program that it left in the background may hold the pipes open.
+    # A background process of the command may keep the pipes open.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LAST_OUTPUT_S):
             for output in outputs:
@@ -75,7 +75,7 @@ async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: 
 
 
 class _Pipe:
-    """A pipe to a program: `ours` is not blocking, `theirs` is given to the program and closed by `begin`."""
+    """A pipe to a program: the end `ours` does not block; the end `theirs` is for the program and closed by `begin`."""
 
     def __init__(self, ours: int, theirs: int) -> None:
         self._ours = ours
@@ -135,7 +135,7 @@ class _Output(_Pipe):
 
 
 class _Input(_Pipe):
-    """The input of a program, which need not read all of it before it ends."""
+    """The input of a program. The program may end without reading all of it."""
 
     def __init__(self, data: bytes) -> None:
         theirs, ours = os.pipe()

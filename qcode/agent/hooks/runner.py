@@ -1,7 +1,7 @@
-"""Runs the handlers of an event side by side, merges their answers, and keeps the figures for `/hooks`.
+"""Runs the handlers of an event concurrently, merges their answers, and keeps the figures for `/hooks`.
 
-Never hangs: each handler has a time limit, and cancelling ends all of them. Nothing of an input becomes a part of a
-command: it goes to stdin only.
+It never hangs: each handler has a time limit, and cancelling ends all of them. An input is passed on stdin only, and
+never becomes a part of a command.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class HookRunner:
         self.runs = [HandlerRuns() for _ in self.handlers]
 
     def has(self, event: str) -> bool:
-        """Return whether a handler waits for this event, whatever its matcher."""
+        """Return whether there is a handler for this event, with any matcher."""
         return any(handler.event == event for handler in self.handlers)
 
     def matches_whole_name(self, handler: Handler, name: str) -> bool:
@@ -243,7 +243,7 @@ def _hook_ended(
 
 
 async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> HookAnswer:
-    """Call the function of a program; whatever it raises is a failure of the hook."""
+    """Call the function of a program; an exception is a failure of the hook."""
     from qcode.agent.hooks.answers import answer_of_function, failed
 
     try:

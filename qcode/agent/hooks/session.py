@@ -1,4 +1,4 @@
-"""The hooks of one session: the fields that every input has, the events beside calls, and the notices for the user.
+"""The hooks of one session: the common fields of inputs, all events except those of calls, and notices for the user.
 
 `SessionHooks` belongs to a conversation, `HookScope` to the conversation or one of its sub-agents. Hooks of
 events that cannot change anything run in parallel with the turn.
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 MAX_CONTEXT = 10_000
 _SHOWN_CONTEXT = 2_000
 IDLE_S = 60.0
-"""The time after a turn without a prompt until a notification says so, as in Claude Code."""
+"""The idle time after a turn until a notification is sent, as in Claude Code."""
 _IDLE = "qcode is waiting for your input"
 MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
 _ERRORS = {
@@ -65,7 +65,7 @@ Show = Callable[[TurnEvent], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """The current facts about a session that inputs contain."""
+    """The current facts about a session, which are part of each input."""
 
     session_id: str
     mode: ApprovalMode
@@ -75,7 +75,8 @@ class SessionFacts:
 class SessionHooks:
     """The hooks of a session.
 
-    `facts` returns its current facts; `scratch` the private folder for long texts. `source` is how the session begins.
+    `facts` returns its current facts, `scratch` the private folder for long texts. `source` is `startup`, `resume` or
+    `fork`.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class SessionHooks:
 
     @property
     def confirms(self) -> frozenset[Any]:
-        """The steps of a turn that hooks are asked about."""
+        """The steps of a turn that hooks must confirm."""
         return frozenset(
             step for step, event in (("stop", "Stop"), ("compact", "PreCompact")) if self.runner.has(event)
         )
@@ -125,7 +126,7 @@ class SessionHooks:
         self._held_events.append(event)
 
     def leave_turn(self) -> None:
-        """Keep the events from now on, because no turn runs that could show them."""
+        """Keep events from now on, because no turn is running to show them."""
         self.show = self._keep_event
 
     def take_kept_events(self) -> list[TurnEvent]:
@@ -136,7 +137,7 @@ class SessionHooks:
     # The session
 
     def open_transcript(self, messages: Sequence[Message]) -> None:
-        """Write the transcript of a session that begins or continues."""
+        """Start the transcript of a session, with the messages that it has already."""
         self._transcript = self._file(self._facts().session_id)
         self._transcript.begin(messages)
 
@@ -149,7 +150,7 @@ class SessionHooks:
             self._transcript.append(message)
 
     def begin(self, source: str, messages: Sequence[Message]) -> None:
-        """Begin another session. The hooks of the end of the one before run now, those of the start with a prompt."""
+        """Begin another session. The SessionEnd hooks of the previous session run now, SessionStart with the prompt."""
         self._cancel_idle_notice()
         reason = "clear" if source == "clear" else "resume"
         self.spawn("SessionEnd", HookInput({"reason": reason}, (reason,)))
@@ -160,7 +161,7 @@ class SessionHooks:
     async def end(self) -> None:
         """Run the SessionEnd hooks after the background hooks, which get the same time limit."""
         self._cancel_idle_notice()
-        # Tasks of another loop have ended with it.
+        # Tasks of another event loop ended with that loop.
         tasks = {task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()}
         if tasks:
             await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
@@ -171,7 +172,7 @@ class SessionHooks:
             await self.scope.run("SessionEnd", [HookInput({"reason": self.end_reason}, (self.end_reason,))])
 
     def end_now(self, reason: str) -> None:
-        """Run the SessionEnd hooks for a front end whose loop has ended; Ctrl+C ends them."""
+        """Run the SessionEnd hooks for a front end whose event loop has ended; Ctrl+C ends them."""
         self.end_reason = reason
         if self.runner.has("SessionEnd"):
             with contextlib.suppress(KeyboardInterrupt):
@@ -189,10 +190,10 @@ class SessionHooks:
     # Prompts
 
     async def run_before_prompt(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
-        """Run the hooks of a prompt, and before the first one those of the start; yield their events.
+        """Run the UserPromptSubmit hooks, before the first prompt also the SessionStart hooks; yield their events.
 
         `prompt_context` has their text for the model. It is None if the prompt is not sent, because a hook blocked it
-        or the user cancelled: then the events of a turn that did not begin follow.
+        or the user cancelled; then the last events are those of a turn that did not start.
         """
         self._cancel_idle_notice()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
@@ -202,8 +203,8 @@ class SessionHooks:
         try:
             for event in self.take_kept_events():
                 yield event
-            while (arrived := await queue.get()) is not None:
-                yield arrived
+            while (next_event := await queue.get()) is not None:
+                yield next_event
         finally:
             self._prompt_task = None
             self.show = self._keep_event
@@ -216,7 +217,7 @@ class SessionHooks:
                 yield event
 
     async def _run_prompt_hooks(self, prompt: str) -> str:
-        """Run the hooks of a prompt; return why it is blocked, empty if it is not."""
+        """Run the hooks of a prompt; return why they block it, empty if they do not."""
         self._prompt_id = ""
         await self._start()
         added: list[str] = []
@@ -241,7 +242,7 @@ class SessionHooks:
     # The turn
 
     async def confirm(self, request: Confirm) -> Confirmed:
-        """Ask the hooks about a step of the turn of the conversation."""
+        """Ask the hooks to confirm a step of the conversation's turn."""
         if not self.runner.has("PreCompact" if request.step == "compact" else "Stop"):
             return Confirmed()
         if request.step == "compact":
@@ -289,13 +290,13 @@ class SessionHooks:
         self.spawn("Notification", HookInput(fields, (kind,)))
 
     def _cancel_idle_notice(self) -> None:
-        """Cancel the notification that qcode waits for a prompt, because the user did something."""
+        """Cancel the idle notification, because the user did something."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
 
     def note_compaction(self, effect: Compact) -> None:
-        """Note the summary of a compaction for the hooks after it."""
+        """Record the summary of a compaction for the PostCompact hooks."""
         self._summary = next((part.text for part in effect.parts if isinstance(part, Message) and part.text), "")
 
     def spawn(self, event: str, hook_input: HookInput) -> None:
@@ -329,7 +330,7 @@ class SessionHooks:
         }
 
     def bounded(self, text: str) -> str:
-        """Return a text for the model; a long one is in a file, of which the beginning and the end are shown."""
+        """Return a text for the model; a long text is saved to a file, and its beginning and end are returned."""
         text = clean(text)
         return text if len(text) <= MAX_CONTEXT else bounded_text(text, _SHOWN_CONTEXT, self._scratch)
 
@@ -360,7 +361,7 @@ class HookScope:
             self._transcript.append(message)
 
     async def run(self, event: str, inputs: Sequence[HookInput], whole: HookInput | None = None) -> HookAnswer:
-        """Run the handlers of an event; tell the user their messages and failures."""
+        """Run the handlers of an event, and show their messages and failures to the user."""
         session = self._session
         common = {**session.fields(event), **self._agent}
         full = [_with_fields(hook_input, common) for hook_input in inputs]
@@ -374,7 +375,7 @@ class HookScope:
         return answer
 
     def marked(self, event: str, text: str) -> str:
-        """Return the text of a hook for the model, marked as such."""
+        """Return the text of a hook for the model, in a `<hook>` tag."""
         body = self.bounded(text).replace("</hook", "< /hook")
         return f'<hook event="{event}">\n{body}\n</hook>'
 
@@ -398,7 +399,7 @@ class HookScope:
         return await self.confirm_stop("SubagentStop", fields, (str(self._agent["agent_type"]),))
 
     async def confirm_stop(self, event: str, fields: JsonObject, names: tuple[str, ...]) -> Confirmed:
-        """Run the hooks of an end; a denial is the next message to the model."""
+        """Run the Stop or SubagentStop hooks; the reason of a denial is the next message to the model."""
         answer = await self.run(event, [HookInput(fields, names)])
         if answer.stops:
             reason = f": {answer.stop_reason}" if answer.stop_reason else "."
@@ -414,7 +415,7 @@ def _with_fields(hook_input: HookInput, common: JsonObject) -> HookInput:
 
 
 def _kind_of(approval: Approval) -> str:
-    """Return Claude Code's type of the notification about a question for the user."""
+    """Return the type that Claude Code gives to the notification about an approval."""
     return "elicitation_dialog" if isinstance(approval, Question) and approval.server else "permission_prompt"
 
 

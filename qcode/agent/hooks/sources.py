@@ -1,7 +1,7 @@
-"""The configured hooks: from the settings of qcode and, if the user wants that, from those of Claude Code.
+"""The configured hooks: from the settings of qcode and, if the user enables them, of Claude Code.
 
-A hook may only run files of the workspace that are pinned and protected, such as those in `.qcode`. Problems are one
-line each and never stop the start.
+A hook may run a file of the workspace only if that file is pinned and protected, as files in `.qcode` are. Problems are
+one line each and never prevent the start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*=")
 
 @dataclass(frozen=True, slots=True)
 class UnusedHook:
-    """A configured hook that does not run, and why, in one line."""
+    """A configured hook that does not run, with the reason in one line."""
 
     event: str
     label: str

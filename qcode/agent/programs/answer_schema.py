@@ -1,7 +1,7 @@
 """The schema of `--json-schema`: the answer is one JSON value that is valid under it. Pure; nothing is ever fetched.
 
-A reference must point into the schema itself or to a published metaschema. References are checked before anything is
-validated: one that points elsewhere cannot be resolved, and a cycle that does not descend into the value, such as
+A reference must point into the schema itself or to a published metaschema. References are checked before any answer is
+validated: other references cannot be resolved, and a cycle that does not descend into the value, such as
 `{"$ref": "#"}`, would be followed forever. The validator is imported when a schema is given; nothing else imports this
 module at startup.
 """
@@ -54,9 +54,9 @@ class StructuredAnswer:
 
 
 class AnswerSchema:
-    """A JSON Schema, Draft 2020-12 unless it names another; raises `InvalidSchemaError` if it is invalid.
+    """A JSON Schema, Draft 2020-12 unless it names another draft; raises `InvalidSchemaError` if it is invalid.
 
-    `accept` is called with each answer that is valid under it, and raises an exception for one that is not good enough.
+    `accept` is called with each answer that is valid under the schema, and raises an exception to reject the answer.
     """
 
     def __init__(self, text: str, accept: Callable[[Json], object] = lambda value: None) -> None:
@@ -70,16 +70,16 @@ class AnswerSchema:
 
     def read(self, answer: str) -> StructuredAnswer | None:
         """Return the value of an answer, None if it is invalid."""
-        found = self._read(answer)
-        return found if isinstance(found, StructuredAnswer) else None
+        result = self._read(answer)
+        return result if isinstance(result, StructuredAnswer) else None
 
     def complaint(self, answer: str) -> InvalidAnswer | None:
         """Return why an answer is invalid, None if it is valid."""
-        found = self._read(answer)
-        if isinstance(found, StructuredAnswer):
+        result = self._read(answer)
+        if isinstance(result, StructuredAnswer):
             return None
-        listed = "\n".join(f"- {error}" for error in found)
-        return InvalidAnswer("; ".join(found), _REQUEST.format(errors=listed))
+        listed = "\n".join(f"- {error}" for error in result)
+        return InvalidAnswer("; ".join(result), _REQUEST.format(errors=listed))
 
     def _read(self, answer: str) -> StructuredAnswer | list[str]:
         text = answer.strip().removeprefix("\ufeff").strip()
@@ -98,13 +98,13 @@ class AnswerSchema:
             return [_error_message(error) for error in errors]
         try:
             self._accept(value)
-        except Exception as error:  # noqa: BLE001 - the code of a program: what it refuses is sent back to the model
+        except Exception as error:  # noqa: BLE001 - the program's code: its error is sent back to the model
             return [_shortened(f"{type(error).__name__}: {error}")]
         return StructuredAnswer(text, value)
 
 
 def _parse_strict(text: str) -> Json:
-    """Parse standard JSON: no NaN, no Infinity, and no number that would become one."""
+    """Parse standard JSON: no NaN, no Infinity, and no number that overflows to infinity."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
@@ -217,33 +217,33 @@ _NAMED = ("dependentSchemas", "dependencies")
 
 
 def fault_of(schema: Json, specification: Specification[Any], check: Callable[[Any], None]) -> str:
-    """Return what is wrong with the references of a schema, empty if nothing is.
+    """Return the problem with the references of a schema, empty if there is none.
 
-    `check` raises for an invalid schema: a reference may point to a value that no keyword declares to be a schema.
+    `check` raises for an invalid schema, because a reference may point to a value that is not a schema.
     """
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
 
     resource = specification.create_resource(schema)
-    todo: list[tuple[Resource[Any], Any]] = [(resource, REGISTRY.resolver_with_root(resource))]
+    pending: list[tuple[Resource[Any], Any]] = [(resource, REGISTRY.resolver_with_root(resource))]
     in_place: dict[int, set[int]] = {}
-    while todo:
-        current, resolver = todo.pop()
+    while pending:
+        current, resolver = pending.pop()
         contents = current.contents
         if not isinstance(contents, dict) or id(contents) in in_place:
             continue
         same_value = in_place[id(contents)] = {id(part) for part in _subschemas(contents)}
         for ref in (contents[key] for key in _REFERENCES if isinstance(contents.get(key), str)):
             try:
-                found = resolver.lookup(ref)
+                resolved = resolver.lookup(ref)
             except (Unresolvable, ValueError):
                 return (
                     f'has a $ref to "{ref}", which the schema does not contain; external references are not supported'
                 )
-            check(found.contents)
-            same_value.add(id(found.contents))
-            todo.append((specification.create_resource(found.contents), found.resolver))
-        todo += [(part, resolver.in_subresource(part)) for part in current.subresources()]
+            check(resolved.contents)
+            same_value.add(id(resolved.contents))
+            pending.append((specification.create_resource(resolved.contents), resolved.resolver))
+        pending += [(part, resolver.in_subresource(part)) for part in current.subresources()]
     try:
         TopologicalSorter(in_place).prepare()
     except CycleError:

@@ -1,7 +1,7 @@
-"""Type hints as JSON Schema, and JSON values as the types that the hints name.
+"""Converts type hints to JSON Schema, and JSON values to the types of the hints.
 
 Supported: `str`, `int`, `float`, `bool`, `None`, unions, `Literal`, enums, `list`, `tuple[X, ...]`, `dict[str, X]`,
-dataclasses, `TypedDict`, and `Annotated[X, "description"]`. A schema has no references: every provider takes it.
+dataclasses, `TypedDict`, and `Annotated[X, "description"]`. A schema has no references, so every provider accepts it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _NAMES: Mapping[type, str] = {
 
 
 def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
-    """Return the JSON Schema of a type; raise `TypeError` for one that is not supported.
+    """Return the JSON Schema of a type; raise `TypeError` for an unsupported type.
 
-    `inside` are the types around it: a type that contains itself is not supported.
+    `inside` are the enclosing types: a type that contains itself is not supported.
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        described = next((arg for arg in args[1:] if isinstance(arg, str)), "")
-        return {**schema_of(args[0], inside), **({"description": described} if described else {})}
+        description = next((arg for arg in args[1:] if isinstance(arg, str)), "")
+        return {**schema_of(args[0], inside), **({"description": description} if description else {})}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
     if hint is None:
@@ -93,10 +93,10 @@ def _object_schema(hint: Any, inside: tuple[object, ...]) -> JsonObject:
 
 
 def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
-    """Return the fields of a dataclass or a `TypedDict`: the type of each, and whether it must be given."""
+    """Return the fields of a dataclass or a `TypedDict`: the type of each, and whether it is required."""
     hints = typing.get_type_hints(hint, include_extras=True)
     if typing.is_typeddict(hint):
-        # `__required_keys__` does not know the marks of a class whose annotations are texts.
+        # `__required_keys__` ignores `Required` and `NotRequired` in annotations that are strings.
         needed = {name for name in hint.__required_keys__ if get_origin(hints[name]) is not typing.NotRequired}
         needed |= {name for name, item in hints.items() if get_origin(item) is typing.Required}
         return {name: (item, name in needed) for name, item in hints.items()}
@@ -111,7 +111,7 @@ def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
 
 
 def value_of(hint: Any, value: Json, path: str = "") -> Any:
-    """Return a JSON value as the type; raise `ValueError` in one line if it does not fit. `path` is its path."""
+    """Convert a JSON value to the type; raise `ValueError` with one line if it does not fit. `path` is for errors."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Annotated, typing.Required, typing.NotRequired):
         return value_of(args[0], value, path)
@@ -128,8 +128,8 @@ def value_of(hint: Any, value: Json, path: str = "") -> Any:
         items = _expect(list, value, path)
         return tuple(value_of(args[0], item, f"{path}[{index}]") for index, item in enumerate(items))
     if origin is dict:
-        found = _expect(dict, value, path)
-        return {name: value_of(args[1], item, _member_path(path, name)) for name, item in found.items()}
+        members = _expect(dict, value, path)
+        return {name: value_of(args[1], item, _member_path(path, name)) for name, item in members.items()}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(_choice([member.value for member in hint], value, path))
     return _object(hint, _expect(dict, value, path), path)
@@ -158,7 +158,7 @@ def _plain_value(hint: type, value: Json, path: str) -> Any:
 
 
 def _expect(hint: type, value: Json, path: str) -> Any:
-    # In Python true is an integer, in JSON it is not.
+    # In Python a bool is an int, in JSON it is not.
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise ValueError(f"{path or 'the value'} must be {_NAMES[hint]}, not {_NAMES[type(value)]}")
     return value
@@ -172,7 +172,7 @@ def _choice(choices: Any, value: Json, path: str) -> Any:
 
 
 def _member(members: tuple[Any, ...], value: Json, path: str) -> Any:
-    """Return the value as the first member of the union that it fits."""
+    """Convert the value to the first member of the union that it fits."""
     faults: list[str] = []
     for member in members:
         try:

@@ -1,7 +1,7 @@
-"""Python functions as tools of the model: the decorator `tool`, which reads the schema from hints and docstring.
+"""Python functions as tools of the model: the decorator `tool`, which derives the schema from hints and docstring.
 
-A call of such a tool runs in the process of the program, plain functions in a thread. It needs no approval unless the
-tool `asks`. A call whose arguments were truncated or do not fit never reaches the function.
+A call of such a tool runs in the process of the program, synchronous functions in a thread. It needs no approval unless
+the tool `asks`. A call with truncated or invalid arguments never reaches the function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The call that a function runs for, if its first parameter has this type."""
+    """The current call, passed to a function whose first parameter has this type."""
 
     cwd: str
     """The folder that the agent works in."""
@@ -46,7 +46,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a function, if it is more than a text."""
+    """The result of a function that returns more than a string."""
 
     text: str
     images: tuple[Image, ...] = ()
@@ -75,7 +75,7 @@ class FunctionTool:
         return self.function(*args, **named)
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutcome:
-        """Run the function; a fault of the arguments or of the function is an error result."""
+        """Run the function. Invalid arguments and exceptions become an error result."""
         positional = (context,) if self._takes_context else ()
         try:
             values = {
@@ -93,7 +93,7 @@ class FunctionTool:
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            return failed(f"{self.spec.name}: CancelledError")  # something that the function waited for
+            return failed(f"{self.spec.name}: CancelledError")  # a task that the function awaited was cancelled
 
     async def _call_function(self, positional: tuple[ToolContext, ...], values: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
@@ -103,17 +103,17 @@ class FunctionTool:
         def call() -> Any:
             try:
                 return context.run(self.function, *positional, **values)
-            except StopIteration:  # a future cannot hold one
+            except StopIteration:  # a future cannot store a StopIteration
                 raise RuntimeError("StopIteration") from None
 
         # A daemon thread: a function that hangs must block neither the threads of the event loop nor exit.
-        found = await run_in_thread(call)
-        return await found if inspect.isawaitable(found) else found
+        value = await run_in_thread(call)
+        return await value if inspect.isawaitable(value) else value
 
     def _without_null_defaults(self, arguments: JsonObject) -> JsonObject:
-        """Return the arguments without null for parameters that may be left out and do not take it.
+        """Return the arguments without null values of optional parameters that do not accept null.
 
-        Raise `ValueError` for an unknown or missing name.
+        Raise `ValueError` for an unknown or missing argument.
         """
         unknown = next((name for name in arguments if name not in self._hints), None)
         if unknown is not None:
@@ -148,7 +148,7 @@ class BoundTool:
 
 
 def is_being_cancelled() -> bool:
-    """Return whether the running task is cancelled; otherwise a `CancelledError` comes from what it waited for."""
+    """Return whether the running task is cancelled; if not, a `CancelledError` comes from a task that it awaited."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -161,7 +161,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str
         raise TypeError(f"tool {name}: {error}") from None
     parameters = list(inspect.signature(function).parameters.values())
     takes_context = bool(parameters) and hints.get(parameters[0].name) is ToolContext
-    found: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     properties: dict[str, Json] = {}
     required: list[Json] = []
     for parameter in parameters[takes_context:]:
@@ -173,37 +173,37 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str
             properties[parameter.name] = schema_of(hints[parameter.name])
         except TypeError as fault:
             raise TypeError(f"tool {name}: the parameter {parameter.name}: {fault}") from None
-        found[parameter.name] = hints[parameter.name]
+        types[parameter.name] = hints[parameter.name]
         if parameter.default is parameter.empty:
             required.append(parameter.name)
     schema: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
-    return takes_context, found, {**schema, "additionalProperties": False}
+    return takes_context, types, {**schema, "additionalProperties": False}
 
 
-def _outcome(found: Any) -> ToolOutcome:
-    """Return what a function returned as the result of its call: a text as it is, everything else as JSON."""
-    if isinstance(found, ToolResult):
-        text, images = found.text, tuple(found.images)
+def _outcome(value: Any) -> ToolOutcome:
+    """Convert the return value of a function to the result of its call: a string unchanged, other values as JSON."""
+    if isinstance(value, ToolResult):
+        text, images = value.text, tuple(value.images)
         if not all(isinstance(item, kind) for kind, item in ((str, text), *((Image, image) for image in images))):
             raise TypeError("a ToolResult has a text, and images of the type Image")
         text = _encodable(text)
-        return ToolOutcome(text, found.is_error, summary=_first_line(text), images=images)
-    is_text = isinstance(found, str)
-    text = _encodable(found if is_text else json.dumps(found, ensure_ascii=False, indent=2, default=_plain))
+        return ToolOutcome(text, value.is_error, summary=_first_line(text), images=images)
+    is_text = isinstance(value, str)
+    text = _encodable(value if is_text else json.dumps(value, ensure_ascii=False, indent=2, default=_plain))
     return ToolOutcome(text, summary=_first_line(text))
 
 
-def _plain(found: Any) -> Any:
-    """Return a dataclass as an object, and a member of an enum as its value."""
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        return {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    if isinstance(found, enum.Enum):
-        return found.value
-    raise TypeError(f"Object of type {type(found).__name__} is not JSON serializable")
+def _plain(value: Any) -> Any:
+    """Convert a dataclass to a dict, and an enum member to its value, for `json.dumps`."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def _encodable(text: str) -> str:
-    """Return a text that any file and request can hold: file names may bring lone surrogates."""
+    """Replace lone surrogates, which file names may contain, so that the text can be encoded in UTF-8."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -220,13 +220,13 @@ def tool(
 def tool(
     function: Callable[..., Any] | None = None, /, *, name: str = "", asks: bool = False, reads_only: bool = False
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a tool of a function, as `@tool` or `@tool(asks=True)`; raise `TypeError` for a type that has no schema.
+    """Make a tool of a function, as `@tool` or `@tool(asks=True)`; raise `TypeError` for an unsupported type.
 
     `name` is the name for the model, by default the function's. `asks`: each call needs an approval, except in bypass
-    mode. `reads_only`: a call changes nothing, so calls may run side by side.
+    mode. `reads_only`: a call changes nothing, so calls may run concurrently.
     """
 
-    def made(function: Callable[..., Any]) -> FunctionTool:
+    def decorate(function: Callable[..., Any]) -> FunctionTool:
         return FunctionTool(function, name=name, asks=asks, reads_only=reads_only)
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)

@@ -1,6 +1,6 @@
-"""One turn for a Python program: its events, its result, and the error that says how it fell short.
+"""One turn for a Python program: its events, its result, and an error if it has no complete answer.
 
-`TurnStream` runs the turn and answers its approvals: with the callback of the agent, or without one as pipe mode does.
+`TurnStream` runs the turn and answers its approvals with the callback of the agent; without one, as pipe mode does.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _BUSY = (
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file to attach to a prompt: a text or an image. A relative path is taken from the folder of the agent."""
+    """A text or image file to attach to a prompt. A relative path is relative to the folder of the agent."""
 
     path: str | Path
 
@@ -80,7 +80,7 @@ Prompt: TypeAlias = str | Sequence[Text | Image | File]
 
 
 class TurnFields(TypedDict, total=False):
-    """Options of one turn, in place of those of the agent."""
+    """Options of one turn, which override those of the agent."""
 
     permission_mode: ApprovalMode
     model: str
@@ -94,10 +94,10 @@ class TurnFields(TypedDict, total=False):
 class Result(Generic[OutputT]):
     """The result of a turn.
 
-    `text` is the last reply, also an incomplete one; `output` the answer as the wanted type, None if none was wanted or
-    the turn fell short. `stop` and `raw_stop` are why the last reply stopped, as qcode and as the provider names it.
-    `cost` is in USD, None if a price is unknown. `changes` are those of file tools, not of commands. `num_turns` is the
-    number of model replies, `duration` in seconds.
+    `text` is the last reply, even if it is incomplete. `output` is the answer as the requested type, None if no type
+    was requested or the answer is incomplete. `stop` and `raw_stop` are the stop reason of the last reply, as qcode and
+    as the provider names it. `cost` is in USD, None if a price is unknown. `changes` are changes by file tools, not by
+    commands. `num_turns` is the number of model replies, `duration` in seconds.
     """
 
     text: str
@@ -119,7 +119,7 @@ class Result(Generic[OutputT]):
 
 
 class TurnError(QcodeError):
-    """A turn fell short. `result` has everything that there is, the text included."""
+    """A turn has no complete answer. `result` has everything that was received, including the text."""
 
     def __init__(self, text: str, result: Result[Any], exit_code: ExitCode | None = None) -> None:
         super().__init__(text, exit_code)
@@ -127,7 +127,7 @@ class TurnError(QcodeError):
 
 
 class IncompleteError(TurnError):
-    """The answer is still truncated at the output limit, after everything that qcode does against that."""
+    """The answer is still truncated at the output limit, after escalation and continuations."""
 
     exit_code: ExitCode = ExitCode.INCOMPLETE
 
@@ -155,7 +155,7 @@ class DeniedError(TurnError):
 
 
 class SchemaError(TurnError):
-    """No answer was valid under the wanted type."""
+    """No answer was valid under the requested type."""
 
 
 class TurnCancelledError(TurnError):
@@ -188,7 +188,7 @@ class AnswerType:
         self._accepted_value: Any = None
         try:
             self.schema = AnswerSchema(json.dumps(self._json_schema()), self._keep_answer)
-        except Exception as error:  # noqa: BLE001 - the class of the program may make its schema itself
+        except Exception as error:  # noqa: BLE001 - the program's class may create its schema itself
             raise UsageError(f"output: {one_line(str(error))}") from None
 
     def _json_schema(self) -> Any:
@@ -205,7 +205,7 @@ class AnswerType:
         return hasattr(self._output, "model_json_schema") and hasattr(self._output, "model_validate")
 
     def _keep_answer(self, value: Json) -> None:
-        """Keep an answer as the type; raise an exception of the type if it does not fit after all."""
+        """Convert an answer to the type and keep it; raise an exception if it does not fit."""
         from qcode.agent.programs.hints import value_of
 
         if isinstance(self._output, dict):
@@ -216,12 +216,12 @@ class AnswerType:
             self._accepted_value = value_of(self._output, value)
 
     def value(self, answer: str) -> Any:
-        """Return an answer as the type, None if it is invalid."""
+        """Return an answer converted to the type, None if it is invalid."""
         return None if self.schema.read(answer) is None else self._accepted_value
 
 
 class AgentTurns:
-    """The turns of one agent, one at a time. `approve` decides their approvals; without it, what asks is denied."""
+    """The turns of one agent, one at a time. `approve` decides their approvals; without it, they are denied."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class AgentTurns:
         self.is_closed = False
 
     def stream(self, prompt: Prompt, output: object, fields: TurnFields, *, append_only: bool) -> TurnStream:
-        """Return a turn that begins with the first event that is read."""
+        """Return a turn that starts when its first event is read."""
         return TurnStream(self, prompt, None if output is None else AnswerType(output), fields, append_only=append_only)
 
     def cancel(self) -> None:
@@ -249,16 +249,16 @@ class AgentTurns:
             self.running.cancel()
 
     async def close(self) -> None:
-        """End the running turn, and begin no other one."""
+        """End the running turn; no other turn can start after this."""
         self.is_closed = True
         if self.running is not None:
             await self.running.aclose()
 
 
 class TurnStream:
-    """A running turn: an async iterator of its events, best used in `async with`. Leaving that early cancels the turn.
+    """A running turn: an async iterator of its events, best used in `async with`, which cancels the turn if left early.
 
-    `result` is there once the turn is over.
+    `result` is available after the turn has ended.
     """
 
     def __init__(
@@ -308,7 +308,7 @@ class TurnStream:
 
     @property
     def note(self) -> str:
-        """Why the turn fell short, as one line; empty if it did not."""
+        """Why the turn has no complete answer, in one line; empty if it has one."""
         return "" if self._end_event is None else shortfall(self._end_event, self._note)
 
     def steer(self, text: str) -> None:
@@ -373,7 +373,7 @@ class TurnStream:
             turns.running = None
             for task in self._approvals:
                 task.cancel()
-            # A plan that was accepted has chosen the mode of the rest.
+            # An accepted plan has changed the mode, which then stays.
             if "permission_mode" in self._fields and conversation.mode == self._fields["permission_mode"]:
                 conversation.set_mode(mode)
             self._conclude()
@@ -389,9 +389,9 @@ class TurnStream:
             await servers.wait_until_started(0)  # the cancelled turn does not wait either
             return
         for approval in servers.approvals():
-            deciding = self._start_approval(self._decide(approval))
-            await asyncio.wait({deciding})
-            servers.answer(approval.id, Deny() if deciding.cancelled() else deciding.result())
+            task = self._start_approval(self._decide(approval))
+            await asyncio.wait({task})
+            servers.answer(approval.id, Deny() if task.cancelled() else task.result())
         await asyncio.wait({self._start_approval(servers.wait_until_started())})
 
     def _blocks(self) -> tuple[str, tuple[Block, ...]]:
@@ -466,7 +466,7 @@ class TurnStream:
                 pass
 
     def _begin(self) -> None:
-        """Pass on what was asked for before the conversation could take it."""
+        """Apply steering and a cancellation that were requested before the turn started."""
         self._has_begun = True
         for text in self._steering_texts:
             self._conversation.steer(text)
@@ -490,7 +490,7 @@ class TurnStream:
         return task
 
     async def _decide(self, approval: Approval) -> Decision:
-        """Return the decision of the program; a fault of its callback is a denial, with a notice."""
+        """Return the decision of the program; if its callback fails, deny and add a notice."""
         if self._turns.approve is None:
             return Deny()
         try:
@@ -500,7 +500,7 @@ class TurnStream:
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            return self._failed_approval("approve: CancelledError")  # something that the callback waited for
+            return self._failed_approval("approve: CancelledError")  # a task that the callback awaited was cancelled
         match decision:
             case Allow() | Deny(message=str()) | Answer(text=str()) | AcceptPlan() | Revise(text=str()):
                 return decision
@@ -539,7 +539,7 @@ class TurnStream:
         )
 
     def _unfinished_end(self) -> TurnEnded:
-        """Return the end of a turn that was left before its last event."""
+        """Return an end for a turn whose last event was not read."""
         calls = ApiCalls(initial=self._replies)
         text, spent = self._answer.text, self._latest_usage
         return TurnEnded(
@@ -548,7 +548,7 @@ class TurnStream:
         )  # fmt: skip
 
     def raise_shortfall(self) -> None:
-        """Raise the `TurnError` that says how the turn fell short, if it did."""
+        """Raise a `TurnError` if the turn has no complete answer."""
         ended = self._end_event
         if ended is not None and exit_code(ended) != ExitCode.OK:
             _raise(ended, self.note, self.result)

@@ -1,5 +1,5 @@
 """Skills: folders with a `SKILL.md`, whose instructions a model or the user loads when a task needs them.
 
-Start at `library.Skills`. A skill grants nothing: its scripts run through the ordinary rules, and the skills of a
-project are read only after trust. Separate from the rest: a run without skills loads none of this.
+Start at `library.Skills`. A skill grants no permissions: the usual rules judge its scripts, and the skills of a project
+are read only if the folder is trusted. A run without skills does not load this package.
 """

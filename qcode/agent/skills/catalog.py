@@ -28,7 +28,7 @@ project: follow them for the current task, but if they contradict the user, foll
 
 @dataclass(frozen=True, slots=True)
 class SkillCatalog:
-    """The section, its size in tokens, and the skills whose descriptions were shortened or left out to make it fit."""
+    """The section, its size in tokens, and the skills whose descriptions were shortened or omitted to fit it."""
 
     text: str = ""
     tokens: int = 0
@@ -46,15 +46,15 @@ class SkillCatalog:
 
 
 def budget(window: int | None) -> int:
-    """Return the most tokens that the list may have in a context window."""
+    """Return the maximum size of the list in tokens for a context window."""
     return min(MAX_TOKENS, max(MIN_TOKENS, int((window or DEFAULT_CONTEXT_WINDOW) * _WINDOW_SHARE)))
 
 
 def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, int]) -> SkillCatalog:
     """Return the catalog of these skills in the order of their names; `uses` counts how often each was used.
 
-    Over the budget, the longest descriptions are shortened first. Then those of the skills least used are left out;
-    names always stay.
+    If they exceed the budget, the longest descriptions are shortened first. Then the descriptions of the least used
+    skills are omitted. Names are never omitted.
     """
     listed = sorted((skill for skill in skills if skill.is_for_model), key=lambda skill: skill.handle)
     if not listed:
@@ -65,22 +65,22 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
     def tokens(handle: str) -> int:
         return estimate_text(_row(handle, texts[handle], is_project=is_project[handle])) + 1
 
-    room = budget(window) - sum(map(tokens, texts))
+    tokens_left = budget(window) - sum(map(tokens, texts))
     shortened: list[str] = []
     for handle in sorted(texts, key=lambda value: -len(texts[value])):
-        if room >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION:
+        if tokens_left >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION:
             break
-        room += tokens(handle)
+        tokens_left += tokens(handle)
         texts[handle] = cut(texts[handle], _SHORT_DESCRIPTION)
-        room -= tokens(handle)
+        tokens_left -= tokens(handle)
         shortened.append(handle)
     left_out: list[str] = []
     for handle in sorted(texts, key=lambda name: (uses.get(name, 0), name)):
-        if room >= 0:
+        if tokens_left >= 0:
             break
-        room += tokens(handle)
+        tokens_left += tokens(handle)
         texts[handle] = ""
-        room -= tokens(handle)
+        tokens_left -= tokens(handle)
         left_out.append(handle)
     rows = [_row(handle, text, is_project=is_project[handle]) for handle, text in texts.items()]
     text = "\n".join([_INTRODUCTION, *rows])

@@ -1,7 +1,7 @@
-"""Finds the skills of a session: the folders in their order, what is read in each, and what is left out.
+"""Finds the skills of a session: the order of the folders, and the files that are read or skipped in each.
 
-The user's folders come first, so that a clone cannot replace a skill of theirs. A project's folders are read only if
-the caller says that its folder is trusted, and links in it must stay inside.
+The user's folders come first, so that a cloned project cannot replace a skill of the user. Folders of a project are
+read only if the caller passes that it is trusted, and links in them must stay inside the project.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class SkillFolder:
 
 @dataclass(frozen=True, slots=True)
 class FoundSkills:
-    """The skills in the order in which they were found; no two have one handle.
+    """The skills in the order in which they were found; each handle is unique.
 
-    `problems` are lines about unusable files. `name_clashes` are skills that another one of the same handle hides, each
-    with the skill that is used.
+    `problems` are lines about unusable files. `name_clashes` are skills hidden by another skill with the same handle,
+    each with the skill that is used.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -71,26 +71,26 @@ def skill_folders(
     is_foreign: bool = True,
     named: Sequence[str] = (),
 ) -> tuple[SkillFolder, ...]:
-    """Return the folders that may hold skills, the first one first; they need not exist.
+    """Return the folders that may have skills, in order of precedence; they need not exist.
 
     `config_dir` is None if files of the user do not apply to the run. `is_foreign`: folders of other programs are read.
-    `named` are paths of the settings; a relative one is below the home folder.
+    `named` are paths of the settings; a relative path is relative to the home folder.
     """
-    found: list[SkillFolder] = []
+    folders: list[SkillFolder] = []
     if config_dir is not None:
-        found.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
+        folders.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
         if is_foreign and home is not None:
-            found += [SkillFolder(home / name, f"~/{name}") for name in _FOREIGN_AT_HOME]
-    found += [SkillFolder(_configured_folder(path, home), path, is_named=True) for path in named]
+            folders += [SkillFolder(home / name, f"~/{name}") for name in _FOREIGN_AT_HOME]
+    folders += [SkillFolder(_configured_folder(path, home), path, is_named=True) for path in named]
     if is_trusted:
         real_root = root.resolve()
         for candidate in _folders_up(folder.resolve(), real_root):
             names = SKILL_FOLDERS if is_foreign else SKILL_FOLDERS[:1]
-            found += [
+            folders += [
                 SkillFolder(candidate / name, (candidate / name).relative_to(real_root).as_posix(), real_root)
                 for name in names
             ]
-    return tuple(found)
+    return tuple(folders)
 
 
 def _configured_folder(path: str, home: Path | None) -> Path:
@@ -108,10 +108,10 @@ def _folders_up(folder: Path, root: Path) -> Iterator[Path]:
 
 
 class SkillCache:
-    """The skills that were read at earlier starts, in a file of the state folder.
+    """A cache of the skills that earlier starts have read, in a file of the state folder.
 
-    YAML takes longer to import than everything else at a start. A file that changed since, or that was read just after
-    a change, is read again. The text of a skill is never cached.
+    It exists because importing YAML takes longer than the rest of a start. A file that changed since, or that was read
+    just after a change, is read again. The text of a skill is never cached.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -123,7 +123,7 @@ class SkillCache:
         self._now: dict[str, Json] = {}
 
     def unchanged(self, file: str, label: str, folder: SkillFolder) -> Skill | None:
-        """Return the skill of a file as it was read earlier, None if the file must be read."""
+        """Return the cached skill of a file, None if the file must be read."""
         is_from_project = folder.inside is not None
         identity = _identity(file, label)
         row = self._before.get(file)
@@ -144,14 +144,14 @@ class SkillCache:
         return skill
 
     def save(self) -> None:
-        """Keep the skills read now for the next start."""
+        """Store the skills for the next start."""
         if self._path is not None and self._now != self._before:
             with suppress(OSError):
                 state_file.save_json(self._path, {"version": __version__, "files": self._now})
 
 
 def _identity(file: str, label: str) -> list[Json]:
-    """Return what changes with the content of a file; empty if it may change again without a trace."""
+    """Return the metadata that change with the content of a file; empty if a further change could go undetected."""
     try:
         state = os.stat(file)  # noqa: PTH116 - a path is not needed for it
     except OSError:
@@ -178,7 +178,7 @@ def _field_types() -> tuple[tuple[str, str, type[object]], ...]:
 
 
 def _skill_of(row: JsonObject) -> Skill | None:
-    """Return a skill as it was stored, None if a value is of another type."""
+    """Return a stored skill, None if a value has the wrong type."""
     stored, types = row.get("values"), _field_types()
     if not isinstance(stored, list) or [type(value) for value in stored] != [kind for _, _, kind in types]:
         return None
@@ -196,7 +196,7 @@ def _skill_of(row: JsonObject) -> Skill | None:
 
 
 def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None) -> FoundSkills:
-    """Read all skills in these folders; a file that cannot be used is a problem, and the rest is read."""
+    """Read all skills in these folders; a file that cannot be used is reported as a problem."""
     cache = cache or SkillCache()
     skills: dict[str, Skill] = {}
     problems: list[str] = []
@@ -296,7 +296,7 @@ class _SkillWalk:
             pending += reversed(inner)
 
     def _report_broken_link(self, path: Path, folder: SkillFolder) -> None:
-        """Report a link to a folder that does not exist, such as that of an uninstalled skill."""
+        """Report a link to a folder that does not exist, such as the folder of an uninstalled skill."""
         if not os.path.exists(path):  # noqa: PTH110 - a folder without permission raises no error here
             inner = path.relative_to(folder.path).as_posix()
             label = folder.label if inner == "." else f"{folder.label}/{inner}"

@@ -1,7 +1,7 @@
 """The skills of a session: those that apply, their catalog, and the text of a loaded skill.
 
-A skill of a project is checked against its pins each time: after a change it is not used until the user has seen the
-difference. Loading makes its folder readable, never writable.
+A skill of a project is compared with its pins at each use: after a change it is not used until the user has reviewed
+the difference. Loading a skill makes its folder readable, never writable.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ MAX_FILES = 50
 _MAX_NAMED = 5
 _SMALL_MODELS = ("haiku",)
 _KINDS = {"general-purpose": GENERAL, "explore": EXPLORE, "plan": EXPLORE}
-"""Sub-agents that Claude Code has built in, and the kinds that do their work here."""
+"""The built-in sub-agents of Claude Code, and the corresponding kinds of qcode."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSkill:
-    """A skill as the model gets it. `foreign` are the parts that the user did not type."""
+    """The text of a skill for the model. `foreign` are the spans that the user did not write."""
 
     text: str
     foreign: Spans = ()
 
 
 RunCommand = Callable[[str], Awaitable[str]]
-"""Runs a command of a skill that the user typed and returns its output; raises if it may not run or fails."""
+"""A function that runs a command of a skill and returns its output. It raises if the command fails or may not run."""
 
 
 class Skills:
@@ -102,11 +102,11 @@ class Skills:
 
     @property
     def for_user(self) -> tuple[Skill, ...]:
-        """The skills and commands in Markdown that `/name` runs."""
+        """The skills and Markdown commands that `/name` runs."""
         return (*(used for used in self.enabled if used.is_for_user), *self.commands)
 
     def without_hidden(self, found: CustomCommands) -> CustomCommands:
-        """Return the commands without those of the project that have the name of a skill, and a line for each."""
+        """Return the commands without project commands that have the name of a skill, and a line for each of those."""
         skills = {skill.handle.lower() for skill in self.for_user if not skill.is_command}
         hidden = [command for command in found.commands if command.is_from_project and command.name.lower() in skills]
         problems = (
@@ -124,12 +124,12 @@ class Skills:
         return self._only is not None and skill.handle.lower() not in self._only
 
     def make_catalog(self, window: int | None) -> str:
-        """Make the section of the system prompt for the rest of the session."""
+        """Build the section of the system prompt for the whole session."""
         self.catalog = catalog_of(self.for_model, window, self._uses)
         return self.catalog.text
 
     def notices(self) -> tuple[str, ...]:
-        """Return lines for the user at the start: unusable files, and skills that others hide."""
+        """Return lines for the user at startup, about unusable files and hidden skills."""
         hidden = self.found.name_clashes
         names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
@@ -137,7 +137,7 @@ class Skills:
         return (*self.found.problems, *self._problems, *((line,) if hidden else ()))
 
     def find(self, name: str) -> Skill:
-        """Return the skill of this name; raise `Refused` if there is none or it is switched off."""
+        """Return the skill with this name; raise `Refused` if there is none or it is switched off."""
         skill = next((candidate for candidate in self.found.skills if candidate.handle.lower() == name.lower()), None)
         if skill is None:
             from qcode.text.match import nearest_hint
@@ -150,7 +150,7 @@ class Skills:
         return skill
 
     def kind_of(self, skill: Skill) -> str:
-        """Return the kind of sub-agent that a skill asks for: one of those there are, by default the general one."""
+        """Return the kind of sub-agent that a skill requests, or the general kind if there is no such kind."""
         name = _KINDS.get(skill.agent.lower(), skill.agent)
         return next((kind for kind in self._kinds if kind.lower() == name.lower()), GENERAL)
 
@@ -159,20 +159,20 @@ class Skills:
         return skill.forks and GENERAL in self._kinds
 
     def agent_model(self, skill: Skill) -> str:
-        """Return the model for a sub-agent of this skill, empty for the one of its kind."""
+        """Return the model for a sub-agent of this skill, empty for the default of its kind."""
         is_small = not skill.is_from_project and skill.model.lower() in _SMALL_MODELS
         return SMALL if is_small and self._context.settings.small_model is not None else SAME if skill.model else ""
 
     def load(self, skill: Skill, arguments: str = "") -> LoadedSkill:
-        """Return a skill for the model as it is on disk now; commands in it are not run. Raise `Refused`."""
+        """Read a skill for the model; commands in it are not run. Raise `Refused`."""
         loaded = _joined(self._parts(skill, arguments, runs_commands=False))
         self._note_use(skill)
         return loaded
 
     async def prompt(self, skill: Skill, arguments: str, run: RunCommand) -> tuple[str, TurnOptions]:
-        """Return the prompt that a skill which the user typed stands for, and the options of its turn.
+        """Return the prompt of a skill that the user typed, and the options of its turn.
 
-        Its commands run first, in order; raise what `run` raises, or `Refused`.
+        Its commands run first, in order. Raise `Refused`, and the exceptions of `run`.
         """
         parts = self._parts(skill, arguments, runs_commands=True)
         done = [_Output(await run(part.text)) if part.kind == "command" else part for part in parts]
@@ -194,7 +194,7 @@ class Skills:
         return (PromptPart(f"{text}\n\n", "typed"),)
 
     def _parts(self, skill: Skill, arguments: str, *, runs_commands: bool) -> list[PromptPart]:
-        """Return the text of a skill with its arguments, in its frame; raise `Refused` if it may not be used now."""
+        """Return the text of a skill with its arguments, in a `<skill>` tag; raise `Refused` if it may not be used."""
         self._check_unchanged(skill)
         from qcode.agent.context.front_matter import FrontMatterError  # load with the first skill in use
         from qcode.agent.context.placeholders import PromptPart, expand, has_commands
@@ -228,7 +228,7 @@ class Skills:
         }
 
     def _check_unchanged(self, skill: Skill) -> None:
-        """Raise `Refused` if the skill is elsewhere now, or differs from what the user trusted."""
+        """Raise `Refused` if the skill was moved, or differs from the version that the user trusted."""
         if Path(os.path.realpath(skill.file)).parent != skill.folder:
             raise Refused(f"skill: {skill.handle} now points to another folder; restart qcode to use it")
         if not skill.is_from_project:
@@ -245,7 +245,7 @@ class Skills:
             )
 
     def _note_use(self, skill: Skill) -> None:
-        """Count the use; over the budget, the catalog keeps the descriptions of the skills used most."""
+        """Count a use; if the catalog exceeds its budget, it keeps the descriptions of the most used skills."""
         if skill.is_command:
             return
         state_dir = self._context.paths.state_dir
@@ -281,28 +281,28 @@ _MAX_WALKED = 500
 
 
 def file_names(folder: Path) -> list[str]:
-    """Return the names of the first files of a skill by their path in it, without its `SKILL.md`."""
-    found: list[str] = []
-    for walked, (current, folders, names) in enumerate(os.walk(folder)):
+    """Return the paths of the first files of a skill, relative to its folder, without its `SKILL.md`."""
+    paths: list[str] = []
+    for folder_count, (current, folders, names) in enumerate(os.walk(folder)):
         folders[:] = sorted(name for name in folders if name not in _UNLISTED)
         for name in sorted(names):
             path = Path(current, name).relative_to(folder).as_posix()
             if path not in FILE_NAMES:
-                found.append(printable(path))
-        if len(found) > MAX_FILES or walked == _MAX_WALKED:
-            return [*found[:MAX_FILES], "..."]
-    return found
+                paths.append(printable(path))
+        if len(paths) > MAX_FILES or folder_count == _MAX_WALKED:
+            return [*paths[:MAX_FILES], "..."]
+    return paths
 
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """The output of a command, which is never the text of the user."""
+    """The output of a command, which never counts as text of the user."""
 
     text: str
 
 
 def _joined(parts: Sequence[PromptPart | _Output], *, is_from_project: bool = True) -> LoadedSkill:
-    """Return the parts as one text. Typed text is the user's, and so is the file of a skill of theirs."""
+    """Join the parts, with the spans that are foreign: all but typed text and text of the user's own skill files."""
     spans: list[tuple[int, int]] = []
     start = 0
     for part in parts:

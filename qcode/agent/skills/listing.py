@@ -1,4 +1,4 @@
-"""The skills as text for the user: the list, and one skill with all that its file says. Every front end shows these."""
+"""The skills as text for the user: the list, and the details of one skill. Every front end uses these texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_rows(skills: Skills) -> list[JsonObject]:
             "is_for_user": skill.is_for_user,
             "warnings": list(skill.warnings),
         }
-        for skill in sorted(skills.found.skills, key=lambda one: one.handle)
+        for skill in sorted(skills.found.skills, key=lambda listed: listed.handle)
     ]
 
 

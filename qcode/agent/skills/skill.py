@@ -1,4 +1,4 @@
-"""One skill: what its `SKILL.md` says, read leniently. Real files break the format in many ways and still work.
+"""One skill, read leniently from its `SKILL.md`: many real files break the format, and must still work.
 
 The strict rules of the format are in `strict`, for `qcode skills check`. Formats: https://agentskills.io/specification
 and https://code.claude.com/docs/en/skills.
@@ -43,7 +43,7 @@ FIELDS: Mapping[str, str] = {
     "compatibility": "shown",
     "metadata": "read, without effect",
 }
-"""The fields that are known, with their meaning for the reference."""
+"""The known fields, with their meaning for the reference."""
 _T = TypeVar("_T")
 
 
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 class Skill:
     """A skill that can be used. `handle` is its name in the catalog and after the slash.
 
-    `file` is its `SKILL.md` and `folder` its real folder; `place` names the folder of skills around it, for display.
+    `file` is its `SKILL.md` and `folder` its real folder; `place` is the folder of skills around it, for display.
     `hint` describes its arguments, `parameters` names them. `is_for_model`: it is in the catalog; `is_for_user`:
     `/name` runs it. `forks`: it runs as a sub-agent of the kind `agent`. `unknown_fields` are fields without an effect.
     `is_command`: it is a command in Markdown, one file with a prompt, which only the user starts.
@@ -168,7 +168,7 @@ def _description(matter: FrontMatter) -> str:
 
 
 def _handle(name: str | None, folder: str) -> str:
-    """Return what names a skill: its `name` if that can be typed, otherwise the name of its folder."""
+    """Return the handle of a skill: its `name` if it can be typed, otherwise the name of its folder."""
     if name is not None and _HANDLE.fullmatch(name):
         return name
     fitting = _UNFIT.sub("-", folder).strip("-_")[:MAX_NAME]
@@ -176,7 +176,7 @@ def _handle(name: str | None, folder: str) -> str:
 
 
 def _name_warnings(matter: FrontMatter, name: str | None, handle: str, folder: str) -> list[str]:
-    """Return what the format says about a name, in at most one line."""
+    """Return a warning if the name breaks the rules of the format, otherwise an empty list."""
     if name is None:
         warning = (
             "" if "name" in matter.fields and matter.fields["name"].source else f"`name` is missing; used: {handle}"

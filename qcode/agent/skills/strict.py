@@ -16,7 +16,7 @@ _FIELDS = ("allowed-tools", "compatibility", "description", "license", "metadata
 
 
 def check_folder(folder: Path) -> list[str]:
-    """Return what is wrong with a skill, one line each; an empty list if it follows the format."""
+    """Return the problems of a skill, one line each; an empty list if it follows the format."""
     if not folder.exists():
         return [f"Path does not exist: {folder}"]
     if not folder.is_dir():
@@ -49,7 +49,7 @@ def _unexpected(matter: FrontMatter) -> list[str]:
 
 
 def _required_text(matter: FrontMatter, field: str) -> tuple[str, list[str]]:
-    """Return the text of a required field, or the line about it."""
+    """Return the text of a required field, or an empty text and the problem."""
     if field not in matter.fields:
         return "", [f"Missing required field in frontmatter: {field}"]
     try:

@@ -1,6 +1,6 @@
 """The `skill` tool: it gives the model the instructions of one skill, and makes the folder of the skill readable.
 
-It only reads what the user put or trusted there, so it asks nothing, also in plan mode and for sub-agents.
+It only reads files of the user or of a trusted project, so it never asks, even in plan mode and for sub-agents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SkillTool:
-    """`readers` are the kinds of sub-agents that change nothing: a skill that forks to one only reads."""
+    """The tool. `readers` are the kinds of sub-agents that change nothing: a skill that runs in one only reads."""
 
     def __init__(self, skills: Skills, readers: Sequence[str] = ()) -> None:
         self._skills = skills
@@ -66,7 +66,7 @@ class SkillTool:
         return AGENT, {**task, **({"model": model} if (model := self._skills.agent_model(skill)) else {})}
 
     def preload(self, name: str, workspace: Workspace) -> str:
-        """Return the text of a skill for a sub-agent that begins with it; raise `Refused`."""
+        """Return the text of a skill that is loaded before a sub-agent's task; raise `Refused`."""
         skill = self._skills.find(name)
         text = self._skills.load(skill).text
         workspace.show_folder(skill.folder)

@@ -11,7 +11,7 @@ from qcode.text.json import JsonObject
 
 
 class Observer(Protocol):
-    """A consumer of what happens in a conversation. It never raises and never waits."""
+    """A consumer of the events and requests of a conversation. It never raises and never blocks."""
 
     def event(self, event: TurnEvent) -> None: ...
     def metrics(self, sums: JsonObject) -> None: ...
@@ -59,7 +59,7 @@ _PROTOCOLS = (
 
 
 def wants_tracing(env: Mapping[str, str]) -> bool:
-    """Return whether the standard variables ask for OpenTelemetry over OTLP/HTTP, the one protocol of the extra."""
+    """Return whether the standard variables request OpenTelemetry over OTLP/HTTP, the only supported protocol."""
     is_disabled = env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    speaks_http = all(env.get(name, "http/protobuf").strip() == "http/protobuf" for name in _PROTOCOLS)
-    return not is_disabled and speaks_http and any(env.get(name, "").strip() for name in _ENDPOINTS)
+    uses_http = all(env.get(name, "http/protobuf").strip() == "http/protobuf" for name in _PROTOCOLS)
+    return not is_disabled and uses_http and any(env.get(name, "").strip() for name in _ENDPOINTS)

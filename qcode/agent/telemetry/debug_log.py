@@ -1,6 +1,6 @@
 """The debug log: JSON lines of requests, events and decisions.
 
-It is optional and contains no key, and the first write error ends it without disturbing the turn. Crash reports are in
+It is optional and contains no key. The first write error ends it without disturbing the turn. Crash reports are in
 `crash`.
 """
 
@@ -27,7 +27,7 @@ MAX_MESSAGES = 1_000
 class DebugLog:
     """A log appended to `path`, which only its owner can read. Raises `OSError` if it cannot be opened.
 
-    Until `close` it also gets what qcode's modules log, such as an unknown stop reason of a provider.
+    Until `close` it also gets the log messages of qcode's modules, such as an unknown stop reason of a provider.
     """
 
     def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
@@ -111,7 +111,7 @@ def _fields(value: object) -> dict[str, object]:
 
 
 class _Handler(logging.Handler):
-    """Passes what qcode's modules log to the debug log, each text once: some come with every reply."""
+    """Passes log messages of qcode's modules to the debug log, each text once: some repeat with every reply."""
 
     def __init__(self, write: Callable[[dict[str, object]], None]) -> None:
         super().__init__(logging.INFO)

@@ -1,8 +1,9 @@
 """OpenTelemetry traces and metrics by the semantic conventions for generative AI (opentelemetry.io, `gen_ai.*`).
 
-A span for each turn and sub-agent (`invoke_agent`), each model request (`chat`) and each call (`execute_tool`);
-histograms of tokens and durations. Texts only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` asks for them.
-Threads of the SDK export them: a collector that does not answer delays only the exit, by `FLUSH_S` at most.
+There is a span for each turn and sub-agent (`invoke_agent`), each model request (`chat`) and each call
+(`execute_tool`), and histograms of tokens and durations. Texts are included only if
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` asks for them. Threads of the SDK export the data: a collector that
+does not answer delays only the exit, by `FLUSH_S` at most.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 FLUSH_S = 1.0
-"""How long the exit waits for a collector."""
+"""The time that the exit waits for a collector."""
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURING = frozenset({"true", "span_only", "span_and_event"})
 _PROVIDERS = {
@@ -43,7 +44,7 @@ _PROVIDERS = {
 }
 _TOKEN_BOUNDS = tuple(4**power for power in range(14))
 _DURATION_BOUNDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""Both as the conventions advise."""
+"""The bucket boundaries that the conventions recommend."""
 
 Attributes = dict[str, Any]
 
@@ -95,12 +96,12 @@ class Tracing:
             "gen_ai.client.operation.duration", "s", explicit_bucket_boundaries_advisory=_DURATION_BOUNDS
         )
         self._turns: dict[str, tuple[Span, float]] = {}
-        """The running turns by the call that started them; the user's turn is under the empty id."""
+        """The running turns by the id of the call that started them; the id of the user's turn is empty."""
         self._tools: dict[str, tuple[Span, float]] = {}
         self._prompts: dict[str, str] = {}
         self._retries: dict[str, Retry] = {}
         self._failed: set[str] = set()
-        """The turns whose last request failed, by the call that started them."""
+        """The ids of the turns whose last request failed."""
         self._is_closed = False
 
     def event(self, event: TurnEvent) -> None:
@@ -111,13 +112,13 @@ class Tracing:
             self._observe(event, "")
 
     def metrics(self, sums: JsonObject) -> None:
-        """The spans and histograms hold the same figures for each request."""
+        """Do nothing: the spans and histograms have the same figures for each request."""
 
     def watch(self, provider: Provider) -> Provider:
         return TracedProvider(provider, self)
 
     def close(self) -> None:
-        """End what is open and export it, for `FLUSH_S` at most. Idempotent."""
+        """End all open spans and export them, within `FLUSH_S`. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -191,29 +192,31 @@ class Tracing:
         retry = self._retries.pop(agent, None)
         kind = "first" if retry is None else "continuation" if retry.is_continuation else "escalation"
         if agent in self._failed or (retry is not None and retry.reason != "max_tokens"):
-            kind = "retry"  # the first ones are sent at once and show nothing
+            kind = "retry"  # the first retries are sent at once and emit no `Retry` event
         self._failed.discard(agent)
-        more: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
+        request_facts: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
         if retry is not None:
-            more |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
-        span = self._begin_span(f"chat {request.model}", "chat", self._turns.get(agent), facts | more, is_client=True)
+            request_facts |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
+        span = self._begin_span(
+            f"chat {request.model}", "chat", self._turns.get(agent), facts | request_facts, is_client=True
+        )
         self._capture(span[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
         return span, facts, agent
 
     def end_request(
-        self, started: tuple[Span, float], facts: Attributes, agent: str, seen: ReplyFacts, error: str
+        self, started: tuple[Span, float], facts: Attributes, agent: str, reply: ReplyFacts, error: str
     ) -> None:
-        """End the span of a model request of the turn `agent`. `seen` are the facts of the reply so far."""
+        """End the span of a model request of the turn `agent`. `reply` are the facts of the reply so far."""
         if error:
             self._failed.add(agent)
-        if seen.usage is not None:
-            started[0].set_attributes(_usage(seen.usage))
-            for kind, count in (("input", seen.usage.input), ("output", seen.usage.output)):
+        if reply.usage is not None:
+            started[0].set_attributes(_usage(reply.usage))
+            for kind, count in (("input", reply.usage.input), ("output", reply.usage.output)):
                 if count is not None:
                     owner = {"gen_ai.operation.name": "chat", "gen_ai.token.type": kind}
                     self._tokens.record(count, facts | owner)
-        started[0].set_attributes(seen.facts)
-        self._capture(started[0], "gen_ai.output.messages", lambda: [_part("assistant", "".join(seen.texts))])
+        started[0].set_attributes(reply.facts)
+        self._capture(started[0], "gen_ai.output.messages", lambda: [_part("assistant", "".join(reply.texts))])
         self._end(started, "chat", facts, error)
 
     def _begin_span(
@@ -250,13 +253,13 @@ class Tracing:
     def _capture(self, span: Span, name: str, value: Callable[[], Any]) -> None:
         """Set an attribute with a text of the conversation, without secrets, if the user asked for texts."""
         if self._captures:
-            found = value()
-            text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+            content = value()
+            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
             span.set_attribute(name, self._redact(text))
 
 
 class ReplyFacts:
-    """The facts of a reply that are seen while it streams."""
+    """The facts collected from the events of a reply."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -268,8 +271,8 @@ class ReplyFacts:
             case TextDelta(text=text):
                 self.texts += [text] if captures else []
             case ReplyStarted(model=model, response_id=response_id):
-                found = {"gen_ai.response.model": model, "gen_ai.response.id": response_id}
-                self.facts |= {name: value for name, value in found.items() if value}
+                values = {"gen_ai.response.model": model, "gen_ai.response.id": response_id}
+                self.facts |= {name: value for name, value in values.items() if value}
             case UsageReported(usage=usage):
                 self.usage = usage
             case ReplyEnded(stop=stop, raw_stop=raw):
@@ -279,7 +282,7 @@ class ReplyFacts:
 
 
 class TracedProvider:
-    """A provider each of whose requests is a span."""
+    """A provider that records each request as a span."""
 
     def __init__(self, provider: Provider, tracing: Tracing) -> None:
         self.name = provider.name
@@ -330,7 +333,7 @@ def _part(role: str, text: str) -> JsonObject:
 
 
 def _message(message: Message) -> JsonObject:
-    """Return a message in the form that the conventions give for `gen_ai.input.messages`."""
+    """Convert a message to the form of `gen_ai.input.messages` in the conventions."""
     parts: list[JsonObject] = []
     for block in message.blocks:
         match block:
