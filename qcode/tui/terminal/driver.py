@@ -198,8 +198,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     @contextmanager
     def suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
-        suspended = self.suspend()
-        with self.batch_update():
+        suspended, driver = self.suspend(), driver_of(self)
+        # Textual says so only after it has suspended the driver, which must not tell the user how to return.
+        is_lending = driver.no_automatic_restart() if driver is not None else contextlib.nullcontext()
+        with self.batch_update(), is_lending:
             suspended.__enter__()
             self._is_lent = True
             try:
