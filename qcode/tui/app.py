@@ -358,11 +358,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Show the messages of a resumed conversation, and the notices of the start."""
         transcript, conversation = self.parts.transcript, self.agent.conversation
         if conversation.messages:
-            from qcode.tui.transcript.replay import is_told, show_resumed
+            from qcode.tui.transcript.replay import is_shown_by_resume, show_resumed
 
             self.view.replay()
             show_resumed(conversation, transcript)
-            notices = tuple(notice for notice in notices if not is_told(conversation, notice.text))
+            notices = tuple(notice for notice in notices if not is_shown_by_resume(conversation, notice.text))
         if conversation.mode == "bypass":
             transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
         for notice in notices:
