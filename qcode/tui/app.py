@@ -411,8 +411,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             with self.view.failures.guarded():
                 agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
-        self._run_in_background(asyncio.to_thread(agent.warm_up), "warm-up")
-        self._run_in_background(self.show_sandbox(), "sandbox")
+        self._run_in_background(lambda: asyncio.to_thread(agent.warm_up), "warm-up")
+        self._run_in_background(self.show_sandbox, "sandbox")
         if first_prompt.strip():
             self.view.send_first(first_prompt)
         if not self._early and self.parts.prompt.restore_draft():
@@ -437,9 +437,13 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             return
         self.call_later(self.parts.prompt.call_later, self.call_later, self.view.connect, "")
 
-    def _run_in_background(self, work: Coroutine[Any, Any, None], group: str) -> None:
-        """Run `work` as a worker; an error in it ends in a notice."""
-        self.run_worker(self.view.failures.guard(work), group=group)
+    def _run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
+        """Run `work` as a worker; an error in it ends in a notice. An app that closes may never begin it."""
+
+        async def guarded() -> None:
+            await self.view.failures.guard(work())
+
+        self.run_worker(guarded, group=group)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
@@ -448,7 +452,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.run_worker(coroutine, group="turn")
 
     def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._run_in_background(coroutine, "shell")
+        self._run_in_background(lambda: coroutine, "shell")
 
     def _note_files(self) -> None:
         """Update the completions: the file index has grown. Called from a thread."""
@@ -498,7 +502,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _announce(self, state: State) -> None:
         self.terminal_title.announce(state)
         if state == "idle":
-            self._run_in_background(self.session_name.make(), "title")
+            self._run_in_background(self.session_name.make, "title")
 
     def _ring(self, why: str) -> None:
         """Ring the bell, and send a notification if the terminal does not have the focus.

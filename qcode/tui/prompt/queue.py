@@ -59,7 +59,7 @@ class Queue(Static):
         self._paint()
 
     def remove_steering(self, text: str) -> Submission | None:
-        """Remove and return the first steering prompt with this text; None if none has it. The turn has taken it over."""
+        """Remove and return the first steering prompt with this text, or None. The turn has taken it over."""
         found = next(
             (submission for submission in self._submissions if submission.is_steering and submission.text == text), None
         )
