@@ -20,6 +20,7 @@ from textual.app import AutopilotCallbackType, ComposeResult
 from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
+from textual.worker import Worker
 
 from qcode.protocol.errors import QcodeError
 from qcode.text.numbers import count_text
@@ -443,7 +444,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         async def guarded() -> None:
             await self.view.failures.guard(work())
 
-        self.run_worker(guarded, group=group)
+        _: Worker[None] = self.run_worker(guarded, group=group)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
