@@ -107,7 +107,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             model=selection.name,
             mode=context.settings.permissions.mode,
             branch=welcome.branch,
-            problem="no provider" if is_stand_in else "",
+            problem="no key set" if is_stand_in else "",
             is_restricted=not context.is_trusted,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
