@@ -43,7 +43,9 @@ class Price:
 
 
 def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
-    """Return the cost of `usage` in USD, or None if the price or a required count is unknown."""
+    """Return the cost of `usage` in USD, or None if the price or a required count is unknown; 0 for a free model."""
+    if price is not None and not any((price.input, price.output, price.cache_read, price.cache_write)):
+        return Decimal(0)
     if price is None or usage.input is None or usage.output is None:
         return None
     read, write = usage.cache_read or 0, usage.cache_write or 0

@@ -349,8 +349,10 @@ class AppView:
         self.open_screen(CopyPicker(items), on_pick)
 
     def suspend(self) -> None:
-        """Return to the shell, but not in a run of Ctrl+Z that has just undone everything."""
+        """Return to the shell, unless there is a deletion to undo, or a run of Ctrl+Z has just undone everything."""
         prompt, now = self._widgets.prompt, self._clock()
+        if prompt.undo_deletion():
+            return
         if not driver.has_job_control():
             self.hint("no shell to return to")
         elif prompt.is_emptied_by_undo or now - self._undo_ended < _UNDO_PAUSE_SECONDS:

@@ -39,4 +39,5 @@ def test_cached_input_has_its_own_price_and_reasoning_is_output() -> None:
 @pytest.mark.parametrize("usage", [Usage(input=1), Usage(output=1), Usage()])
 def test_cost_is_none_without_a_count_or_a_price(usage: Usage) -> None:
     assert cost_of(usage, PRICE) is None
+    assert cost_of(usage, Price(Decimal(0), Decimal(0))) == 0  # a free model
     assert cost_of(Usage(1, 1), None) is None

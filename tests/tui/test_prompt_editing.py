@@ -69,6 +69,16 @@ def test_cursor_moves_by_words_and_to_line_ends() -> None:
     drive(test)
 
 
+@pytest.mark.parametrize("deletion", [("ctrl+u",), ("backspace",) * 5])
+def test_ctrl_z_in_an_emptied_prompt_undoes_the_deletion(deletion: tuple[str, ...]) -> None:
+    async def test(run: Running) -> None:
+        await run.type("hello")
+        assert await keys(run, *deletion) == ""
+        assert await keys(run, "ctrl+z") == "hello"
+
+    drive(test)
+
+
 def test_undo_and_redo_cover_edits_completions_and_history() -> None:
     async def test(run: Running) -> None:
         await run.send("sent before")

@@ -290,7 +290,8 @@ _ABILITIES = lazy_pattern(
     r"\bhelp\b|\bwhat (can|do) you\b|\bwho are you\b|\bhow do(es)? (you|this|qcode)\b", re.IGNORECASE
 )
 REAL_MODEL = (
-    "For a real model, set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` and start qcode again. "
+    "For a real model, type `/connect` in the app, or set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` "
+    "before you start qcode. "
     "A local server (Ollama, LM Studio, llama.cpp, vLLM) needs no key.\n"
 )
 

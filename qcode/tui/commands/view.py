@@ -55,7 +55,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "suspend",
         "Suspend",
-        "Return to the shell; fg there brings qcode back. While you write, Ctrl+Z undoes; after an undo, pause first.",
+        "Return to the shell, from which fg returns. Ctrl+Z first undoes changes of the prompt; then pause.",
         lambda context, _: context.screen.suspend(),
         keys=("ctrl+z",),
         when=is_prompt_empty,

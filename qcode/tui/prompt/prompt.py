@@ -257,6 +257,13 @@ class Prompt(EditingArea):
             super().action_undo()
         self.is_emptied_by_undo = self.is_empty
 
+    def undo_deletion(self) -> bool:
+        """Undo the deletion that emptied the prompt; return False if none did. A sent prompt cannot be undone."""
+        if not self.is_empty or self._vim is not None or not self.history.undo_stack:
+            return False
+        self.action_undo()
+        return True
+
     def action_redo(self) -> None:
         if self._vim is not None:
             self._vim.undo(is_redo=True)
