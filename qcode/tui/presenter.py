@@ -1,4 +1,4 @@
-"""Turn the events of a turn into calls of the transcript and the status line.
+"""Turn the events of a turn into method calls on the transcript and the status line.
 
 App and linear mode share it. `Presenter` keeps the display state of one turn (open cards, whether the reply has shown
 text), never widgets or text. `AgentCards` shows the steps of a sub-agent in the card of its call. A stored conversation
@@ -96,7 +96,9 @@ class Interaction(Protocol):
         """Close a question, because it needs no answer any more; return whether it was open."""
         ...
 
-    def take_steering(self, text: str) -> None: ...
+    def take_steering(self, text: str) -> None:
+        """Show a message that the user sent during the turn, now that the model gets it."""
+        ...
 
 
 class Presenter:
@@ -235,7 +237,7 @@ class Presenter:
     def _position(self, call: ToolCall) -> str:
         """Return the place of a question among those of the reply; empty for a single one.
 
-        A later call counts if it has not ended and its tool is not one that only reads, which seldom asks.
+        A later call counts unless it has ended or its tool only reads: such tools seldom ask.
         """
         if call.call_id not in (one.call_id for one in self._calls):
             return ""
@@ -249,7 +251,7 @@ class Presenter:
         return f"{self._asked[call.call_id]} of {count}" if count > 1 else ""
 
     def _withdraw(self, call_id: str) -> None:
-        """Close what is still asked about a call that has begun or ended, and the questions of its server."""
+        """Close the approval of a call that has begun or ended, and the questions that its tool server asked."""
         self._interaction.withdraw(call_id)
         for question in self._questions.pop(call_id, ()):
             if self._interaction.withdraw(question.id):
@@ -257,7 +259,7 @@ class Presenter:
                 self._transcript.add_notice("info", f"The question of {server} was closed: its call has ended.")
 
     def _show_beside(self, event: AgentEvent | WebSearched) -> None:
-        """Show work beside the model's text: a sub-agent in its card, a web search of the provider below the text."""
+        """Show a sub-agent's work in its card; keep a web search until the reply has ended."""
         if isinstance(event, WebSearched):
             self._searches.append(event)
             return
@@ -346,7 +348,7 @@ class Presenter:
             self._note = ""
 
     def _card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
-        """Make sure the call has its card, and set its state and argument; a question hides it while it is open."""
+        """Make sure the call has its card, and set its state; the card is hidden while a question about it is open."""
         argument = main_argument(call)
         if call.call_id not in self._open_cards:
             self._transcript.add_card(call.call_id, one_line(call.name, 60), argument)
@@ -369,9 +371,10 @@ class Presenter:
         self._card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
         plan = plan_of(call)
+        # `problems`: output of formatters and checkers; `shown`: output without notes to the model.
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
         has_output = not ((outcome.diff and not outcome.problems) or plan or call.call_id in self._streamed_call_ids)
-        # If a call did not run, its state says everything.
+        # `reason`: why a call did not run; often its state says everything.
         has_run = event.state in ("done", "failed")
         reason = content if outcome.shown else ""
         if event.state == "denied":
@@ -455,7 +458,7 @@ _Silent: TypeAlias = (
 
 
 def _told_once(call: ToolCall, summary: str, state: CallState) -> str:
-    """Return a summary without what the argument on the card says, or the panel of the to-do list."""
+    """Return the summary without what is already shown: the argument on the card, or the to-do list in its panel."""
     argument = main_argument(call)
     if call.name == "todo" and argument:
         return ""

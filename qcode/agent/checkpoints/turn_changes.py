@@ -165,7 +165,8 @@ def content_without(file: FileOfTurn, hunk: int | None, blobs: Blobs, label: str
 def without(before: str, after: str, current: str, hunk: int | None, count: int) -> str:
     """Return `current` without one of the `count` hunks between `before` and `after`, or without all of them.
 
-    Raise `ConflictError` if a line of a hunk, or the line before or after it, was changed since.
+    `count` is the number of hunks shown; if this comparison finds another number, no single hunk can be undone. Raise
+    `ConflictError` if a line of a hunk, or the line before or after it, was changed since.
     """
     old, new, now = before.split("\n"), after.split("\n"), current.split("\n")
     groups = list(BoundedMatcher(old, new).get_grouped_opcodes(3))

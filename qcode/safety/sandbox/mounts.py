@@ -1,7 +1,7 @@
 """The mounts of a sandbox for root, made in the thread that starts bwrap: ten times as fast as mounts by bwrap.
 
-The thread first gets a private mount namespace (mount_namespaces(7)), and bwrap copies its mounts. So each thread can
-start only one command. `bubblewrap` loads this module only for root, because `kernel` needs ctypes.
+The thread gets its own mount namespace (mount_namespaces(7)) and root, which bwrap copies. It cannot leave them, so
+each thread can start only one command. `bubblewrap` loads this module only for root, because `kernel` needs ctypes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         kernel.restrict_mount(_NEW_ROOT, is_read_only=True, is_recursive=False)
     kernel.enter_root(_NEW_ROOT)
     if confinement.level != "protect":
-        # If root cannot write to /proc, bwrap saves two mounts there, and then makes all of /proc read-only.
+        # Without it root cannot write to folders in /proc, so bwrap omits its read-only mounts of them; its option
+        # `--remount-ro /proc` covers all of /proc.
         kernel.forbid_capability(kernel.DAC_OVERRIDE)
 
 
