@@ -123,7 +123,7 @@ class Presenter:
         self._max_continuations = max_continuations
         self._searches: list[WebSearched] = []
         self._agents = AgentCards(transcript, clock, self._withdraw)
-        self._questions: dict[str, list[Question]] = {}
+        self._server_questions: dict[str, list[Question]] = {}
         self._open_cards: dict[str, None] = {}
         self._calls: Sequence[ToolCall] = ()
         self._asked: dict[str, int] = {}
@@ -131,7 +131,7 @@ class Presenter:
         self._streamed_call_ids: set[str] = set()
         self._has_shown = False
         self._note = ""
-        self._is_explained = False
+        self._is_end_explained = False
         self._pending_restart: Retry | None = None
         self._recovery = ""
         self._activity_text = self.background_key = ""
@@ -199,7 +199,7 @@ class Presenter:
 
     def _start_turn(self, event: TurnStarted) -> None:
         self._show_attached(event.attached, event.prompt)
-        self._is_explained = False
+        self._is_end_explained = False
         self._changes = DiffCount()
         self._set_activity("starting")
 
@@ -228,9 +228,9 @@ class Presenter:
             case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
                 self._agents.ask(approval.call)
             case _:
-                self._card(approval.call, "waiting", is_hidden=True)
+                self._ensure_card(approval.call, "waiting", is_hidden=True)
         if isinstance(approval, Question) and approval.server:
-            self._questions.setdefault(approval.call.call_id, []).append(approval)
+            self._server_questions.setdefault(approval.call.call_id, []).append(approval)
         self._set_activity("waiting for your answer", is_moving=False)
         self._interaction.ask(approval, self._position(approval.call))
 
@@ -253,7 +253,7 @@ class Presenter:
     def _withdraw(self, call_id: str) -> None:
         """Close the approval of a call that has begun or ended, and the questions that its tool server asked."""
         self._interaction.withdraw(call_id)
-        for question in self._questions.pop(call_id, ()):
+        for question in self._server_questions.pop(call_id, ()):
             if self._interaction.withdraw(question.id):
                 server = one_line(question.server, 60)
                 self._transcript.add_notice("info", f"The question of {server} was closed: its call has ended.")
@@ -329,7 +329,7 @@ class Presenter:
         self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in call_ids))
         self._writing_cards.clear()
         for call in calls:
-            self._card(call, "waiting")
+            self._ensure_card(call, "waiting")
         self._recovery = ""
         self._note = event.note
 
@@ -337,17 +337,17 @@ class Presenter:
         """Show a notice, and drop the reply's note if it has the same text."""
         if event.text == self._note:
             self._note = ""
-            self._is_explained = True
+            self._is_end_explained = True
         self._transcript.add_notice(event.level, event.text)
 
     def _say_note(self) -> None:
         """Show the note of the last reply, unless a notice has shown it."""
         if self._note:
             self._transcript.add_notice("warning", self._note)
-            self._is_explained = True
+            self._is_end_explained = True
             self._note = ""
 
-    def _card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
+    def _ensure_card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
         """Make sure the call has its card, and set its state; the card is hidden while a question about it is open."""
         argument = main_argument(call)
         if call.call_id not in self._open_cards:
@@ -359,7 +359,7 @@ class Presenter:
 
     def _start_tool(self, event: ToolStarted) -> None:
         self._interaction.withdraw(event.call.call_id)
-        self._card(event.call, "running")
+        self._ensure_card(event.call, "running")
         if event.is_backgroundable and self.background_key:
             self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
         self._set_activity(f"running {call_in_words(event.call.name)}")
@@ -368,7 +368,7 @@ class Presenter:
         call, outcome = event.call, event.outcome
         self._agents.end(call.call_id)
         self._withdraw(call.call_id)
-        self._card(call, event.state)
+        self._ensure_card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
         plan = plan_of(call)
         # `problems`: output of formatters and checkers; `shown`: output without notes to the model.
@@ -418,7 +418,7 @@ class Presenter:
             self._note = ""
         else:
             self._say_note()
-            notice = ending_notice(event, is_explained=self._is_explained)
+            notice = ending_notice(event, is_explained=self._is_end_explained)
             if notice is not None:
                 self._transcript.add_notice(notice.level, notice.text)
         if note := requests_note(event.api_calls, event.discarded_output_tokens):
@@ -485,7 +485,7 @@ _NOTABLE_AGENT_CALL_SECONDS = 1.0
 class _Agent:
     steps: int = 0
     began: dict[str, float] = field(default_factory=dict)
-    question_ids: set[str] = field(default_factory=set)
+    asked_call_ids: set[str] = field(default_factory=set)
 
 
 class AgentCards:
@@ -533,19 +533,19 @@ class AgentCards:
 
     def ask(self, call: ToolCall) -> None:
         """Show that a sub-agent's call is waiting for an answer."""
-        owner = next((agent for agent in self._agents if call.call_id.startswith(f"{agent}/")), None)
+        owner = next((card_id for card_id in self._agents if call.call_id.startswith(f"{card_id}/")), None)
         if owner is not None:
-            self._agents[owner].question_ids.add(call.call_id)
+            self._agents[owner].asked_call_ids.add(call.call_id)
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
 
     def end(self, call_id: str) -> None:
         """Withdraw the open questions of a sub-agent whose call has ended."""
         agent = self._agents.pop(call_id, None)
-        for asked in agent.question_ids if agent is not None else ():
+        for asked in agent.asked_call_ids if agent is not None else ():
             self._withdraw(asked)
 
     def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
-        agent.question_ids.discard(call.call_id)
+        agent.asked_call_ids.discard(call.call_id)
         self._withdraw(call.call_id)
         took = self._clock() - agent.began.pop(call.call_id, self._clock())
         notes = [

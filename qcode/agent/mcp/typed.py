@@ -33,7 +33,7 @@ MAX_RESOURCES = 20
 _READ_S = 30.0
 _ODD = lazy_pattern(r"[^A-Za-z0-9_:-]")
 _COMMAND = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
-_FOREIGN_NAME = "mcp__"
+_MCP_PREFIX = "mcp__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class TypedNames:
         if match is None:
             return None
         name, rest = match[1].lower(), (match[2] or "").strip()
-        if name.startswith(_FOREIGN_NAME):
-            name = name.removeprefix(_FOREIGN_NAME).replace("__", ":", 1)
+        if name.startswith(_MCP_PREFIX):
+            name = name.removeprefix(_MCP_PREFIX).replace("__", ":", 1)
         server = next((known for known in self._servers.names if name.startswith(f"{known.lower()}:")), None)
         if server is None:
             return None

@@ -205,7 +205,7 @@ class NoLimits(LimitStore):
         pass
 
 
-class LearnedCalls:
+class LearnedCallHabits:
     """How a host sends the calls of one model. Reads the file once.
 
     Implements `providers.blocks.CallHabits`, which explains the members.
