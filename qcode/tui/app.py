@@ -20,6 +20,7 @@ from textual.app import AutopilotCallbackType, ComposeResult
 from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
+from textual.worker import Worker
 
 from qcode.protocol.errors import QcodeError
 from qcode.text.numbers import count_text
@@ -106,7 +107,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             model=selection.name,
             mode=context.settings.permissions.mode,
             branch=welcome.branch,
-            problem="no provider" if is_stand_in else "",
+            problem="no key set" if is_stand_in else "",
             is_restricted=not context.is_trusted,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
@@ -358,11 +359,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Show the messages of a resumed conversation, and the notices of the start."""
         transcript, conversation = self.parts.transcript, self.agent.conversation
         if conversation.messages:
-            from qcode.tui.transcript.replay import is_told, show_resumed
+            from qcode.tui.transcript.replay import is_shown_by_resume, show_resumed
 
             self.view.replay()
             show_resumed(conversation, transcript)
-            notices = tuple(notice for notice in notices if not is_told(conversation, notice.text))
+            notices = tuple(notice for notice in notices if not is_shown_by_resume(conversation, notice.text))
         if conversation.mode == "bypass":
             transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
         for notice in notices:
@@ -411,8 +412,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             with self.view.failures.guarded():
                 agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
-        self._run_in_background(asyncio.to_thread(agent.warm_up), "warm-up")
-        self._run_in_background(self.show_sandbox(), "sandbox")
+        self._run_in_background(lambda: asyncio.to_thread(agent.warm_up), "warm-up")
+        self._run_in_background(self.show_sandbox, "sandbox")
         if first_prompt.strip():
             self.view.send_first(first_prompt)
         if not self._early and self.parts.prompt.restore_draft():
@@ -437,9 +438,13 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             return
         self.call_later(self.parts.prompt.call_later, self.call_later, self.view.connect, "")
 
-    def _run_in_background(self, work: Coroutine[Any, Any, None], group: str) -> None:
-        """Run `work` as a worker; an error in it ends in a notice."""
-        self.run_worker(self.view.failures.guard(work), group=group)
+    def _run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
+        """Run `work` as a worker; an error in it ends in a notice. An app that closes may never begin it."""
+
+        async def guarded() -> None:
+            await self.view.failures.guard(work())
+
+        _: Worker[None] = self.run_worker(guarded, group=group)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
@@ -448,7 +453,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.run_worker(coroutine, group="turn")
 
     def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._run_in_background(coroutine, "shell")
+        self._run_in_background(lambda: coroutine, "shell")
 
     def _note_files(self) -> None:
         """Update the completions: the file index has grown. Called from a thread."""
@@ -498,7 +503,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _announce(self, state: State) -> None:
         self.terminal_title.announce(state)
         if state == "idle":
-            self._run_in_background(self.session_name.make(), "title")
+            self._run_in_background(self.session_name.make, "title")
 
     def _ring(self, why: str) -> None:
         """Ring the bell, and send a notification if the terminal does not have the focus.

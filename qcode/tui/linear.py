@@ -69,7 +69,7 @@ from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL
-from qcode.tui.transcript.replay import is_told, replay, show_resumed
+from qcode.tui.transcript.replay import is_shown_by_resume, replay, show_resumed
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import Welcome
 
@@ -265,7 +265,7 @@ class LinearApp:
         if self.agent.conversation.mode == "bypass":
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
         for notice in self._notices:
-            if not is_told(self.agent.conversation, notice.text):
+            if not is_shown_by_resume(self.agent.conversation, notice.text):
                 self.view.add_notice(notice.level, notice.text)
         if self.agent.conversation.messages:
             replay(self.agent.conversation.stored_messages, self.view, self._clock)

@@ -390,7 +390,7 @@ class Presenter:
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
         summary = _told_once(call, summary, event.state)
-        notes = ["parsed from text"] if call.is_from_text else []
+        notes = ["call written as text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
             call.call_id,

@@ -120,6 +120,7 @@ def test_failure_to_start_the_editor_is_reported(cli: CliRunner) -> None:
         terminal.wait_for(READY)
         terminal.press("/editor\r")
         terminal.wait_for("could not be started")
+        assert "qcode is suspended" not in terminal.raw
 
 
 def test_pasted_image_path_is_sent_as_an_image(cli: CliRunner) -> None:

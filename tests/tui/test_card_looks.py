@@ -140,7 +140,7 @@ def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme
         rows, ("+ src/cart.py 21 lines", "! nofile.txt not found", "✓ Plan approved · asks before each change"), size
     )
     text = " ".join(app.parts.transcript.plain_text().split())
-    assert "✓ Read src/cart.py parsed from text · 21 lines" in text
+    assert "✓ Read src/cart.py call written as text · 21 lines" in text
     assert "✓ Run pytest -x edited by you · exit 0" in text
 
 

@@ -24,7 +24,7 @@ from qcode.tui.transcript.replay import (
     MAX_MESSAGES_AT_ONCE,
     UNFINISHED,
     end_of,
-    is_told,
+    is_shown_by_resume,
     replay,
     show_earlier,
     show_resumed,
@@ -233,13 +233,13 @@ def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     assert not any(UNFINISHED in row for row in replayed_rows(talked, is_resumed=True))
     assert any("── resumed from 20" in row for row in replayed_rows(talked, is_resumed=True))
     interrupted = "2 calls were interrupted: the outcome is unknown, nothing was run again"
-    assert not is_told(talked.conversation, interrupted)
+    assert not is_shown_by_resume(talked.conversation, interrupted)
     session = talked.conversation.session
     session.append(user("and then"))
     rows = replayed_rows(talked, is_resumed=True)
     assert UNFINISHED in " ".join(row.strip() for row in rows)
-    assert is_told(talked.conversation, interrupted)
-    assert not is_told(talked.conversation, "1 part was skipped in this session: unreadable or misplaced")
+    assert is_shown_by_resume(talked.conversation, interrupted)
+    assert not is_shown_by_resume(talked.conversation, "1 part was skipped in this session: unreadable or misplaced")
     talked.conversation.release()
 
 

@@ -342,13 +342,13 @@ def test_rate_limit_counts_down_and_ends() -> None:
 
 def test_missing_provider_is_shown_while_the_demo_model_answers() -> None:
     async def test(run: Running) -> None:
-        assert "no provider" in run.status
+        assert "no key set" in run.status
         await run.send("one")
         await run.until_idle()
-        assert "no provider" in run.status
+        assert "no key set" in run.status
         await run.send("/model demo/other")
         await run.pilot.pause()
-        assert "no provider" not in run.status
+        assert "no key set" not in run.status
 
     drive(test, ScriptedConversation([*says("hi"), ended()]), model=None)
 

@@ -377,43 +377,52 @@ def describe_no_room(prompt_tokens: int, window: int | None) -> str:
     )
 
 
+def _caps_text(attempts: Sequence[AttemptRecord]) -> str:
+    """Return the output caps of the requests: `output caps 8,000, then 64,000`, or `output cap 500 each`."""
+    caps = [f"{attempt.max_tokens:,}" for attempt in attempts]
+    if len(set(caps)) == 1:
+        return f"output cap {caps[0]} each" if len(caps) > 1 else f"output cap {caps[0]}"
+    return f"output caps {', then '.join(caps)}"
+
+
 def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -> str:
     """Return the message for a reply that stays truncated: the requests made, the reason, and what to do."""
-    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    caps = _caps_text(attempts)
     requests = count_text(len(attempts), "request")
     reason = {
         "no_progress": "the last continuation added nothing",
         "budget_exhausted": "the output budget is used up (max_total_completion_tokens, max_total_output_chars)",
         "repetition": "the last continuation kept repeating itself and was stopped",
-        "error": f"continuing failed: {error}" if error else "continuing failed",
+        "error": f"the last request failed: {error}" if error else "the last request failed",
     }.get(why, "each request reached its output limit")
     return (
-        f"The reply is incomplete after {requests} (output caps {caps}): {reason}. "
+        f"The reply is incomplete after {requests} ({caps}): {reason}. "
         "Ask to continue, or set a higher --max-output-tokens."
     )
 
 
 def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str:
     """Return the message for a truncated reply that is not continued because of the cost limit."""
-    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    caps = _caps_text(attempts)
     return (
-        f"The reply is incomplete (output caps {caps}): continuing would exceed --max-budget-usd {limit}. Ask to "
+        f"The reply is incomplete ({caps}): continuing would exceed --max-budget-usd {limit}. Ask to "
         "continue, or raise the budget."
     )
 
 
 def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: int) -> str:
-    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    """Return the message for a reply that never got beyond thinking: its limits, and what to do."""
+    caps = _caps_text(attempts)
     thought = f"{count_text(thinking_chars, 'character')} of thinking"
     return (
-        f"Thinking used up the output limit in every request (caps {caps}; {thought}, no answer). "
+        f"Thinking used up the output limit in every request ({caps}; {thought}, no answer). "
         "Lower the reasoning effort, or set a higher --max-output-tokens."
     )
 
 
 def describe_empty(attempts: Sequence[AttemptRecord]) -> str:
-    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    caps = _caps_text(attempts)
     return (
-        f"The reply was truncated before any text or tool call arrived (output caps {caps}). Ask for less at once, "
+        f"The reply was truncated before any text or tool call arrived ({caps}). Ask for less at once, "
         "or set a higher --max-output-tokens."
     )

@@ -179,11 +179,11 @@ def _open(context: CommandContext, session_id: str) -> None:
     except ValueError as refusal:
         context.view.notify("warning", str(refusal))
         return
-    from qcode.tui.transcript.replay import is_told
+    from qcode.tui.transcript.replay import is_shown_by_resume
 
     context.screen.show_conversation()
     for notice in notices:
-        if not is_told(context.agent.conversation, notice):
+        if not is_shown_by_resume(context.agent.conversation, notice):
             context.view.notify("warning", notice)
 
 

@@ -1,4 +1,4 @@
-"""Sent prompts, newest last, kept across sessions in a private file; the unsent draft; the history search line.
+"""The history of sent prompts in a private file, the stored draft, and the line of the history search.
 
 The file has one JSON object a line, `{"text", "folder"}`. If it cannot be read or written, only the history of other
 sessions is lost.
@@ -117,13 +117,13 @@ def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
 class DraftFile:
     """The unsent prompt of this process, in a private file of `folder` that remains if the process is killed.
 
-    `where` is the folder that the draft belongs to. With `folder` None nothing is kept. A write error loses only the
-    copy.
+    `path` is the working folder that the draft belongs to. With `folder` None nothing is stored. Write errors are
+    ignored.
     """
 
     def __init__(self, folder: Path | None, path: str) -> None:
         self._folder = folder
-        self._where = path
+        self._working_folder = path
         self._saved_text = ""
 
     def save(self, text: str) -> None:
@@ -134,7 +134,7 @@ class DraftFile:
         path = self._folder / f"{os.getpid()}.json"
         with suppress(OSError):
             if text.strip():
-                state_file.save_json(path, {"folder": self._where, "text": text})
+                state_file.save_json(path, {"folder": self._working_folder, "text": text})
             else:
                 path.unlink(missing_ok=True)
 
@@ -142,9 +142,9 @@ class DraftFile:
         """Remove and return a draft that an ended process left for this folder; empty if there is none."""
         with suppress(OSError):
             for path in sorted(self._folder.glob("*.json")) if self._folder is not None else ():
-                left = state_file.load_json(path)
-                text = left.get("text")
-                if left.get("folder") == self._where and isinstance(text, str) and not _is_running(path.stem):
+                draft = state_file.load_json(path)
+                text = draft.get("text")
+                if draft.get("folder") == self._working_folder and isinstance(text, str) and not _is_running(path.stem):
                     path.unlink()
                     return text
         return ""
@@ -192,7 +192,7 @@ class HistorySearch(Static):
     def close(self) -> None:
         self.display = False
 
-    def look_for(self, words: str, matches: tuple[str, ...]) -> None:
+    def set_matches(self, words: str, matches: tuple[str, ...]) -> None:
         """Show the newest of `matches`, or keep the current one if it still matches."""
         match = self.match
         self.words, self._matches = words, matches
@@ -209,12 +209,12 @@ class HistorySearch(Static):
 
     def _paint(self) -> None:
         if not self.words:
-            found = "type part of an earlier prompt"
+            status = "type part of an earlier prompt"
         elif self._matches:
-            found = f"{self._index + 1} of {len(self._matches)} · Ctrl+R older · Enter select · Esc close"
+            status = f"{self._index + 1} of {len(self._matches)} · Ctrl+R older · Enter select · Esc close"
         else:
-            found = "no match · Esc close"
+            status = "no match · Esc close"
         width = self.size.width or 80
         words = f" {shorten(self.words, max(8, width // 2))} " if self.words else ""
-        text = Content.assemble((f"history:{words}", "$text-accent"), (f" {found}", "$muted"))
+        text = Content.assemble((f"history:{words}", "$text-accent"), (f" {status}", "$muted"))
         self.update(text.truncate(width, ellipsis=True))

@@ -1,4 +1,4 @@
-"""Short labels in the prompt in place of something larger: a folded paste, an image. Pure.
+"""Short labels in the prompt that stand for a folded paste or an image. Pure.
 
 A label is one unit: the cursor never enters it, and it is deleted whole. Numbers are not reused within a run, so a
 label that returns (by undo, from the history, typed by hand) keeps its meaning. `attachments` reads the files.
@@ -101,7 +101,7 @@ def pasted(text: str) -> str:
 _NAME_CELLS = 40
 _MAX_PATHS = 8_000
 _IMAGE_PATH = lazy_pattern(r".+\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
-_ODD = lazy_pattern(r"[\[\]\n]")
+_FORBIDDEN_IN_LABELS = lazy_pattern(r"[\[\]\n]")
 
 
 class Images:
@@ -112,7 +112,7 @@ class Images:
 
     def label(self, picture: Picture) -> str:
         """Return a new label for an image."""
-        name = shorten(_ODD.sub("", picture.name), _NAME_CELLS) or "image"
+        name = shorten(_FORBIDDEN_IN_LABELS.sub("", picture.name), _NAME_CELLS) or "image"
         size = f" {picture.size[0]}x{picture.size[1]}" if picture.size is not None else ""
         return self.labels.add(f"[Image #{self.labels.number} {name}{size}]", picture)
 
@@ -121,7 +121,7 @@ class Images:
         return tuple(self.labels[label].image for label in dict.fromkeys(self.labels.labels_in(text)))
 
     def lasting(self, text: str) -> str:
-        """Return `text` as another session can use it: with a mention of the file in place of each label."""
+        """Return `text` for use in another session: each label is replaced by a mention of its file."""
         for label in self.labels.labels_in(text):
             path = self.labels[label].path
             text = text.replace(label, mention_of(path) if path and "://" not in path else "[image]")

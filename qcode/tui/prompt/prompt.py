@@ -117,7 +117,7 @@ class Prompt(EditingArea):
         self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
 
     def _place_cursor(self, _screen: object) -> None:
-        """Move the terminal's cursor along: Textual does so for keys, and not if the prompt itself moves."""
+        """Move the terminal's cursor too. Textual does this for keys, but not if the prompt itself moves."""
         if self.has_focus:
             self.app.cursor_position = self.cursor_screen_offset
 
@@ -137,7 +137,7 @@ class Prompt(EditingArea):
 
     @property
     def lasting_text(self) -> str:
-        """The text with every label replaced by what another session understands."""
+        """The text for use in another session, without labels."""
         return self.images.lasting(self.whole_text)
 
     def keep_draft(self) -> None:
@@ -146,11 +146,11 @@ class Prompt(EditingArea):
         self.sent.draft_file.save(self.lasting_text)
 
     def restore_draft(self) -> bool:
-        """Show the draft that a killed or crashed process left; return False if there is none, or text already."""
-        left = self.sent.draft_file.take_abandoned() if self.is_empty else ""
-        if left:
-            self.replace_text(left)
-        return bool(left)
+        """Show the draft of a killed or crashed process; return False if there is none, or the prompt has text."""
+        draft = self.sent.draft_file.take_abandoned() if self.is_empty else ""
+        if draft:
+            self.replace_text(draft)
+        return bool(draft)
 
     def put_back(self, typed: str) -> None:
         """Restore a rejected text in front of anything typed since."""
@@ -517,7 +517,7 @@ class Prompt(EditingArea):
             self._show_match()
         elif event.key in ("backspace", "ctrl+h") or event.is_printable:
             words = words + (event.character or "") if event.is_printable else words[:-1]
-            self._search.look_for(words, self.sent.matches(words) if words else ())
+            self._search.set_matches(words, self.sent.matches(words) if words else ())
             self._show_match()
         else:
             self.leave_search(takes=True)

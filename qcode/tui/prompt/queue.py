@@ -1,4 +1,4 @@
-"""Prompts sent during a turn that have not joined it yet, one line each above the prompt."""
+"""The queue of prompts that were sent during a turn, shown as one line each above the prompt."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Queue(Static):
         self._paint()
 
     def remove_steering(self, text: str) -> Submission | None:
-        """Remove and return the first steering prompt with this text, None if there is none. It has joined the turn."""
+        """Remove and return the first steering prompt with this text, or None. The turn has taken it over."""
         found = next(
             (submission for submission in self._submissions if submission.is_steering and submission.text == text), None
         )

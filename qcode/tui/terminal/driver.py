@@ -1,7 +1,7 @@
 """Terminal features that Textual's driver lacks: title, bell, notifications, Alt+Enter, signals, hangup.
 
-`TerminalApp` writes to the terminal only while it has it, and takes it back even if the program it was lent to fails.
-It forgets what is on screen when the terminal may have changed it.
+`TerminalApp` writes to the terminal only while the app has it, and takes it back even if the borrowing program fails.
+It repaints the whole screen when the terminal may have changed it.
 `survive_hangup` ends the app if the terminal goes away: Textual 8.2 writes from a thread that dies with the first
 failed write, after which the next write of the app blocks forever and no signal is handled. `TerminalTitle` keeps
 title and bell up to date.
@@ -198,8 +198,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     @contextmanager
     def suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
-        suspended = self.suspend()
-        with self.batch_update():
+        suspended, driver = self.suspend(), driver_of(self)
+        # Textual says so only after it has suspended the driver, which must not tell the user how to return.
+        is_lending = driver.no_automatic_restart() if driver is not None else contextlib.nullcontext()
+        with self.batch_update(), is_lending:
             suspended.__enter__()
             self._is_lent = True
             try:

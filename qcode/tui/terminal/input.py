@@ -1,4 +1,4 @@
-"""Take pastes, Alt keys and background reports out of the input of the terminal before Textual reads it as keys.
+"""Parses pastes, Alt keys and background reports in the terminal's input before Textual reads it as keys.
 
 Textual 8.2 reads a paste character by character, and an escape character in it turns the rest into keys: a line end
 would send the prompt. https://invisible-island.net/xterm/ctlseqs/ctlseqs.html#h2-Bracketed-Paste-Mode
@@ -22,14 +22,14 @@ from qcode.tui.terminal.textual_internals import KeyParser, has_writer
 PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
-# `ESC` with the first character of no longer sequence: the others begin CSI, SS3, OSC, DCS, SOS, PM and APC. Or an
-# Escape before a control key such as Ctrl+R: Alt has no meaning with these, and Textual would drop the Escape. Not
-# before Tab and Enter: a slow connection may split `ESC CR`, which is Alt+Enter.
+# `ESC` with a character that begins no longer sequence; the excluded ones begin CSI, SS3, OSC, DCS, SOS, PM and APC.
+# Or an Escape before a control key such as Ctrl+R: Alt has no meaning with these, and Textual would drop the Escape.
+# Not before Tab and Enter: a slow connection may split `ESC CR`, which is Alt+Enter.
 _ALT = lazy_pattern(r"\x1b(?:([^\x00-\x1f\x7f\[\]OPX^_])|(?=[\x01-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]))")
 
 
 class AltParser(KeyParser):
-    """Textual's parser, which tells Alt with a key from Escape and a key by how they arrive.
+    """Textual's parser, extended to distinguish Alt with a key from Escape followed by a key, by how they arrive.
 
     A terminal writes `ESC` and the character of an Alt key in one piece. Textual 8.2 waits for more after it, so an
     Escape right after Alt+X types `^x`, and it takes an Escape and a letter that were typed one after the other for

@@ -1,6 +1,6 @@
 """Writes a frame to the terminal as the difference from what the terminal shows.
 
-`Painter` keeps the cells on screen. Rows that only moved are moved by the terminal (scroll region), and of the others
+`Painter` keeps the cells on screen. Rows that only moved are moved by the terminal (scroll region). In the other rows,
 only the cells that differ are written. Textual writes whole rows, about ten times as many bytes for a streamed reply.
 `textual_internals` takes the frames from Textual; this module uses no private member of it.
 
@@ -25,21 +25,21 @@ from rich.style import Style
 from textual.strip import Strip
 
 MIN_SCROLL_GAIN = 60
-"""Cells that a scroll must save; its sequences are about 25 bytes long."""
+"""The minimum number of cells that a scroll must save; its sequences are about 25 bytes long."""
 MAX_GAP = 4
 """Unchanged cells that are written again because moving the cursor over them costs as much."""
 MIN_ERASED = 5
 """Blanks at the end of a change that are erased instead of written."""
 MIN_SKIPPED = 11
-"""The same within a change, where the cursor has to move behind them."""
+"""The same within a change, after which the cursor must also move over them."""
 
 _SURE_RANGES = (
     " ~\u00a0\u00ac\u00ae\u02ff\u0370\u0377\u037a\u037f\u0384\u0482\u048a\u052f\u2010\u2015\u2018\u2027"
     "\u2030\u203b\u203d\u2048\u204a\u205e\u2190\u2193\u2200\u22ff\u2500\u25a9\u25ac\u25b5\u25b7\u25bf"
     "\u25c1\u25fa\u2800\u28ff\u3001\u3029\u3041\u3096\u309b\u30ff\u4e00\u9fff\uac00\ud7a3\uff01\uff60"
 )
-"""Characters whose width every terminal agrees on: the first and last of each range. It does not for emoji and
-combining marks. A regular expression of these ranges would take 5 ms to compile, before the first paint.
+"""Ranges (first and last) of characters with the same width in every terminal. Emoji and combining marks are not among
+them. A regular expression of these ranges would take 5 ms to compile, before the first paint.
 """
 MAX_COLUMN = 1 << 16
 
@@ -61,7 +61,7 @@ Run: TypeAlias = tuple[str, CellStyle, int]
 
 
 class _Span:
-    """Cells `x` to `end` of a row, with the segments they were made of. Its runs are computed when they are needed."""
+    """Cells `x` to `end` of a row, with their segments. Its runs are computed when they are needed."""
 
     __slots__ = ("_runs", "_text", "end", "segments", "x")
 
@@ -109,7 +109,7 @@ class Painter:
         self._look: CellStyle | None = None
 
     def forget(self) -> bool:
-        """Write the next frame whole, because something else may have changed the screen.
+        """Write the next frame completely, because another program may have changed the screen.
 
         Return whether the screen was known.
         """

@@ -1,8 +1,8 @@
-"""SIGTERM, SIGHUP and SIGINT end the app within `LEAVE_S`, whatever hangs.
+"""Ends the app within `LEAVE_S` after SIGTERM, SIGHUP or SIGINT, even if a part of it hangs.
 
-asyncio handles signals in its loop. It does not run while a write blocks on a terminal that no longer reads, or while
-an editor has the terminal, and Python waits at its end for the threads of its executors. So the signals are read by a
-thread, which asks the app to leave, and ends the process if it does not.
+asyncio handles signals in its loop, which does not run while a write to the terminal blocks, or while an editor has the
+terminal. At exit, Python waits for the threads of its executors. Therefore a thread reads the signals, asks the app to
+leave, and ends the process if the app does not.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any
 from qcode.protocol.errors import ExitCode
 
 LEAVE_S = 2.0
-"""Time for the app to leave after a signal."""
+"""Seconds for the app to leave after a signal."""
 REPEAT_S = 0.5
 """Signals closer together are one request: the kernel and the shell both report a lost terminal."""
 RESCUE_S = 0.5
-"""Time to save the draft and to end child processes before the process is ended by force."""
+"""Seconds for each step of a forced end: save the draft, end child processes, restore the terminal."""
 
 _NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_GIVE_BACK = b"\x1b[r\x1b[m\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
+_RESET_MODES = b"\x1b[r\x1b[m\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
 
 
 class EndingSignals:
     """Calls `leave` in the loop with the number of the first signal, and ends the process by force if that hangs.
 
-    The process is ended `LEAVE_S` after the first signal, or at the second one. `rescue` is called before, in a
-    separate thread: it saves what must not be lost. `number` is the first signal, None before it.
+    The process is ended `LEAVE_S` after the first signal, or at the second one. Before that, `rescue` saves unsent
+    text in a separate thread. `number` is the first signal, None before it.
     """
 
     def __init__(self, leave: Callable[[int], object], rescue: Callable[[], object]) -> None:
@@ -42,65 +42,67 @@ class EndingSignals:
         self._leave = leave
         self._rescue = rescue
         self._loop = asyncio.get_running_loop()
-        self._since = 0.0
+        self._deadline_start = 0.0
         self._seconds = LEAVE_S
         self._terminal = _settings()
-        self._reading, self._writing = os.pipe()
-        os.set_blocking(self._writing, False)
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._write_end, False)
         # A signal that is blocked when the process starts would never arrive.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _NUMBERS)
         for number in _NUMBERS:
             signal.signal(number, _do_nothing)
-        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, name="qcode-signals", daemon=True).start()
 
     def close(self, seconds: float = 0.0) -> None:
-        """Handle signals no more, as the app has ended.
+        """Stop handling signals, because the app has ended.
 
         After a signal, the rest of the process has `seconds` and then `LEAVE_S` to end.
         """
         if self.number is not None:
-            self._since, self._seconds = time.monotonic(), seconds + LEAVE_S
-            os.write(self._writing, b"\0")
+            self._deadline_start, self._seconds = time.monotonic(), seconds + LEAVE_S
+            os.write(self._write_end, b"\0")
             return
         signal.set_wakeup_fd(-1)
         for number in _NUMBERS:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-        os.close(self._writing)
+        os.close(self._write_end)
 
     def _watch(self) -> None:
         poll = select.poll()
-        poll.register(self._reading, select.POLLIN)
+        poll.register(self._read_end, select.POLLIN)
         while True:
-            left = None if self.number is None else max(0.0, self._since + self._seconds - time.monotonic())
-            if not poll.poll(None if left is None else left * 1000):
+            remaining = (
+                None if self.number is None else max(0.0, self._deadline_start + self._seconds - time.monotonic())
+            )
+            if not poll.poll(None if remaining is None else remaining * 1000):
                 self._end()
-            data = os.read(self._reading, 64)
+            data = os.read(self._read_end, 64)
             if not data:
-                os.close(self._reading)
+                os.close(self._read_end)
                 return
             for number in data:
                 if number in _NUMBERS:
-                    self._note(number)
+                    self._handle(number)
 
-    def _note(self, number: int) -> None:
+    def _handle(self, number: int) -> None:
         now = time.monotonic()
         if self.number is None:
-            self.number, self._since = number, now
+            self.number, self._deadline_start = number, now
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._leave, number)
-        elif now - self._since > REPEAT_S:
+        elif now - self._deadline_start > REPEAT_S:
             self._end()
 
     def _end(self) -> None:
         """End the process now."""
-        for work in (self._rescue, _kill_descendants, self._give_terminal_back):
+        for work in (self._rescue, _kill_descendants, self._restore_terminal):
             thread = threading.Thread(target=work, daemon=True)
             thread.start()
             thread.join(RESCUE_S)
         os._exit(ExitCode.INTERRUPTED if self.number == signal.SIGINT else ExitCode.TERMINATED)
 
-    def _give_terminal_back(self) -> None:
+    def _restore_terminal(self) -> None:
         """Restore the terminal's modes. Nothing here may wait for the terminal."""
         import termios
 
@@ -108,7 +110,7 @@ class EndingSignals:
             if self._terminal is not None:
                 termios.tcsetattr(0, termios.TCSANOW, self._terminal)
             descriptor = os.open("/dev/tty", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-            os.write(descriptor, _GIVE_BACK)
+            os.write(descriptor, _RESET_MODES)
 
 
 def _kill_descendants() -> None:
@@ -128,4 +130,4 @@ def _settings() -> list[Any] | None:
 
 
 def _do_nothing(number: int, frame: object) -> None:
-    """Let Python tell the wakeup descriptor about a signal, which it does not for an ignored one."""
+    """Do nothing. Python writes a signal to the wakeup descriptor only if it has a handler."""

@@ -1,6 +1,6 @@
-"""Colors of command output: SGR sequences to inks. Everything else that a terminal would act on is removed.
+"""Converts the colors of command output (SGR sequences) to inks, and removes all other control sequences.
 
-One pass over the text. Blinking and concealed text are ignored, because output must stay legible. The slots are named
+Blinking and concealed text are ignored, because output must stay legible. The slots are named
 `sgr-` and the parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns them into styles.
 """
 
@@ -40,7 +40,7 @@ def has_sequences(text: str) -> bool:
 
 
 def pen_after(text: str, pen: Pen) -> Pen:
-    """Return the pen after `text`."""
+    """Return `pen` as the sequences in `text` change it."""
     for match in _SGR.finditer(text):
         pen = _changed(pen, match[1])
     return pen
@@ -74,8 +74,8 @@ def output_rows(text: str, width: int) -> list[Line]:
 
 def _changed(pen: Pen, parameters: str) -> Pen:
     codes = [int(part) if part.isdigit() and len(part) <= 3 else 0 for part in parameters.replace(":", ";").split(";")]
-    found = iter(codes)
-    for code in found:
+    remaining = iter(codes)
+    for code in remaining:
         match code:
             case 0:
                 pen = PLAIN_PEN
@@ -90,7 +90,7 @@ def _changed(pen: Pen, parameters: str) -> Pen:
             case _ if 40 <= code <= 47 or 100 <= code <= 107:
                 pen = pen._replace(background=str(code))
             case 38 | 48:
-                color = _extended_color(code, found)
+                color = _extended_color(code, remaining)
                 pen = pen._replace(color=color) if code == 38 else pen._replace(background=color)
             case 39:
                 pen = pen._replace(color="")

@@ -58,8 +58,8 @@ _CHARACTERS_PER_CELL = 8
 _MIN_FOLD = 2
 _INDENT: Span = ("  ", ink())
 _GUTTER: Span = ("  │ ", ink("dim"))
-_NOTABLE = 1.0
-_LONG = 3.0
+_MIN_SHOWN_S = 1.0
+_HINT_AFTER_S = 3.0
 
 
 @values.dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class CardUpdate:
     `output` replaces the output, `append` is added to it, `diff` is a unified diff. `detail` is added to the text that
     the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds. `is_hidden`:
     the card has no rows until its next state, because a question shows the same call. `seconds` is the duration of the
-    call, if the card is not to measure it. `plan` is Markdown of the model, which the card shows instead of output.
+    call, if the card must not measure it. `plan` is Markdown of the model, which the card shows instead of output.
     """
 
     state: CardState | None = None
@@ -115,7 +115,7 @@ class Card(Foldable):
         self.state: CardState = "waiting"
         self._name = f"{verb(name):<{_VERB_CELLS}}" if name in VERBS else verb(name)
         self.is_reading = is_reading(name)
-        """Whether the folded card is one row, because its output is read by the model only."""
+        """Whether the folded card is one row, because only the model reads its output."""
         self._argument = tidy(argument)
         self._clock = clock
         self._started_at: float | None = None
@@ -125,11 +125,11 @@ class Card(Foldable):
         self._is_hidden = False
         self._plan = ""
         self._output: list[str] = []
-        self._rest = ""
+        self._partial_line = ""
         self._pen = PLAIN_PEN
         self._pens: dict[int, Pen] = {}
-        self._long: list[str] = []
-        self._long_rest = ""
+        self._detail: list[str] = []
+        self._partial_detail = ""
         self._diff: list[DiffRow] = []
         self._unfolded_rows: list[list[Line]] = []
         self._unfolded_width = 0
@@ -140,15 +140,15 @@ class Card(Foldable):
         if update.argument is not None:
             self._argument = tidy(update.argument)
         if update.output is not None:
-            self._output, self._rest = [], ""
+            self._output, self._partial_line = [], ""
             self._pen, self._pens = PLAIN_PEN, {}
             self._unfolded_rows.clear()
-            self._take(update.output)
+            self._append_output(update.output)
         if update.append is not None:
-            self._take(update.append)
+            self._append_output(update.append)
         if update.detail is not None:
-            *complete, self._long_rest = (self._long_rest + update.detail).split("\n")
-            self._long += complete
+            *complete, self._partial_detail = (self._partial_detail + update.detail).split("\n")
+            self._detail += complete
         if update.plan is not None:
             self._plan = update.plan
         if update.diff is not None:
@@ -167,7 +167,7 @@ class Card(Foldable):
         if self._plan:
             return len(self._plan), self._plan.count("\n")
         if self.is_unfolded:
-            return len(self._argument), len(self._long or self._output) + len(self._diff)
+            return len(self._argument), len(self._detail or self._output) + len(self._diff)
         if self.is_reading:
             return 0, 0
         folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
@@ -194,7 +194,7 @@ class Card(Foldable):
         return lines + self._output_rows(max(1, width - len(_GUTTER[0])))
 
     def _plan_rows(self, width: int) -> list[Line]:
-        """Return the plan: all of it if the user approved it."""
+        """Return the rows of the plan: complete if the user approved it, otherwise folded."""
         # The Markdown parser is imported with the first reply, because the first paint does not need it.
         from qcode.tui.transcript.markdown import MarkdownStream
 
@@ -215,8 +215,8 @@ class Card(Foldable):
             self._unfolded_rows.clear()
         self.state = state
 
-    def _take(self, text: str) -> None:
-        *complete, self._rest = (self._rest + text).split("\n")
+    def _append_output(self, text: str) -> None:
+        *complete, self._partial_line = (self._partial_line + text).split("\n")
         for line in complete:
             self._output.append(line)
             if has_sequences(line):
@@ -233,16 +233,16 @@ class Card(Foldable):
         if self.state == "running" and self._started_at is not None:
             seconds = self._clock() - self._started_at
             parts = [f"running {duration_text(seconds)}"]
-            if self._hint and seconds >= _LONG:
+            if self._hint and seconds >= _HINT_AFTER_S:
                 parts.append(self._hint)
         if self._summary:
             parts.append(self._summary)
-        if self._seconds is not None and self._seconds >= _NOTABLE:
+        if self._seconds is not None and self._seconds >= _MIN_SHOWN_S:
             parts.append(duration_text(self._seconds))
         return " · ".join(parts)
 
     def _fits_row(self, width: int) -> bool:
-        """Whether one row is enough. The reason of a failure is never cut."""
+        """Whether the card fits in one row. The reason of a failure is never cut."""
         used = 5 + cell_len(self._name) + cell_len(self._argument) + cell_len(self._status())
         return self._slot() != "card-failed" or used <= width
 
@@ -284,10 +284,14 @@ class Card(Foldable):
 
     def _source(self) -> tuple[list[str], str]:
         """Return the complete lines of the unfolded card, and its incomplete last line."""
-        return (self._long, self._long_rest) if self._long or self._long_rest else (self._output, self._rest)
+        return (
+            (self._detail, self._partial_detail)
+            if self._detail or self._partial_detail
+            else (self._output, self._partial_line)
+        )
 
     def _output_rows(self, width: int) -> list[Line]:
-        lines, rest = self._source() if self.is_unfolded else (self._output, self._rest)
+        lines, rest = self._source() if self.is_unfolded else (self._output, self._partial_line)
         source = lines if not rest else [*lines, rest]
         first, last = 0, len(source)
         while last > first and not source[last - 1].strip():
@@ -325,7 +329,7 @@ class Card(Foldable):
         """
         before, _, visible = text.rstrip("\r").rpartition("\r")
         limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL
-        pen = PLAIN_PEN if self.is_unfolded and self._long else self._pens.get(at, PLAIN_PEN)
+        pen = PLAIN_PEN if self.is_unfolded and self._detail else self._pens.get(at, PLAIN_PEN)
         if pen == PLAIN_PEN and not has_sequences(text):
             spans = [(keep_tabs(visible)[:limit], ink("output"))]
         else:

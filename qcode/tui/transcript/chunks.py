@@ -223,7 +223,7 @@ class GrowingLines:
 
 
 def context_of(lines: Sequence[str], at: int) -> list[str]:
-    """Return the lines above `at` that the lines after it depend on: list items, a table's header, an open fence."""
+    """Return the lines above `at` that give the lines after it their meaning: list items, a table header, a fence."""
     if len(lines) > 1 and "|" in lines[0] and _TABLE_RULE.fullmatch(lines[1]):
         return list(lines[:2])
     context: list[str] = []
@@ -283,7 +283,7 @@ class GrowingParagraph:
 
     def _settle(self, source: str) -> bool:
         """Wrap the complete part for the last time; return whether the open end became shorter."""
-        cut = _place_before(source, self._at, len(source) - STEP)
+        cut = _last_division(source, self._at, len(source) - STEP)
         if cut is None:
             return False
         spans = self._spans_of(source[self._at : cut])
@@ -308,8 +308,8 @@ class GrowingParagraph:
         return rows
 
 
-def _place_before(source: str, start: int, end: int) -> int | None:
-    """Return the last place to divide, preferring a space between words, then a space before a word."""
+def _last_division(source: str, start: int, end: int) -> int | None:
+    """Return the last index to divide at, preferring a space between words, then a space before a word."""
     for pattern in (_BETWEEN_WORDS, _BEFORE_WORD, _INSIDE_WORD):
         found = [match.start() + 1 for match in pattern.finditer(source, start, end)]
         if found:

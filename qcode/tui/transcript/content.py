@@ -1,4 +1,4 @@
-"""The entries of the transcript in order, and which of them are live. Independent of screens, sizes and scrolling.
+"""The ordered entries of the transcript, and the live ones among them. Independent of screens, sizes and scrolling.
 
 The live blocks are those since the last `settle`: text, reasoning, and cards of calls that are still being received.
 """
@@ -35,8 +35,8 @@ _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 class Content:
     """The entries of a transcript. `take_changed` returns the first entry that must be laid out again.
 
-    While a new attempt replaces a reply, `held` is the rest of the old text; the new attempt precedes it, starting at
-    the index `held_at`. `arrivals` counts additions, for the label that reports new text below.
+    While a new attempt replaces a reply, `held` is the rest of the old text. The new attempt is above it, from
+    the index `held_at` on. `arrivals` counts additions, for the label that reports new text below.
     """
 
     def __init__(self, clock: Callable[[], float], thinking: Thoughts = "folded") -> None:
@@ -80,7 +80,7 @@ class Content:
     def add_user(self, text: str) -> None:
         # Only once: it makes the positions of all entries stale.
         if self.entries and isinstance(self.entries[0], WelcomeEntry) and self.entries[0].collapse():
-            self._note(0)
+            self._mark_changed(0)
         self._add(PromptEntry(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
 
     def add_attached(self, lines: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ class Content:
         self._add(Attached("\n".join(lines), ink("dim"), "+ "), gap=0)
 
     def add_notice(self, level: Level, text: str) -> None:
-        """Add a notice; the same one again is counted on the last. A warning after a prompt is directly below it."""
+        """Add a notice; a repeated one is counted in the last. A warning after a prompt is directly below it."""
         last = self.entries[-1] if self.entries else None
         if isinstance(last, NoticeEntry) and last.repeats(level, text):
             self.arrivals += 1
@@ -110,7 +110,7 @@ class Content:
         self._touch(self._text)
 
     def append_reasoning(self, text: str) -> None:
-        """Start or extend reasoning. Text after it starts a new block, unless a mark said that the text continues."""
+        """Start or extend reasoning. Text after it starts a new block, unless a mark was added to the text."""
         if not text or self.thinking == "hidden":
             return
         if not self._is_continued:
@@ -150,17 +150,17 @@ class Content:
         self._forget_live()
 
     def restart(self, label: str) -> None:
-        """Turn the live blocks into old text, which the new attempt replaces row by row."""
+        """Mark the live blocks as old text, which the new attempt replaces row by row."""
         at, old = self._take_live()
         if not old:
             self._add(Divider(label), gap=0)
             return
         self.held, self.held_at = SupersededEntry(old, label), at
         self.entries.insert(at, self.held)
-        self._note(at)
+        self._mark_changed(at)
 
     def restore(self, text: str, reasoning: str = "") -> None:
-        """Replace the live blocks with this text, which is live in turn."""
+        """Replace the live blocks with this text, which becomes live."""
         at, _ = self._take_live()
         if reasoning and self.thinking != "hidden":
             thinking = Thinking(self._clock)
@@ -220,7 +220,7 @@ class Content:
             self._touch(entry)
 
     def insert_earlier(self, earlier: Content) -> None:
-        """Insert the entries of `earlier`, which is not used any more, above all others but the welcome."""
+        """Insert the entries of `earlier`, which must not be used afterwards, above all others but the welcome."""
         if not earlier.entries:
             return
         if earlier.is_unfolded != self.is_unfolded:
@@ -234,7 +234,7 @@ class Content:
         self.entries[at:at] = earlier.entries
         self.held_at += len(earlier.entries)
         self._has_moved = True
-        self._note(0)
+        self._mark_changed(0)
 
     def toggle_folds(self) -> None:
         self.is_unfolded = not self.is_unfolded
@@ -286,16 +286,16 @@ class Content:
         self.arrivals += 1
         self._has_moved |= index < len(self.entries)
         self.entries.insert(index, entry)
-        self._note(index)
+        self._mark_changed(index)
 
     def _remove(self, entry: Entry) -> None:
         index = self._index(entry)
         del self.entries[index]
         self._has_moved = True
-        self._note(index)
+        self._mark_changed(index)
 
     def _touch(self, entry: Entry) -> None:
-        self._note(self._index(entry))
+        self._mark_changed(self._index(entry))
 
     def _index(self, entry: Entry) -> int:
         """Return the index of `entry`, searching from the end, where most changes happen."""
@@ -304,5 +304,5 @@ class Content:
             index -= 1
         return index
 
-    def _note(self, index: int) -> None:
+    def _mark_changed(self, index: int) -> None:
         self._first_changed = index if self._first_changed is None else min(self._first_changed, index)

@@ -40,14 +40,14 @@ class Entry:
         self._width = 0
         self._is_current = False
         self.is_plain = False
-        """Whether the rows are only the text, because an internal error prevents the usual ones."""
+        """Whether only the plain text is shown, because an internal error prevented the layout."""
 
     def source(self) -> str:
         """Return the whole text, for the search and for `show_plainly`."""
         return ""
 
     def show_plainly(self, width: int) -> None:
-        """Show the text without any form, from now on, by code that cannot fail whatever the text."""
+        """Show the text without formatting from now on. This code cannot fail for any text."""
         self.is_plain = True
         self._lines = [Line(((PLAIN_LABEL[:width], ink("notice-error")),))]
         for text in clean(self.source()).split("\n"):
@@ -171,7 +171,7 @@ class NoticeEntry(TextEntry):
         self._count = 1
 
     def repeats(self, level: Level, text: str) -> bool:
-        """Count a notice if it is this one; return whether it is."""
+        """Count a repetition of this notice; return False for another notice."""
         if (level, text) != self._notice:
             return False
         self._count += 1
@@ -181,7 +181,7 @@ class NoticeEntry(TextEntry):
 
 
 class PromptEntry(TextEntry):
-    """A prompt of the user, on a band across the width, so that turns are found by eye."""
+    """A prompt of the user, on a colored band across the width, so that turns are easy to find."""
 
     def lay_out(self, width: int) -> list[Line]:
         lines = super().lay_out(width)
@@ -210,7 +210,7 @@ class WelcomeEntry(Entry):
         return "\n".join(self._texts)
 
     def collapse(self) -> bool:
-        """Show only the first two lines, joined, because the conversation has begun; return whether that is new."""
+        """Show only the first two lines, joined, because the conversation has begun; return whether this changed it."""
         if self._is_collapsed:
             return False
         self._is_collapsed = True
@@ -282,7 +282,7 @@ class ReplyEntry(Entry):
         self._is_current = False
 
     def settle(self) -> None:
-        """End the text, and join its pieces to save memory."""
+        """End the text."""
         if self._is_live:
             self._is_live = False
             self._is_current = False

@@ -30,7 +30,7 @@ _CONTENT = lazy_pattern(f"[^{GAP_CLASS[1:]}")
 
 
 class Ink(NamedTuple):
-    """The look of a piece of text: names of style slots, later ones on top, and the http(s) target of a link."""
+    """The style of a text: names of style slots, the last one on top, and the http(s) target of a link."""
 
     slots: tuple[str, ...] = ()
     href: str = ""
@@ -42,7 +42,7 @@ Span: TypeAlias = tuple[str, Ink]
 
 @lru_cache(maxsize=2048)
 def ink(*slots: str, href: str = "") -> Ink:
-    """Return the one shared `Ink` of these slots."""
+    """Return the shared `Ink` of these slots."""
     return Ink(slots, href)
 
 
@@ -53,7 +53,7 @@ def over(base: Ink, slot: str) -> Ink:
 
 
 def tidy(text: str) -> str:
-    """Return foreign text ready for the screen: cleaned, with tabs and Unicode line separators as spaces."""
+    """Return foreign text for the screen: cleaned, with tabs and Unicode line separators as spaces."""
     text = clean(text)
     if text.isascii():
         return text.expandtabs(TAB) if "\t" in text else text
@@ -61,7 +61,7 @@ def tidy(text: str) -> str:
 
 
 def keep_tabs(text: str) -> str:
-    """Return foreign text ready for the screen, like `tidy`, but with its tabs, for `spread`."""
+    """Return foreign text for the screen like `tidy`, but keep its tabs, for `spread`."""
     text = clean(text)
     return text if text.isascii() else text.replace("\u2028", " ").replace("\u2029", " ")
 
@@ -96,9 +96,8 @@ class Line:
 
     The first `lead` characters are decoration (gutter, indent, padding) and are not copied. `joint` is the source text
     between the line before and this one, if a wrap divided them (mostly a space); None at a real line break. `fill` is
-    the ink of the rest of the row. `is_mark`: the whole line is decoration. `search_start` is the character from which
-    the line is searched, if that is not `lead`: in two columns the first one is found too, and the second one is
-    copied.
+    the ink of the rest of the row. `is_mark`: the whole line is decoration. `search_start` is the index from which the
+    line is searched, if it is not `lead`: in two columns, both are searched, but only the second one is copied.
     """
 
     spans: tuple[Span, ...] = ()
@@ -330,7 +329,7 @@ def shorten_to_words(text: str, width: int) -> str:
     """Return cleaned `text` on one line of at most `width` cells, without its last parts or words if it is too long.
 
     Parts end at punctuation: `truncated, retrying: waiting` becomes `truncated, retrying`. The first part loses its
-    last words, which an ellipsis replaces. The result is empty if not even one word fits.
+    last words, which an ellipsis repositions. The result is empty if not even one word fits.
     """
     line = one_line(text)
     if cell_len(line) <= width:
@@ -356,16 +355,16 @@ def row_of(rows: Sequence[Line], count: int) -> int:
     return max(0, len(rows) - 1)
 
 
-def content_places(rows: Iterable[Line]) -> tuple[str, list[tuple[int, int]]]:
+def content_positions(rows: Iterable[Line]) -> tuple[str, list[tuple[int, int]]]:
     """Return the characters of `rows` without white space and decoration, and the row and index of each.
 
-    They are the same at every width, unless the text has columns.
+    The characters are the same at every width, unless the text has columns.
     """
     text: list[str] = []
-    places: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     for row, line in enumerate(rows):
         if not line.is_mark:
             for match in _CONTENT.finditer(line.text, line.lead):
                 text.append(match[0])
-                places.append((row, match.start()))
-    return "".join(text), places
+                positions.append((row, match.start()))
+    return "".join(text), positions

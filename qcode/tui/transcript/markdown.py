@@ -1,6 +1,6 @@
-"""Streaming Markdown: text in, screen lines out. Complete chunks are rendered only once.
+"""Renders streamed Markdown to screen lines. Complete chunks are rendered only once.
 
-Text that arrives in pieces gives the same rows as the same text at once; the pieces only decide when a row appears.
+The rows do not depend on the division of the text into deltas, only the time at which a row appears does.
 
 Example: after `feed("# Title\\n\\nSome *te")` the heading is settled and the paragraph is open. `show` renders the open
 part; the next `feed` discards those rows and renders only the open part again.
@@ -17,7 +17,7 @@ from qcode.tui.transcript.chunks import Chunk, Splitter
 from qcode.tui.transcript.code import CodeBlock
 from qcode.tui.transcript.line import Line, crop, ink, keep_tabs, tidy
 
-# A line that may still become a list item, a fence or a rule (such as "-" or "1.") is not shown until that is clear.
+# A line such as "-" or "1." may still become a list item, a fence or a rule. It is shown once its kind is certain.
 _UNDECIDED = re.compile(r" {0,3}(?:[`~#*+=|>:-][`~#*+=|>: -]*+|\d{1,9}[.)]?) *")
 
 _MARK_RULE = 24
@@ -45,7 +45,7 @@ class MarkdownStream:
         del self.lines[self.settled :]
         *complete, self._rest = (self._rest + text).split("\n")
         for line in complete:
-            self._take(line)
+            self._add_line(line)
 
     def show(self) -> None:
         """Update the rows of the unfinished end."""
@@ -61,13 +61,13 @@ class MarkdownStream:
         del self.lines[self.settled :]
         rest, self._rest = self._rest, ""
         if rest:
-            self._take(rest)
+            self._add_line(rest)
         if self._splitter.open is not None:
             self._settle(self._splitter.close())
         self.lines += self._with_marks([], is_last=True)
         self.settled = len(self.lines)
 
-    def _take(self, line: str) -> None:
+    def _add_line(self, line: str) -> None:
         done = self._splitter.feed(self._clean(line))
         if done is not None:
             self._settle(done)

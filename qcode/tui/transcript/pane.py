@@ -381,7 +381,12 @@ class Pane(ScrollView):
         self.schedule()
 
     def on_resize(self) -> None:
-        """Lay out and paint at the new size."""
+        """Lay out and paint at the new size.
+
+        Textual caches painted rows by their number. Rows below the view, which a menu had covered, may have changed
+        since: `_show_changes` repaints only rows in view.
+        """
+        self.refresh()
         self.flush()
 
     def _report(self, error: Exception) -> None:

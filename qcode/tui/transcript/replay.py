@@ -1,7 +1,7 @@
-"""Shows a stored conversation as it was seen, through the presenter that also shows running turns.
+"""Shows a stored conversation as it looked when it ran, through the presenter that also shows running turns.
 
-A long conversation is shown from its end: `end_of` is the part for the first paint, and `show_earlier` adds the rest
-above it in the background.
+A long conversation is shown from its end: `end_of` returns the start of the part for the first paint, and
+`show_earlier` adds the messages before it in the background.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def replay(
     *,
     max_continuations: int = 3,
 ) -> None:
-    """Add `messages`, and what was shown with them, to `transcript`."""
+    """Add `messages`, with their notices and marks, to `transcript`."""
     for _ in _replay_steps(messages, transcript, clock, max_continuations):
         pass
 
@@ -93,7 +93,7 @@ def _replay_steps(
 
 
 def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None:
-    """Say when the session was used last, and whether its last turn finished."""
+    """Show when the session was last used, and a warning if its last turn did not finish."""
     stored = conversation.stored_messages
     try:
         when = datetime.fromisoformat(stored[-1].entry.at).astimezone()
@@ -105,7 +105,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
         transcript.add_notice("warning", UNFINISHED)
 
 
-def is_told(conversation: Conversation, notice: str) -> bool:
+def is_shown_by_resume(conversation: Conversation, notice: str) -> bool:
     """Whether `show_resumed` already reports the fact in `notice`, a notice of the loaded session."""
     return is_about_broken_turn(notice) and has_unfinished_turn(conversation.stored_messages)
 
@@ -136,7 +136,7 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
 
 
 class _NoInteraction:
-    """A status line and a user that do nothing: in a replay nothing runs and no question is open."""
+    """A status line and a user that do nothing: in a replay, nothing runs and there are no open questions."""
 
     def show_activity(self, activity: Activity | None) -> None: ...
     def show_usage(self, event: UsageUpdated) -> None: ...

@@ -20,12 +20,12 @@ from textual.timer import Timer
 from qcode import values
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry, Foldable
-from qcode.tui.transcript.line import Line, content_places, extract, href_at
+from qcode.tui.transcript.line import Line, content_positions, extract, href_at
 from qcode.tui.transcript.pane import Pane, word_at
 
 _PULL_SECONDS = 1 / 20
 _CONTEXT = 12
-"""Characters on each side by which a place in the text is recognized after a resize."""
+"""Characters on each side by which a position in the text is found again after a resize."""
 
 
 @values.dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class MarkingPane(Pane):
             return None
         self.column.lay_out(index)
         rows = anchor.entry.shown_rows()
-        text, places = content_places(rows)
+        text, places = content_positions(rows)
         if not places or _context_around(text, anchor.count) != anchor.context:
             return None
         at = anchor.count - anchor.is_end
@@ -295,7 +295,7 @@ class MarkingPane(Pane):
 
 
 def _without_width(anchor: Anchor, is_end: bool) -> WidthFreeAnchor:
-    text, places = content_places(anchor.entry.shown_rows())
+    text, places = content_positions(anchor.entry.shown_rows())
     count = bisect_left(places, (anchor.row, anchor.x))
     return WidthFreeAnchor(anchor.entry, count, _context_around(text, count), is_end)
 

@@ -235,7 +235,7 @@ def test_undo_history_is_bounded() -> None:
     history = UndoHistory()
     history.begin("", 0)
     for number in range(2_000):
-        history.note(str(number), 0)
+        history.record(str(number), 0)
     steps = 0
     while history.undo() is not None:
         steps += 1

@@ -1,6 +1,6 @@
-"""Vim mode over a text area: keys to `Vim`, its text and cursor back, the selection to paint.
+"""Connects `Vim` to a text area: passes keys, applies its text and cursor, and paints its selection.
 
-Loaded apart, when vim mode is switched on.
+Imported only if vim mode is on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qcode.tui.prompt.editing import EditingArea
     from qcode.tui.prompt.vim.operators import ChangedText, Region
 
-_NOT_VIMS = frozenset({"enter", "tab", "shift+tab", "pageup", "pagedown", "insert"})
+_OTHER_KEYS = frozenset({"enter", "tab", "shift+tab", "pageup", "pagedown", "insert"})
 _BEGINS_TYPING = frozenset("/!@")
 
 
@@ -52,16 +52,16 @@ class VimKeys:
         return self._vim.is_visual
 
     def reset(self) -> None:
-        """Begin with the text of the area, in insert mode."""
+        """Start with the text of the area, in insert mode."""
         self._vim.reset(*self._text_and_cursor())
         self._show()
 
     def press(self, key: str, character: str | None) -> bool:
-        """Handle a key; return False if the text area or the app should."""
+        """Handle a key; return False if the text area or the app must handle it."""
         vim = self._vim
         is_typed = character is not None and character.isprintable()
         typed = character if character is not None and is_typed else key
-        if vim.mode == "insert" or (key in _NOT_VIMS and not vim.pending):
+        if vim.mode == "insert" or (key in _OTHER_KEYS and not vim.pending):
             return False
         is_selecting = key.startswith(("shift+", "ctrl+shift+")) and not is_typed
         if is_selecting or key.startswith("alt+") or (key in ("up", "down") and not vim.pending and not vim.is_visual):
@@ -94,7 +94,7 @@ class VimKeys:
         self._apply(self._vim.undo(*self._text_and_cursor(), is_redo=is_redo))
 
     def follow(self) -> None:
-        """Take over a text or a cursor that was changed by other means."""
+        """Update to a text or a cursor that was changed outside vim mode."""
         if not self.is_inserting:
             self._vim.follow(*self._text_and_cursor())
             self._show()
@@ -155,10 +155,10 @@ class VimKeys:
         area = self._area
         old, new = area.text, self._units.unpack(edited.text)
         if new != old:
-            start, removed, come = difference(old, new)
+            start, removed, inserted = difference(old, new)
             area.history.checkpoint()
             end = _location(old, start + len(removed))
-            area.replace(come, _location(old, start), end, maintain_selection_offset=False)
+            area.replace(inserted, _location(old, start), end, maintain_selection_offset=False)
             area.history.checkpoint()
         self._put_cursor(edited.cursor)
         self._show()

@@ -1,4 +1,4 @@
-"""Vim's modes: text, cursor and a key in, text and cursor out. Pure.
+"""The state machine of vim's modes: a key changes a text and its cursor. Pure.
 
 In insert mode the owner of the text edits it and passes only Esc. In the other modes every key comes here; `Vim.press`
 returns None for keys that are not vim's. Changes made elsewhere (typing, a paste, the history) are undone like vim's
@@ -33,7 +33,7 @@ _INSERTING = frozenset({"i", "a", "I", "A", "o", "O"})
 
 @dataclass(frozen=True, slots=True)
 class _Selected:
-    """The size of a selection, with which `.` repeats an operator of visual mode: lines, and characters of the last."""
+    """The size of a selection, for `.` after an operator of visual mode: its lines, and the characters of the last."""
 
     lines: int
     characters: int
@@ -51,7 +51,7 @@ class _Insertion:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The last change, for `.`: a command, the size of its selection, and what was typed: characters deleted, text."""
+    """The last change, for `.`: its command, the size of its selection, and the deleted and typed characters."""
 
     command: VimCommand
     selected: _Selected | None = None
@@ -97,14 +97,14 @@ class Vim(MovingCursor):
         return operators.visual_region(self.text, self._anchor, self.cursor, is_lines=is_lines)
 
     def reset(self, text: str, cursor: int) -> None:
-        """Begin with another text, in insert mode; registers and the last change stay."""
+        """Start with another text, in insert mode; keep the registers and the last change."""
         self.mode, self._keys, self._insertion = "insert", [], None
         self._history = UndoHistory()
-        self._look(text, cursor)
+        self._set_state(text, cursor)
         self._history.begin(text, cursor)
 
     def follow(self, text: str, cursor: int) -> None:
-        """Take over a change or a cursor from outside, as by a click. A selection ends with a change."""
+        """Update to a text and a cursor changed outside, such as by a click. A changed text ends a selection."""
         if (text, cursor) == (self.text, self.cursor):
             return
         if self.mode != "insert":
@@ -112,24 +112,24 @@ class Vim(MovingCursor):
                 self.mode = "normal"
             self.wanted = None
             cursor = cursor if self.is_visual else clamped(text, cursor)
-        self._look(text, cursor)
+        self._set_state(text, cursor)
 
     def select(self, text: str, anchor: int, cursor: int) -> None:
-        """Enter visual mode with a selection made by other means; `cursor` belongs to it."""
-        self._look(text, cursor)
+        """Enter visual mode with a selection made outside vim mode, `cursor` included."""
+        self._set_state(text, cursor)
         self._end_insertion()
         self._anchor, self.mode, self._keys = anchor, "visual", []
 
     def press(self, key: str, text: str, cursor: int) -> ChangedText | None:
-        """Handle a key; return None if it is not vim's, and the text and cursor are as they were."""
+        """Handle a key; return None if it is not vim's, and nothing has changed."""
         if self.mode == "insert":
             if key != "escape":
                 return None
-            self._look(text, cursor)
+            self._set_state(text, cursor)
             self._leave_insert()
             return ChangedText(self.text, self.cursor)
         self.follow(text, cursor)
-        self._history.note(self.text, self.cursor)
+        self._history.record(self.text, self.cursor)
         if key == "escape":
             return self._escape()
         self._keys.append(key)
@@ -148,14 +148,14 @@ class Vim(MovingCursor):
     def undo(self, text: str, cursor: int, *, is_redo: bool) -> ChangedText:
         """Undo or redo one step in any mode. In insert mode the step is what was typed so far, and typing continues."""
         if self.mode == "insert":
-            self._look(text, cursor)
+            self._set_state(text, cursor)
             self._end_insertion()
         else:
             self.follow(text, cursor)
             self._keys = []
             if self.is_visual:
                 self._leave_visual()
-        self._history.note(self.text, self.cursor)
+        self._history.record(self.text, self.cursor)
         self._step(is_redo=is_redo)
         if self.mode == "insert":
             self._insertion = _Insertion(VimCommand("i"), self.text[: self.cursor], self.text[self.cursor :])
@@ -177,14 +177,14 @@ class Vim(MovingCursor):
         self.mode, self.wanted = "normal", None
         self.cursor = clamped(self.text, self.cursor)
 
-    def _look(self, text: str, cursor: int) -> None:
+    def _set_state(self, text: str, cursor: int) -> None:
         self.text, self.cursor = text, cursor
 
-    def _take(self, edited: ChangedText) -> None:
+    def _apply_change(self, edited: ChangedText) -> None:
         self.text, self.cursor = edited.text, edited.cursor
 
     def _enter_insert(self, command: VimCommand, change: _Change | None) -> None:
-        """Begin an insertion; with `change` type its text instead, as `.` does."""
+        """Begin an insertion; with `change` (from `.`) insert its text and leave insert mode."""
         self.mode = "insert"
         self._insertion = _Insertion(command, self.text[: self.cursor], self.text[self.cursor :])
         if change is not None:
@@ -194,7 +194,7 @@ class Vim(MovingCursor):
             self._leave_insert()
 
     def _end_insertion(self) -> None:
-        """Keep what was typed for `.`, and type it again if the command has a count."""
+        """Store the typed text for `.`, and repeat it if the command has a count."""
         insertion, self._insertion = self._insertion, None
         if insertion is None:
             return
@@ -214,12 +214,12 @@ class Vim(MovingCursor):
         self.mode = "normal"
         self.wanted = None
         self.cursor = clamped(self.text, max(line_start(self.text, self.cursor), self.cursor - 1))
-        self._history.note(self.text, self.cursor)
+        self._history.record(self.text, self.cursor)
 
     # Commands
 
     def _run(self, command: VimCommand, change: _Change | None = None) -> None:
-        """Perform a command; `change` has what `.` types and selects."""
+        """Perform a command; `change` is the change that `.` repeats."""
         if self.is_visual and not command.operator:
             self._run_visual(command)
         elif command.operator:
@@ -239,7 +239,7 @@ class Vim(MovingCursor):
         else:
             self._move(command)
         if self.mode != "insert":
-            self._history.note(self.text, self.cursor)
+            self._history.record(self.text, self.cursor)
 
     def _move(self, command: VimCommand) -> None:
         motion = self.motion(command)
@@ -368,22 +368,22 @@ class Vim(MovingCursor):
             if region.start < region.end or region.is_lines:
                 self._set_register(region.register(text), command)
             if operator == "d" and (region.start < region.end or region.is_lines):
-                self._take(operators.delete(text, region))
+                self._apply_change(operators.delete(text, region))
             elif operator == "c":
-                self._take(operators.clear(text, region))
+                self._apply_change(operators.clear(text, region))
                 self._enter_insert(command, change)
             elif operator == "y":
                 self.cursor = clamped(text, self.cursor)
         elif operator in (">", "<"):
             times = count if command.name == SELECTION else 1
-            self._take(operators.shift(text, region, times if operator == ">" else -times))
+            self._apply_change(operators.shift(text, region, times if operator == ">" else -times))
         elif operator in ("gu", "gU", "g~"):
-            self._take(operators.change_case(text, region, operator[1], self.cursor))
+            self._apply_change(operators.change_case(text, region, operator[1], self.cursor))
         elif operator == "r":
-            self._take(operators.fill(text, region, command.argument))
+            self._apply_change(operators.fill(text, region, command.argument))
         elif operator == "J":
             joined = operators.join(text, region.start, max(2, text.count("\n", region.start, region.end) + 1))
-            self._take(joined or ChangedText(text, clamped(text, region.start)))
+            self._apply_change(joined or ChangedText(text, clamped(text, region.start)))
         else:
             self._put_over(command, region, count)
 
@@ -392,12 +392,12 @@ class Vim(MovingCursor):
         if register is None:
             return
         replaced = region.register(self.text)
-        self._take(operators.put_over(self.text, region, register, count))
+        self._apply_change(operators.put_over(self.text, region, register, count))
         if command.operator == "p" and (replaced.text or replaced.is_lines):
             self._registers['"'] = replaced
 
     def _set_register(self, register: Register, command: VimCommand) -> None:
-        """Keep a deleted or yanked text in the register of the command; `"A` appends to `"a`."""
+        """Store a deleted or yanked text in the register of the command; `"A` appends to `"a`."""
         name = command.register
         if name == "_":
             return
@@ -452,7 +452,7 @@ class Vim(MovingCursor):
             else:
                 edited = operators.replace(text, Region(at, at + count), command.argument * count, at + count - 1)
         if edited is not None:
-            self._take(edited)
+            self._apply_change(edited)
             self._change = _Change(command)
             self.wanted = None
 

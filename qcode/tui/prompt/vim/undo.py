@@ -1,6 +1,6 @@
-"""Undo of a text, by vim's units: a command, or everything between entering and leaving insert mode. Pure.
+"""Undo history by vim's steps: a command, or everything between entering and leaving insert mode. Pure.
 
-Separate from `machine`, because it also takes the changes that others made to the text.
+Separate from `machine`, because it also records changes made outside vim mode.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RestoredText:
 
 
 class UndoHistory:
-    """The changes of one text, oldest first. `note` is called with the text before and after every command."""
+    """The changes of one text, oldest first. `record` must get the text before and after every command."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -42,7 +42,7 @@ class UndoHistory:
     def begin(self, text: str, cursor: int) -> None:
         self._text, self._cursor = text, cursor
 
-    def note(self, text: str, cursor: int) -> None:
+    def record(self, text: str, cursor: int) -> None:
         """Record the difference to the last text, if there is one, as one step."""
         if text != self._text:
             start, old, new = difference(self._text, text)
@@ -51,7 +51,7 @@ class UndoHistory:
         self._text, self._cursor = text, cursor
 
     def begin_at(self, cursor: int) -> None:
-        """Note where the next change begins, to which undo returns."""
+        """Set the start of the next change, to which undo returns the cursor."""
         self._cursor = cursor
 
     def undo(self) -> RestoredText | None:

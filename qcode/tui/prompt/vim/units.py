@@ -1,8 +1,8 @@
-"""Graphemes and labels as single characters, so that vim's grammar, which counts characters, takes them whole.
+"""Replaces graphemes and labels by single characters, because vim's grammar counts characters.
 
 An accent with its letter, an emoji of several code points and a label such as `[Image #1 a.png]` each become one
-private character, from a block that says of which class it is. Most texts are returned unchanged. Separate from `keys`,
-because it is pure: tests need no text area.
+private character, from the block of its character class. Most texts are returned unchanged. Separate from `keys`,
+because it is pure and its tests need no text area.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Units:
         return "\n".join(map(self._to_units, text.split("\n")))
 
     def unpack(self, text: str) -> str:
-        """Return the text that `pack` got."""
+        """Return the text from which `pack` made `text`."""
         if not self._meanings:
             return text
         return _UNIT.sub(lambda match: self._meanings.get(match[0], match[0]), text)
@@ -57,7 +57,7 @@ class Units:
         labels = self._labels(line)
         if not labels and _SINGLE.fullmatch(line):
             return line
-        # A label can be typed and a paste folded later, so only lines without any are remembered.
+        # A label can be typed and a paste folded later, so only lines without labels are cached.
         if not labels and line in self._lines:
             return self._lines[line]
         packed, at = [], 0
