@@ -27,7 +27,7 @@ EMPTY_FILE = str(Path(qcode.__file__).resolve().parent / "py.typed")
 class Confinement:
     """The confinement of one command. All paths are absolute, without links, and exist.
 
-    Of two nested paths the inner one counts, if it is in the same field or a later one.
+    The inner one of two nested paths counts, if it is in the same field or a later one.
     """
 
     level: Level
