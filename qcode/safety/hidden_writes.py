@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
 _UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
 _PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
 _DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
-_PROTECTED_PLACES = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
+_DOTTED_PATHS = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
 _IN_GIT = re.compile(
     r"(?:^|/)(?:\.git[. ]*|git~\d+)(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE
 )
@@ -78,14 +78,14 @@ def may_write_protected(command: str, session_folders: SessionFolders) -> str:
         if _IN_GIT.search(token):
             return f"{token} may be inside .git"
         path = f"/{'/'.join(map(fold, token.split('/')))}/"
-        protected = next((protected for protected in _PROTECTED_PLACES if f"/{protected}/" in path), "")
+        protected = next((protected for protected in _DOTTED_PATHS if f"/{protected}/" in path), "")
         if protected:
             return f"{protected} is a protected location"
         named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
         if named:
             return f"{named} is a protected name"
     writes = _FolderWrites.of(session_folders)
-    return writes.reason_to_refuse(command) or writes.detour(command)
+    return writes.reason_to_refuse(command) or writes.reason_by_detour(command)
 
 
 def _as_wildcard(found: re.Match[str]) -> str:
@@ -101,9 +101,9 @@ def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
     return is_hidden and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))
 
 
-_PLACES = (*CREDENTIALS, *STARTUP, ".ssh", ".config/qcode", ".local/state/qcode", ".local/share/qcode")
+_HOME_PATHS = (*CREDENTIALS, *STARTUP, ".ssh", ".config/qcode", ".local/state/qcode", ".local/share/qcode")
 """Protected paths in the home folder."""
-_SEGMENT = re.compile(r"[;&|\n(){}`]+")
+_SEPARATORS = re.compile(r"[;&|\n(){}`]+")
 _UNKNOWN = re.compile(r"[$*?\[]")
 _ELSEWHERE = re.compile(r"/|~|\$HOME\b|\.\.(?:/|$)")
 _IN_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?=/|$)")
@@ -119,7 +119,7 @@ _UNPACKERS = {
     **dict.fromkeys(("7z", "7za", "7zr", "7zz", "unrar"), ("-o",)),
 }
 """Programs that write the files named in their input, with the options that set the target folder."""
-_LISTS = {
+_EXTRACTS_NOTHING = {
     **dict.fromkeys(("tar", "bsdtar", "gtar", "jar"), r"-?[A-Za-z]*[ctruAd][A-Za-z]*|--(?:create|list|append|update)"),
     "cpio": r"-[A-Za-z]*[to][A-Za-z]*|--(?:create|list)",
     "patch": r"--dry-run",
@@ -141,7 +141,8 @@ _MAX_COMPARED = 50_000
 _MAX_CHANGES = 20
 _COST_OF_PATH = 10
 """The cost of resolving the links of one path, in comparisons of a name."""
-_JOINTS = re.compile(r"[;&|\n()`]+")
+_SEPARATORS_BUT_BRACES = re.compile(r"[;&|\n()`]+")
+"""Like `_SEPARATORS`, but `{a,b}` stays whole."""
 _VALUE = re.compile(r"\$\w+|\$?\{[^{}]*\}")
 _HOME_VALUE = re.compile(r"\$HOME\b|\$\{HOME\}")
 _QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
@@ -155,13 +156,14 @@ _UNUSED_NAME = "qcode-unused-name"
 class _FolderWrites:
     """The judge of programs that write files without naming them, by the folders that they can write to.
 
-    The value of a variable is unknown. `folder` is the folder in which a program runs, None if it is unknown.
+    Variables other than `$HOME` count as unknown. `folder` is the folder in which a program runs, None if that
+    is unknown. `folder_changes` counts the `cd`s so far.
     """
 
     session_folders: SessionFolders
     root: str
     folder: str | None
-    changes: int = 0
+    folder_changes: int = 0
 
     @staticmethod
     def of(session_folders: SessionFolders) -> _FolderWrites:
@@ -170,7 +172,7 @@ class _FolderWrites:
 
     def reason_to_refuse(self, command: str) -> str:
         here = self
-        for segment in _SEGMENT.split(_QUOTES.sub("", command.replace("${HOME}", "$HOME"))):
+        for segment in _SEPARATORS.split(_QUOTES.sub("", command.replace("${HOME}", "$HOME"))):
             words = segment.split()
             found = [index for index, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS]
             if len(found) > _MAX_PROGRAMS:
@@ -180,7 +182,7 @@ class _FolderWrites:
                 if here._may_write(name, words[index + 1 :]):
                     return f"{name} may change protected files that the command does not name, such as .git/config"
             here = here._after(words)
-            if here.changes > _MAX_CHANGES:
+            if here.folder_changes > _MAX_CHANGES:
                 return "it changes the folder very often"
         return ""
 
@@ -190,9 +192,9 @@ class _FolderWrites:
         if start is None:
             return self
         targets = [word for word in words[start + 1 :] if not word.startswith("-")]
-        return replace(self, folder=self._path(targets[0] if targets else "~"), changes=self.changes + 1)
+        return replace(self, folder=self._path(targets[0] if targets else "~"), folder_changes=self.folder_changes + 1)
 
-    def detour(self, command: str) -> str:
+    def reason_by_detour(self, command: str) -> str:
         """Return why a word may lead to a protected file through a link, a wildcard or a change of folder.
 
         Two examples name no protected file: `cp x farm/rc`, if `farm/rc` is a link to `~/.bashrc`, and
@@ -203,14 +205,14 @@ class _FolderWrites:
             lambda _: home_of(self.session_folders), _PROCESS_ROOT.sub("", _PROCESS_FOLDER.sub(".", command))
         )
         here = self
-        for segment in _JOINTS.split(_QUOTES.sub("", _ESCAPED_BLANK.sub("?", text))):
+        for segment in _SEPARATORS_BUT_BRACES.split(_QUOTES.sub("", _ESCAPED_BLANK.sub("?", text))):
             tokens = (*_TOKEN.findall(_VALUE.sub("*", segment)), *_TOKEN.findall(segment))
-            found = judged.first_protected(here.folder, dict.fromkeys(tokens))
+            found = judged.reason_against(here.folder, dict.fromkeys(tokens))
             if found:
                 return found
             here = here._after(segment.split())
         quoted = (first or second for first, second in _QUOTED.findall(text))
-        return judged.first_protected(self.folder, dict.fromkeys(name for name in quoted if " " in name))
+        return judged.reason_against(self.folder, dict.fromkeys(name for name in quoted if " " in name))
 
     def _may_write(self, name: str, words: list[str]) -> bool:
         if name in _UNPACKERS:
@@ -235,7 +237,7 @@ class _FolderWrites:
         return self._copies(name, words, operands)
 
     def _unpacks(self, name: str, words: list[str]) -> bool:
-        if words and re.fullmatch(_LISTS.get(name, "(?!)"), words[0]):
+        if words and re.fullmatch(_EXTRACTS_NOTHING.get(name, "(?!)"), words[0]):
             return False
         if name in ("tar", "bsdtar", "gtar") and any(re.match(r"--absolute|-?[A-Za-z]*P", word) for word in words[:1]):
             return True
@@ -244,9 +246,14 @@ class _FolderWrites:
             folders = words[-1:]
         if name == "patch" and not folders and _patched_file(words):
             return False
-        return any(self._reaches_protected(self._path(folder), in_git=True) for folder in folders or ["."])
+        return any(self._reaches_protected(self._path(folder), counts_git=True) for folder in folders or ["."])
 
     def _copies(self, name: str, words: list[str], operands: list[str]) -> bool:
+        """Return whether a copy, move or link may write a protected file.
+
+        `is_exact`: the target is the new name, never a folder to copy into; `merges`: the content of a source goes into
+        the target; `is_deep`: whole folders.
+        """
         into = list(_values(words, "-t", "--target-directory"))
         operands = [word for word in operands if word not in into]
         target, sources = (into[0], operands) if into else (operands[-1] if operands else ".", operands[:-1])
@@ -261,11 +268,11 @@ class _FolderWrites:
         if place is None:
             return True
         if is_exact or not (into or len(sources) > 1 or target.endswith("/") or os.path.isdir(place)):  # noqa: PTH112  # text
-            return self._is_protected(place) or (is_deep and self._reaches_protected(place, in_git=merges))
+            return self._is_protected(place) or (is_deep and self._reaches_protected(place, counts_git=merges))
         for source in sources:
             base = os.path.basename(source.rstrip("/")) if not (merges and source.endswith("/")) else ""  # noqa: PTH119  # text
             if base in ("", ".", "..") or base.startswith("$"):
-                if self._reaches_protected(place, in_git=True):
+                if self._reaches_protected(place, counts_git=True):
                     return True
             elif self._is_protected(os.path.realpath(f"{place}/{base}")) or (
                 is_deep and self._reaches_protected(f"{place}/{base}")
@@ -294,22 +301,25 @@ class _FolderWrites:
             return None
         return os.path.realpath(anchored(known, self.folder or "/", home))
 
-    def _places(self) -> Iterator[str]:
+    def _protected_paths(self) -> Iterator[str]:
         home = os.path.realpath(home_of(self.session_folders))
-        yield from (f"{home}/{name}".casefold() for name in _PLACES)
+        yield from (f"{home}/{name}".casefold() for name in _HOME_PATHS)
         yield from (os.path.realpath(path).casefold() for path in self.session_folders.own_folders)
 
     def _is_protected(self, path: str) -> bool:
-        return any(is_within(path.casefold(), protected) for protected in self._places())
+        return any(is_within(path.casefold(), protected) for protected in self._protected_paths())
 
-    def _reaches_protected(self, path: str | None, *, in_git: bool = False) -> bool:
-        """Return whether a folder is, contains or is inside a protected path; with `in_git`, or has a `.git` folder."""
+    def _reaches_protected(self, path: str | None, *, counts_git: bool = False) -> bool:
+        """Return whether a folder is, contains or is inside a protected path.
+
+        If `counts_git`, return also whether it contains `.git`.
+        """
         if path is None:
             return True
         folded = path.casefold()
-        if any(is_within(protected, folded) or is_within(folded, protected) for protected in self._places()):
+        if any(is_within(protected, folded) or is_within(folded, protected) for protected in self._protected_paths()):
             return True
-        return in_git and os.path.lexists(f"{path}/.git")
+        return counts_git and os.path.lexists(f"{path}/.git")
 
 
 class _FileJudge:
@@ -322,7 +332,7 @@ class _FileJudge:
         self._names_left = _MAX_COMPARED
         self._names: dict[str, frozenset[str]] = {}
 
-    def first_protected(self, folder: str | None, tokens: Collection[str]) -> str:
+    def reason_against(self, folder: str | None, tokens: Collection[str]) -> str:
         """Return why a token that is used in `folder` may name a protected file."""
         if folder is None:
             return ""
@@ -353,7 +363,7 @@ class _FileJudge:
         self._names_left -= _COST_OF_PATH
         if is_wild:
             yield from self._matches(path)
-        elif not is_inside or self._is_odd(path):
+        elif not is_inside or self._may_be_link(path):
             yield path
 
     def _matches(self, pattern: str) -> Iterator[str]:
@@ -366,9 +376,9 @@ class _FileJudge:
             compared = list(islice(pairs, max(self._names_left, 0)))
             self._names_left -= len(compared)
             found = [f"{path}/{name}" for path, name in compared if fnmatchcase(name, part)]
-        return (path for path in found if not is_within(path, self._root) or self._is_odd(path))
+        return (path for path in found if not is_within(path, self._root) or self._may_be_link(path))
 
-    def _is_odd(self, path: str) -> bool:
+    def _may_be_link(self, path: str) -> bool:
         """Return whether a path without a protected name may be a protected file, through a symbolic or hard link."""
         return os.path.realpath(path) != path or _has_links(path)
 
@@ -387,7 +397,7 @@ class _FileJudge:
 
     def _protected_identities(self) -> set[tuple[int, int]]:
         """Return the device and inode numbers of protected files; a hard link in the workspace has the same."""
-        places = (*(f"{self._paths.home}/{name}" for name in _PLACES), f"{self._root}/.git/config")
+        places = (*(f"{self._paths.home}/{name}" for name in _HOME_PATHS), f"{self._root}/.git/config")
         return {identity for place in places if (identity := _identity(place)) is not None}
 
 

@@ -1,4 +1,4 @@
-"""Turn the events of a turn into calls of the transcript and the status line.
+"""Turn the events of a turn into method calls on the transcript and the status line.
 
 App and linear mode share it. `Presenter` keeps the display state of one turn (open cards, whether the reply has shown
 text), never widgets or text. `AgentCards` shows the steps of a sub-agent in the card of its call. A stored conversation
@@ -96,7 +96,9 @@ class Interaction(Protocol):
         """Close a question, because it needs no answer any more; return whether it was open."""
         ...
 
-    def take_steering(self, text: str) -> None: ...
+    def take_steering(self, text: str) -> None:
+        """Show a message that the user sent during the turn, now that the model gets it."""
+        ...
 
 
 class Presenter:
@@ -121,7 +123,7 @@ class Presenter:
         self._max_continuations = max_continuations
         self._searches: list[WebSearched] = []
         self._agents = AgentCards(transcript, clock, self._withdraw)
-        self._questions: dict[str, list[Question]] = {}
+        self._server_questions: dict[str, list[Question]] = {}
         self._open_cards: dict[str, None] = {}
         self._calls: Sequence[ToolCall] = ()
         self._asked: dict[str, int] = {}
@@ -129,7 +131,7 @@ class Presenter:
         self._streamed_call_ids: set[str] = set()
         self._has_shown = False
         self._note = ""
-        self._is_explained = False
+        self._is_end_explained = False
         self._pending_restart: Retry | None = None
         self._recovery = ""
         self._activity_text = self.background_key = ""
@@ -197,7 +199,7 @@ class Presenter:
 
     def _start_turn(self, event: TurnStarted) -> None:
         self._show_attached(event.attached, event.prompt)
-        self._is_explained = False
+        self._is_end_explained = False
         self._changes = DiffCount()
         self._set_activity("starting")
 
@@ -226,16 +228,16 @@ class Presenter:
             case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
                 self._agents.ask(approval.call)
             case _:
-                self._card(approval.call, "waiting", is_hidden=True)
+                self._ensure_card(approval.call, "waiting", is_hidden=True)
         if isinstance(approval, Question) and approval.server:
-            self._questions.setdefault(approval.call.call_id, []).append(approval)
+            self._server_questions.setdefault(approval.call.call_id, []).append(approval)
         self._set_activity("waiting for your answer", is_moving=False)
         self._interaction.ask(approval, self._position(approval.call))
 
     def _position(self, call: ToolCall) -> str:
         """Return the place of a question among those of the reply; empty for a single one.
 
-        A later call counts if it has not ended and its tool is not one that only reads, which seldom asks.
+        A later call counts unless it has ended or its tool only reads: such tools seldom ask.
         """
         if call.call_id not in (one.call_id for one in self._calls):
             return ""
@@ -249,15 +251,15 @@ class Presenter:
         return f"{self._asked[call.call_id]} of {count}" if count > 1 else ""
 
     def _withdraw(self, call_id: str) -> None:
-        """Close what is still asked about a call that has begun or ended, and the questions of its server."""
+        """Close the approval of a call that has begun or ended, and the questions that its tool server asked."""
         self._interaction.withdraw(call_id)
-        for question in self._questions.pop(call_id, ()):
+        for question in self._server_questions.pop(call_id, ()):
             if self._interaction.withdraw(question.id):
                 server = one_line(question.server, 60)
                 self._transcript.add_notice("info", f"The question of {server} was closed: its call has ended.")
 
     def _show_beside(self, event: AgentEvent | WebSearched) -> None:
-        """Show work beside the model's text: a sub-agent in its card, a web search of the provider below the text."""
+        """Show a sub-agent's work in its card; keep a web search until the reply has ended."""
         if isinstance(event, WebSearched):
             self._searches.append(event)
             return
@@ -327,7 +329,7 @@ class Presenter:
         self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in call_ids))
         self._writing_cards.clear()
         for call in calls:
-            self._card(call, "waiting")
+            self._ensure_card(call, "waiting")
         self._recovery = ""
         self._note = event.note
 
@@ -335,18 +337,18 @@ class Presenter:
         """Show a notice, and drop the reply's note if it has the same text."""
         if event.text == self._note:
             self._note = ""
-            self._is_explained = True
+            self._is_end_explained = True
         self._transcript.add_notice(event.level, event.text)
 
     def _say_note(self) -> None:
         """Show the note of the last reply, unless a notice has shown it."""
         if self._note:
             self._transcript.add_notice("warning", self._note)
-            self._is_explained = True
+            self._is_end_explained = True
             self._note = ""
 
-    def _card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
-        """Make sure the call has its card, and set its state and argument; a question hides it while it is open."""
+    def _ensure_card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
+        """Make sure the call has its card, and set its state; the card is hidden while a question about it is open."""
         argument = main_argument(call)
         if call.call_id not in self._open_cards:
             self._transcript.add_card(call.call_id, one_line(call.name, 60), argument)
@@ -357,7 +359,7 @@ class Presenter:
 
     def _start_tool(self, event: ToolStarted) -> None:
         self._interaction.withdraw(event.call.call_id)
-        self._card(event.call, "running")
+        self._ensure_card(event.call, "running")
         if event.is_backgroundable and self.background_key:
             self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
         self._set_activity(f"running {call_in_words(event.call.name)}")
@@ -366,12 +368,13 @@ class Presenter:
         call, outcome = event.call, event.outcome
         self._agents.end(call.call_id)
         self._withdraw(call.call_id)
-        self._card(call, event.state)
+        self._ensure_card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
         plan = plan_of(call)
+        # `problems`: output of formatters and checkers; `shown`: output without notes to the model.
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
         has_output = not ((outcome.diff and not outcome.problems) or plan or call.call_id in self._streamed_call_ids)
-        # If a call did not run, its state says everything.
+        # `reason`: why a call did not run; often its state says everything.
         has_run = event.state in ("done", "failed")
         reason = content if outcome.shown else ""
         if event.state == "denied":
@@ -415,7 +418,7 @@ class Presenter:
             self._note = ""
         else:
             self._say_note()
-            notice = ending_notice(event, is_explained=self._is_explained)
+            notice = ending_notice(event, is_explained=self._is_end_explained)
             if notice is not None:
                 self._transcript.add_notice(notice.level, notice.text)
         if note := requests_note(event.api_calls, event.discarded_output_tokens):
@@ -455,7 +458,7 @@ _Silent: TypeAlias = (
 
 
 def _told_once(call: ToolCall, summary: str, state: CallState) -> str:
-    """Return a summary without what the argument on the card says, or the panel of the to-do list."""
+    """Return the summary without what is already shown: the argument on the card, or the to-do list in its panel."""
     argument = main_argument(call)
     if call.name == "todo" and argument:
         return ""
@@ -482,7 +485,7 @@ _NOTABLE_AGENT_CALL_SECONDS = 1.0
 class _Agent:
     steps: int = 0
     began: dict[str, float] = field(default_factory=dict)
-    question_ids: set[str] = field(default_factory=set)
+    asked_call_ids: set[str] = field(default_factory=set)
 
 
 class AgentCards:
@@ -530,19 +533,19 @@ class AgentCards:
 
     def ask(self, call: ToolCall) -> None:
         """Show that a sub-agent's call is waiting for an answer."""
-        owner = next((agent for agent in self._agents if call.call_id.startswith(f"{agent}/")), None)
+        owner = next((card_id for card_id in self._agents if call.call_id.startswith(f"{card_id}/")), None)
         if owner is not None:
-            self._agents[owner].question_ids.add(call.call_id)
+            self._agents[owner].asked_call_ids.add(call.call_id)
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
 
     def end(self, call_id: str) -> None:
         """Withdraw the open questions of a sub-agent whose call has ended."""
         agent = self._agents.pop(call_id, None)
-        for asked in agent.question_ids if agent is not None else ():
+        for asked in agent.asked_call_ids if agent is not None else ():
             self._withdraw(asked)
 
     def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
-        agent.question_ids.discard(call.call_id)
+        agent.asked_call_ids.discard(call.call_id)
         self._withdraw(call.call_id)
         took = self._clock() - agent.began.pop(call.call_id, self._clock())
         notes = [

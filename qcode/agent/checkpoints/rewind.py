@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
-from qcode.agent.checkpoints.turn_changes import ConflictError, FileOfTurn, content_without, files_of_turn
+from qcode.agent.checkpoints.turn_changes import ConflictError, FileVersions, content_without, files_of_turn
 from qcode.agent.sessions.history import (
     LINK_PREFIX,
     FileMove,
@@ -181,7 +181,7 @@ class Rewinder:
 
         Raise `NothingToDo` with the reason if later changes prevent that.
         """
-        file = next((turn for turn in files_of_turn(self._history, number) if turn.path == path), None)
+        file = next((file for file in files_of_turn(self._history, number) if file.path == path), None)
         if file is None:
             raise NothingToDo("That change was already undone.")
         step = self._part_step(file, hunk)
@@ -189,7 +189,7 @@ class Rewinder:
             raise NothingToDo("That change was already undone.")
         return self._plan("undo", self._history.head, [step], None)
 
-    def _part_step(self, file: FileOfTurn, hunk: int | None) -> FileStep:
+    def _part_step(self, file: FileVersions, hunk: int | None) -> FileStep:
         label = self._label(file.path)
         try:
             current = look(file.path)

@@ -32,12 +32,12 @@ class ChangeHunk:
 
 @dataclass(frozen=True, slots=True)
 class TurnFile:
-    """A file that a turn changed. `path` is shown, `real_path` absolute.
+    """A file that a turn changed. `label` is its shown path, `real_path` is absolute.
 
     `hunks` are empty, and `note` says why, if there are no texts to compare.
     """
 
-    path: str
+    label: str
     real_path: str = field(repr=False)
     diff: str = ""
     hunks: tuple[ChangeHunk, ...] = ()
@@ -59,7 +59,7 @@ class TurnChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class FileOfTurn:
+class FileVersions:
     """A file before and after a turn; `changes` are the positions of the changes. `is_last`: no change followed."""
 
     path: str
@@ -69,7 +69,7 @@ class FileOfTurn:
     is_last: bool
 
 
-def files_of_turn(history: SessionHistory, number: int) -> tuple[FileOfTurn, ...]:
+def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, ...]:
     """Return the files that the turn of prompt `number` changed, in the order of their first change."""
     following = next((prompt.number for prompt in history.prompts() if prompt.number > number), None)
     changes_by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
@@ -80,7 +80,9 @@ def files_of_turn(history: SessionHistory, number: int) -> tuple[FileOfTurn, ...
         else:
             changes_by_path.setdefault(change.path, []).append((at, change))
     return tuple(
-        FileOfTurn(path, changes[0][1].before, changes[-1][1].after, tuple(at for at, _ in changes), path not in later)
+        FileVersions(
+            path, changes[0][1].before, changes[-1][1].after, tuple(at for at, _ in changes), path not in later
+        )
         for path, changes in changes_by_path.items()
     )
 
@@ -90,13 +92,13 @@ def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], s
     turns = []
     for position, prompt in enumerate(history.prompts(), 1):
         entry = history.stored[prompt.number].entry
-        files = tuple(_turn_file(turn, blobs, show(Path(turn.path))) for turn in files_of_turn(history, prompt.number))
+        files = tuple(_turn_file(file, blobs, show(Path(file.path))) for file in files_of_turn(history, prompt.number))
         if files:
             turns.append(TurnChanges(prompt.number, position, typed_text(entry.message), entry.at, files))
     return tuple(turns)
 
 
-def _turn_file(file: FileOfTurn, blobs: Blobs, label: str) -> TurnFile:
+def _turn_file(file: FileVersions, blobs: Blobs, label: str) -> TurnFile:
     try:
         before, after = (document_of(state, file.path, blobs, label) for state in (file.before, file.after))
     except Refused as refused:
@@ -145,7 +147,7 @@ class ConflictError(Exception):
     """A change cannot be undone alone. The text says why, for the user."""
 
 
-def content_without(file: FileOfTurn, hunk: int | None, blobs: Blobs, label: str) -> bytes:
+def content_without(file: FileVersions, hunk: int | None, blobs: Blobs, label: str) -> bytes:
     """Return the content of a file without one hunk of a turn, or without all of them.
 
     Raise `ConflictError` or `Refused` with the reason if that is not possible.
@@ -165,7 +167,8 @@ def content_without(file: FileOfTurn, hunk: int | None, blobs: Blobs, label: str
 def without(before: str, after: str, current: str, hunk: int | None, count: int) -> str:
     """Return `current` without one of the `count` hunks between `before` and `after`, or without all of them.
 
-    Raise `ConflictError` if a line of a hunk, or the line before or after it, was changed since.
+    `count` is the number of hunks shown; if this comparison finds another number, no single hunk can be undone. Raise
+    `ConflictError` if a line of a hunk, or the line before or after it, was changed since.
     """
     old, new, now = before.split("\n"), after.split("\n"), current.split("\n")
     groups = list(BoundedMatcher(old, new).get_grouped_opcodes(3))
@@ -175,17 +178,17 @@ def without(before: str, after: str, current: str, hunk: int | None, count: int)
     blocks = BoundedMatcher(new, now).get_matching_blocks()
     parts = [part for group in chosen for part in group if part[0] != "equal"]
     # From the end, so that the lines before keep their numbers.
-    for _, start, end, first, last in reversed(parts):
-        low, high = max(0, first - 1), min(len(new), last + 1)
+    for _, old_start, old_end, new_start, new_end in reversed(parts):
+        low, high = max(0, new_start - 1), min(len(new), new_end + 1)
         block = next(
             (candidate for candidate in blocks if candidate.a <= low and high <= candidate.a + candidate.size), None
         )
         if block is None:
-            is_one = last <= first + 1
-            lines = f"line {first + 1}" if is_one else f"lines {first + 1} to {last}"
+            is_one = new_end <= new_start + 1
+            lines = f"line {new_start + 1}" if is_one else f"lines {new_start + 1} to {new_end}"
             raise ConflictError(f"{lines} of this change {'was' if is_one else 'were'} changed later")
         shift = block.b - block.a
-        now[first + shift : last + shift] = old[start:end]
+        now[new_start + shift : new_end + shift] = old[old_start:old_end]
     return "\n".join(now)
 
 
@@ -195,7 +198,7 @@ def changes_text(turns: Sequence[TurnChanges]) -> str:
     for turn in turns:
         lines.append(f"Turn {turn.position}: {' '.join(turn.text.split())[:100]}")
         for file in turn.files:
-            lines.append(f"   {file.path}  {size_text(file)}".rstrip())
+            lines.append(f"   {file.label}  {size_text(file)}".rstrip())
             if len(file.hunks) > 1:
                 lines += [f"     line {hunk.line}  +{hunk.added} -{hunk.removed}" for hunk in file.hunks]
     return "\n".join(lines)

@@ -1,7 +1,8 @@
 """A login at a tool server (OAuth): the address for the user, the answer of the browser, and the end of a login.
 
-The browser answers on a port of this machine that is open for this login only, or the user pastes the address that it
-shows. The caller shows the address, and opens it. Separate from `oauth`, which every connection needs.
+The browser answers on a port of this machine that is open for this login only, or the user pastes the address that the
+browser shows. The caller shows the address of the authorization server, and opens it. Separate from `oauth`, which
+every connection needs.
 """
 
 from __future__ import annotations
@@ -134,7 +135,10 @@ def _registration(client: ClientRegistration, callback: _Callback) -> JsonObject
 
 
 async def _challenge(config: McpServer) -> httpx2.Response:
-    """Return the response that asks for a login; a server may ask only later, so that another counts as one."""
+    """Return a 401 response to the first request.
+
+    A server may ask for a login only later, so any other status is replaced by 401.
+    """
     import httpx2
 
     response = await _probe(config, "")
@@ -172,7 +176,10 @@ async def _probe(config: McpServer, token: str) -> httpx2.Response:
 
 
 class _Exchange:
-    """One round through the browser. The state is compared here, because the package would show it in its error."""
+    """One round through the browser.
+
+    The OAuth `state` is compared here, because the mcp package would put it into its error message.
+    """
 
     def __init__(self, show: Show, paste: Paste | None, callback: _Callback) -> None:
         self._show = show
@@ -183,7 +190,7 @@ class _Exchange:
     async def begin(self, address: str) -> None:
         """Show the address of the authorization server to the user."""
         parts = address.split("?")
-        # The endpoint itself may have a query.
+        # The endpoint may already have a query; the package then appends a second `?…`.
         address = f"{parts[0]}?{'&'.join(part for part in parts[1:] if part)}"
         self._state = parse_qs(urlsplit(address).query).get("state", [""])[0]
         await self._show(address)

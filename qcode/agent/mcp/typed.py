@@ -33,7 +33,7 @@ MAX_RESOURCES = 20
 _READ_S = 30.0
 _ODD = lazy_pattern(r"[^A-Za-z0-9_:-]")
 _COMMAND = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
-_FOREIGN_NAME = "mcp__"
+_MCP_PREFIX = "mcp__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,10 @@ Expanded: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
 
 
 class TypedNames:
-    """Finds and reads what a user typed about servers. `folder` keeps binary data; `cancel` ends the reading."""
+    """Finds and reads the prompts and resources that a typed text names.
+
+    `folder` is for their binary data; `cancel` stops the reading.
+    """
 
     def __init__(self, servers: Servers, folder: Callable[[], Path]) -> None:
         self._servers = servers
@@ -129,7 +132,8 @@ class TypedNames:
 
     def steer(self, text: str, give: Callable[[tuple[Block, ...]], None]) -> None:
         """Call `give` with the resources that a steering message mentions, once they and earlier messages are read."""
-        before = {task for _, task in self._steering_tasks}  # all of them, since each may be withdrawn
+        # Wait for all, not just the last: it may be withdrawn while earlier ones are still being read.
+        before = {task for _, task in self._steering_tasks}
         if not before and not self._mentions_any(text):
             give(())
             return
@@ -160,12 +164,15 @@ class TypedNames:
         return bool(uri) and server in self._servers.names
 
     def take_complaints(self) -> tuple[str, ...]:
-        """Return a line for each resource that was not attached since the last call."""
+        """Return and clear the complaints: one line for each resource that could not be attached."""
         found, self._complaints = tuple(self._complaints), []
         return found
 
     async def expanded(self, prompt: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
-        """Return a prompt with what its typed end names of servers; raise `InputError`."""
+        """Return the prompt with the server prompt or the resources that its typed last part names.
+
+        Raise `InputError` if that fails.
+        """
         typed = prompt if options.typed_text is None else options.typed_text
         if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
             return prompt, attached, options
@@ -196,8 +203,8 @@ class TypedNames:
         if match is None:
             return None
         name, rest = match[1].lower(), (match[2] or "").strip()
-        if name.startswith(_FOREIGN_NAME):
-            name = name.removeprefix(_FOREIGN_NAME).replace("__", ":", 1)
+        if name.startswith(_MCP_PREFIX):
+            name = name.removeprefix(_MCP_PREFIX).replace("__", ":", 1)
         server = next((known for known in self._servers.names if name.startswith(f"{known.lower()}:")), None)
         if server is None:
             return None
@@ -297,6 +304,7 @@ class TypedNames:
         for found in result.contents:
             await asyncio.to_thread(reader.take_resource, found)
         several = len(result.contents) > 1
+        # A single text needs no `[resource …]` line: the block names it.
         rows = reader.texts if several else [text.partition("\n")[2] or text for text in reader.texts]
         text = clean("\n".join(rows))
         if len(text) > MAX_TEXT:

@@ -69,7 +69,10 @@ class _Lengths:
 
 @dataclass(frozen=True, slots=True)
 class LimitStore:
-    """Limits by host and model. Every call reads the file, because another process may have changed it."""
+    """Limits by host and model.
+
+    Every call reads the file, because another process may have changed it; the file of lengths only if it was replaced.
+    """
 
     state_dir: Path
     _known_lengths: _Lengths = field(default_factory=_Lengths, compare=False, repr=False)
@@ -202,8 +205,11 @@ class NoLimits(LimitStore):
         pass
 
 
-class LearnedCalls:
-    """How a host sends the calls of one model: the `CallHabits` of its provider. Reads the file once."""
+class LearnedCallHabits:
+    """How a host sends the calls of one model. Reads the file once.
+
+    Implements `providers.blocks.CallHabits`, which explains the members.
+    """
 
     def __init__(self, limits: LimitStore, host: str, model: str) -> None:
         self._limits = limits

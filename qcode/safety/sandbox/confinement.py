@@ -27,7 +27,7 @@ EMPTY_FILE = str(Path(qcode.__file__).resolve().parent / "py.typed")
 class Confinement:
     """The confinement of one command. All paths are absolute, without links, and exist.
 
-    A path below another one in the same or an earlier field overrides it.
+    The inner one of two nested paths counts, if it is in the same field or a later one.
     """
 
     level: Level
@@ -143,7 +143,7 @@ def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, s
 
 
 MAX_PROTECTED = 200
-"""The maximum number of protected paths that are mounted. Further paths are only compared after the command."""
+"""The maximum number of protected paths that are mounted read-only. `guard` reverts a change of a further one."""
 
 _SYSTEM_SECRETS = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
@@ -174,7 +174,10 @@ def machine_view(scope: SandboxScope) -> MachineView:
 
 
 def _home_to_hide(scope: SandboxScope) -> str:
-    """Return the home folder, empty if there is none or if it contains system programs: `/usr/sbin` of a daemon."""
+    """Return the home folder, empty if there is none.
+
+    It is also empty if the home contains system programs: the home of a daemon may be `/usr/sbin`.
+    """
     home = scope.home_path
     return "" if not home or any(is_within(folder, home) for folder in _PROGRAM_FOLDERS) else home
 

@@ -12,21 +12,31 @@ import errno
 import os
 import struct
 
+# PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2
+# PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
 _SET_KEEPCAPS, _BOUNDING_DROP, _SET_SECUREBITS, _AMBIENT, _AMBIENT_CLEAR_ALL = 8, 24, 28, 47, 4
 _SECUREBITS = 0b1110_1111
 """NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each locked, and KEEP_CAPS locked in its off state."""
-_CAPABILITY_VERSION = 0x20080522
+_CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 _MAX_CAPABILITY = 63
-DAC_OVERRIDE = 1
+DAC_OVERRIDE = 1  # CAP_DAC_OVERRIDE
 """The right of root to open any file."""
+# capset, capget, pivot_root
 _NUMBERS = {"x86_64": (126, 125, 155), "aarch64": (91, 90, 41)}
 _CAPSET, _CAPGET, _PIVOT_ROOT = _NUMBERS.get(os.uname().machine, (-1, -1, -1))
+# CLONE_NEWNS, MNT_DETACH
 _NEW_MOUNTS, _DETACH = 0x20000, 2
+# mount_setattr, AT_FDCWD, AT_RECURSIVE
 _MOUNT_SETATTR, _AT_CWD, _AT_RECURSIVE = 442, -100, 0x8000
+# MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, which equal MOUNT_ATTR_RDONLY and so on
 _READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC = 0x1, 0x2, 0x4, 0x8
+# MS_BIND, MS_REC, MS_PRIVATE
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
+# landlock_create_ruleset, landlock_add_rule, landlock_restrict_self
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+# LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_PATH_BENEATH
+_GET_VERSION, _PATH_BENEATH = 1, 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,7 +55,7 @@ def call(purpose: str, function: str, *arguments: object) -> int:
 def landlock_version() -> int:
     """Return the version of the Landlock ABI, 0 if the kernel has none."""
     try:
-        return call("Landlock", "syscall", _CREATE_RULESET, None, 0, 1)
+        return call("Landlock", "syscall", _CREATE_RULESET, None, 0, _GET_VERSION)
     except OSError:
         return 0
 
@@ -58,7 +68,7 @@ def landlock_ruleset(fields: list[int]) -> int:
 
 def landlock_grant(ruleset: int, descriptor: int, access: int) -> None:
     """Grant `access` below an open folder, or to an open file."""
-    call("Landlock", "syscall", _ADD_RULE, ruleset, 1, struct.pack("=Qi", access, descriptor), 0)
+    call("Landlock", "syscall", _ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", access, descriptor), 0)
 
 
 def landlock_restrict(ruleset: int) -> None:

@@ -1,8 +1,9 @@
 """Confinement of the thread that starts a command, by Landlock, seccomp and dropped capabilities.
 
 Landlock only grants access, so a path below a granted folder cannot be excluded. So only the level `read-only` is
-supported, and protected files in the workspace stay readable. Landlock hides the content of files, not their names.
-Without a namespace, a filter or a Landlock scope refuses system calls that affect other processes.
+supported, and secret files in the workspace (`masked_files`) stay readable. Landlock hides the content of files, not
+their names. There is no namespace here; instead a seccomp filter or a Landlock scope refuses system calls that affect
+other processes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from qcode.safety.sandbox.seccomp import FilterName, UnknownMachine, filter_prog
 
 MIN_VERSION = 3
 """The first version of the Landlock ABI that can forbid truncating a file."""
+_TCP_VERSION = 4
 _SCOPES_VERSION = 6
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
@@ -75,9 +77,10 @@ def _check_confined() -> None:
 
 
 def _ruleset(confinement: Confinement, abi_version: int) -> int:
+    # ABI 3 and 4 have 15 rights; 5 added _IOCTL_DEV.
     all_rights = (1 << {3: 15, 4: 15}.get(abi_version, 16)) - 1
     fields = [all_rights]
-    fields += [_TCP] if abi_version >= 4 else []
+    fields += [_TCP] if abi_version >= _TCP_VERSION else []
     fields += [_SCOPES] if abi_version >= _SCOPES_VERSION else []
     ruleset = kernel.landlock_ruleset(fields)
     try:

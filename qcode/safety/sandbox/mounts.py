@@ -1,7 +1,7 @@
 """The mounts of a sandbox for root, made in the thread that starts bwrap: ten times as fast as mounts by bwrap.
 
-The thread first gets a private mount namespace (mount_namespaces(7)), and bwrap copies its mounts. So each thread can
-start only one command. `bubblewrap` loads this module only for root, because `kernel` needs ctypes.
+The thread gets its own mount namespace (mount_namespaces(7)) and root, which bwrap copies. It cannot leave them, so
+each thread can start only one command. `bubblewrap` loads this module only for root, because `kernel` needs ctypes.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ _DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
 
-def build_root(confinement: Confinement, private: Sequence[str], devices: Sequence[str] = ()) -> None:
+def build_root(confinement: Confinement, covered_folders: Sequence[str], devices: Sequence[str] = ()) -> None:
     """Build the root folder of a confined command, and make it the root of the calling thread.
 
-    Empty folders cover the folders in `private`, except at the level `protect`. `devices` are added to the default
-    devices. The thread still sees the host's /proc, because bwrap needs it; bwrap covers it for the command.
+    Empty folders cover `covered_folders` (`/run`, `/tmp`, `/var/tmp`), except at the level `protect`. `devices` are
+    added to the default devices. The thread still sees the host's /proc, because bwrap needs it; bwrap covers it for
+    the command.
     """
     kernel.separate_mounts()
-    covered = tuple(path for path in confinement.readable if is_within_any(path, private))
+    shown_again = tuple(path for path in confinement.readable if is_within_any(path, covered_folders))
     if confinement.level == "read-only":
-        _show_readable(confinement, private, covered)
+        _show_readable(confinement, covered_folders, shown_again)
     else:
         kernel.bind("/", _NEW_ROOT)
         kernel.restrict_mount(_NEW_ROOT, is_read_only=confinement.level == "workspace")
     if confinement.level != "protect":
-        for folder in filter(_is_folder, private):
+        for folder in filter(_is_folder, covered_folders):
             kernel.mount_empty(f"{_NEW_ROOT}{folder}")
-    for path in (path for path in confinement.empty if is_within_any(path, private)):
+    for path in (path for path in confinement.empty if is_within_any(path, covered_folders)):
         os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
-    for path in sorted(covered, key=depth):
+    for path in sorted(shown_again, key=depth):
         _show(path)
     for link, text in confinement.links:
         if not os.path.lexists(f"{_NEW_ROOT}{link}"):
@@ -63,17 +64,18 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         kernel.restrict_mount(_NEW_ROOT, is_read_only=True, is_recursive=False)
     kernel.enter_root(_NEW_ROOT)
     if confinement.level != "protect":
-        # If root cannot write to /proc, bwrap saves two mounts there, and then makes all of /proc read-only.
+        # Without it root cannot write to folders in /proc, so bwrap omits its read-only mounts of them; its option
+        # `--remount-ro /proc` covers all of /proc.
         kernel.forbid_capability(kernel.DAC_OVERRIDE)
 
 
-def _show_readable(confinement: Confinement, private: Sequence[str], covered: Sequence[str]) -> None:
-    """Create a root with the readable folders that are not below a private folder."""
+def _show_readable(confinement: Confinement, covered_folders: Sequence[str], shown_again: Sequence[str]) -> None:
+    """Create a root with the readable folders that are not below a covered folder."""
     kernel.mount_empty(_NEW_ROOT)
-    empty = [path for path in confinement.empty if not is_within_any(path, private)]
-    for folder in (*private, "/dev", "/proc", *empty):
+    empty = [path for path in confinement.empty if not is_within_any(path, covered_folders)]
+    for folder in (*covered_folders, "/dev", "/proc", *empty):
         os.makedirs(f"{_NEW_ROOT}{folder}", exist_ok=True)  # noqa: PTH103  # text
-    for path in sorted(set(confinement.readable) - set(covered), key=depth):
+    for path in sorted(set(confinement.readable) - set(shown_again), key=depth):
         _show(path)
 
 

@@ -98,7 +98,9 @@ class ChangesScreen(ListScreen[None]):
             self.app.push_screen(PagerScreen(head, partial(changes_lines, self._changes)))
         else:
             note = part.file.note if not part.diff else ""
-            self.app.push_screen(PagerScreen(one_line(part.file.path), lambda width: diff_rows(part.diff, width, note)))
+            self.app.push_screen(
+                PagerScreen(one_line(part.file.label), lambda width: diff_rows(part.diff, width, note))
+            )
 
     def action_undo(self) -> None:
         """Undo the highlighted file or hunk."""
@@ -150,7 +152,7 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):
             row = f"{turn.number}/{index}"
-            rows.append(PickerRow(row, one_line(file.path), size_text(file), group=group, also=turn.text[:500]))
+            rows.append(PickerRow(row, one_line(file.label), size_text(file), group=group, also=turn.text[:500]))
             if len(file.hunks) > 1:
                 rows += [hunk_row(f"{row}/{at}", hunk, group) for at, hunk in enumerate(file.hunks)]
     return rows

@@ -44,11 +44,11 @@ def test_each_turn_lists_its_files_with_their_hunks(runner: CheckpointRunner) ->
     runner.turn("two places", a_txt=edited(BASE, l3="three", l30="thirty"), b_txt=b"new\n")
     runner.turn("one more", a_txt=edited(BASE, l3="three", l30="thirty", l31="more"))
     first, second = listed(runner)
-    assert [(file.path, file.note, len(file.hunks)) for file in first.files] == [("a.txt", "", 2), ("b.txt", "new", 1)]
+    assert [(file.label, file.note, len(file.hunks)) for file in first.files] == [("a.txt", "", 2), ("b.txt", "new", 1)]
     assert [(hunk.line, hunk.added, hunk.removed) for hunk in first.files[0].hunks] == [(3, 1, 1), (30, 1, 1)]
     assert "+thirty" in first.files[0].hunks[1].diff
     assert "+three" not in first.files[0].hunks[1].diff
-    assert [(file.path, len(file.hunks)) for file in second.files] == [("a.txt", 1)]
+    assert [(file.label, len(file.hunks)) for file in second.files] == [("a.txt", 1)]
     assert "-line 31\n+more" in second.files[0].diff
     assert changes_text((first, second)).split("\n") == [
         "Turn 2: two places",
@@ -67,7 +67,7 @@ def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: Checkpo
     assert undo_part(runner, number, "b.txt") == "Undone: 1 file restored. /redo reverts this."
     assert runner.files == {"a.txt": edited(BASE, l3="three")}
     assert runner.said == messages
-    assert [file.path for file in listed(runner)[0].files] == ["a.txt"]
+    assert [file.label for file in listed(runner)[0].files] == ["a.txt"]
     with pytest.raises(NothingToDo, match="already undone"):
         runner.rewinder.plan_part(number, str(runner.path("b.txt")))
     runner.redo()
@@ -133,7 +133,7 @@ def test_undo_is_refused_if_the_file_was_deleted_or_replaced(runner: CheckpointR
 def test_undo_of_a_deleted_file_brings_it_back(runner: CheckpointRunner) -> None:
     runner.command("remove", lambda: runner.path("a.txt").unlink())
     (turn,) = listed(runner)
-    assert [(file.path, file.note) for file in turn.files] == [("a.txt", "deleted")]
+    assert [(file.label, file.note) for file in turn.files] == [("a.txt", "deleted")]
     undo_part(runner, turn.number, "a.txt")
     assert runner.files == {"a.txt": BASE}
 
@@ -162,7 +162,7 @@ def test_binary_and_unknown_contents_have_a_note_instead_of_hunks(runner: Checkp
     runner.command("command", lambda: runner.path("a.txt").write_bytes(b"by a command\n"))
     runner.path("a.txt").write_bytes(b"something else\n")
     turn = listed(runner)[0]
-    notes = {file.path: (file.hunks, file.note) for item in listed(runner) for file in item.files}
+    notes = {file.label: (file.hunks, file.note) for item in listed(runner) for file in item.files}
     assert notes["d.bin"][0] == ()
     assert "binary" in notes["d.bin"][1]
     assert notes["a.txt"] == ((), "was changed later, and its content after this turn was not saved")

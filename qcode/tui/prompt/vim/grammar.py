@@ -1,7 +1,7 @@
 """The grammar of normal and visual mode: keys to a command. Pure.
 
-`["\\"", "a", "2", "d", "3", "w"]` is `Command("w", operator="d", count=6, register="a")`. Simple commands are written
-with the operator they are short for: `x` is `dl`.
+`["\\"", "a", "2", "d", "3", "w"]` is `VimCommand("w", operator="d", count=6, register="a")`. Short commands become
+their operator and motion: `x` becomes `dl`.
 """
 
 from __future__ import annotations
@@ -64,10 +64,13 @@ VIM_KEYS: tuple[tuple[str, str], ...] = (
     ("d c y", "Delete, change, yank: with a motion or a text object, doubled for lines, or on a selection."),
     ("> < gu gU g~", "Indent, outdent; lower case, upper case, swap case: the same way."),
     ("x X D C Y s S", "Short for dl dh d$ c$ yy cl cc."),
-    ("iw aw, iW aW, ip ap", "Text objects: a word, a word between spaces, a paragraph; a with the space around it."),
+    (
+        "iw aw, iW aW, ip ap",
+        "Text objects: a word, a word between spaces, a paragraph; aw, aW and ap include the space around it.",
+    ),
     (
         "i\" i' i`, i( i[ i{ i<, ib iB",
-        "Text objects between quotes or brackets; with a instead of i, these belong to it.",
+        "The text between quotes or brackets; with a instead of i (ab, aB), including them.",
     ),
     ("p P", "Put after or before the cursor, or over a selection."),
     ("r ~ J", "Replace a character, swap its case, join lines."),
@@ -164,7 +167,7 @@ def _operation(reader: _Keys, operator: str, count: int | None, register: str) -
     name = reader.name()
     if name is None:
         return None
-    if name in (operator, operator[1:], "_"):
+    if name in (operator, operator[1:], "_"):  # `dd`, `guu` for `gugu`, `d_`
         return VimCommand(LINES, operator, count, register)
     if name in _FINDS:
         argument = reader.next()
