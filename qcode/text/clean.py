@@ -170,7 +170,7 @@ def single_spaced(text: str, limit: int | None = None) -> str:
 
 _FENCE = lazy_pattern(r"\s*(?:```|~~~)")
 _BLOCK_MARK = lazy_pattern(r"\s*(?:#{1,6} |>+ ?|[-*+] (?=\S))+")
-_CODE_SPAN = lazy_pattern(r"(`+)(.+?)\1")
+_CODE_SPAN = lazy_pattern(r"``((?:[^`]|`(?!`))+)``|`([^`]+)`")
 _INLINE_MARKS = (
     (lazy_pattern(r"!?\[([^\]\n]*)\]\([^()\s]*\)"), r"\1"),
     (lazy_pattern(r"(?<![0-9A-Za-z_*])(\*{2,3})(?=[^\s*])(.*?[^\s*/])\1(?![0-9A-Za-z_*/])"), r"\2"),
@@ -197,7 +197,7 @@ def plain_line(text: str, limit: int) -> str:
 def _without_marks(line: str) -> str:
     mark = _BLOCK_MARK.match(line)
     line = line[mark.end() :] if mark is not None else line
-    codes = [match[2] for match in _CODE_SPAN.finditer(line)]
+    codes = [match[1] or match[2] for match in _CODE_SPAN.finditer(line)]
     line = _CODE_SPAN.sub("\0", line)  # so that the marks in code stay: cleaned text has no other NUL
     for pattern, kept in _INLINE_MARKS:
         line = pattern.sub(kept, line)

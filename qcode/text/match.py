@@ -359,12 +359,14 @@ def suggestion(
 ) -> str:
     """Return `did you mean X?` about a misspelt `name`; `otherwise` if none of `names` is similar.
 
-    `label` is how X is typed, such as `/{}`. A name with another first letter must be more similar: `nope` and `openai`
-    have three letters in common.
+    `label` is how X is typed, such as `/{}`. A name with another first letter must be more similar, or end like X:
+    `nope` and `openai` have three letters in common, `file_path` means `path`.
     """
     closest = similar(name, names, 1, min_alike)
     is_near = bool(closest) and (
-        name[:1].lower() == closest[0][:1].lower() or likeness(name.lower(), closest[0].lower()) >= _MIN_OTHER_START
+        name[:1].lower() == closest[0][:1].lower()
+        or name.lower().endswith(closest[0].lower())
+        or likeness(name.lower(), closest[0].lower()) >= _MIN_OTHER_START
     )
     return guess([label.format(closest[0])]) if is_near else otherwise
 

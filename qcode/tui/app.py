@@ -316,6 +316,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Show by the mark's color that Enter runs a line in the shell. The text has the `!`."""
         self.query_one("#prompt-mark", Static).set_class(event.kind == "shell", "-shell")
 
+    @on(Prompt.ScrollRequested)
+    def _scroll(self, event: Prompt.ScrollRequested) -> None:
+        if self.is_ready:
+            self.view.scroll_transcript("end" if event.to_end else "home")
+
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
         """Return the last queued prompt to the prompt; with an empty queue, recall the history."""

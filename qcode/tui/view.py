@@ -148,10 +148,6 @@ class AppView:
         return self.app.focused is self._widgets.prompt
 
     @property
-    def is_choosing_card(self) -> bool:
-        return self.transcript.is_choosing
-
-    @property
     def is_asking_about_draft(self) -> bool:
         """Whether a question is open about a call that the user may edit."""
         return self._widgets.approval.draft is not None and not self._widgets.approval.is_telling

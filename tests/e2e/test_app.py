@@ -179,7 +179,7 @@ def test_keys_pressed_while_the_app_starts_are_not_lost(cli: CliRunner) -> None:
     with Terminal(cli, "-m", "demo/demo", "--trust") as terminal:
         terminal.wait_for("qcode")
         terminal.press("hello\r")
-        terminal.wait_for("For a real model, set ")
+        terminal.wait_for("For a real model, type ")
 
 
 def test_unknown_folder_asks_for_trust_once(cli: CliRunner) -> None:

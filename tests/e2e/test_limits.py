@@ -141,7 +141,7 @@ def test_fallback_model_without_a_key_is_skipped_with_a_line(cli: CliRunner) -> 
     with FakeServer("openai", [refused(529, "Overloaded")]) as server:
         done = ask(cli, server, 'fallback = ["gemini/x"]\n[network]\nmax_retries = 0\n')
     assert done.code == 75
-    assert "Fallback model gemini/x skipped:" in done.err
+    assert "fallback model gemini/x skipped:" in done.err
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_fallback_model_of_unknown_price_is_skipped_with_a_budget(cli: CliRunner
         done = cli.run("-m", "openai/m", "-p", "hi", "--max-budget-usd", "1", env=env)
         assert second.requests == []
     assert done.code == 75
-    assert "Fallback model anthropic/claude-x skipped:" in done.err
+    assert "fallback model anthropic/claude-x skipped:" in done.err
 
 
 def test_project_cannot_set_a_fallback_model(cli: CliRunner) -> None:
@@ -205,4 +205,4 @@ def test_wait_for_limit_after_a_failed_fallback_waits_for_the_first_model(cli: C
     with FakeServer("openai", hosts) as first, FakeServer("anthropic", [refused(503, "down")]) as second:
         done = run_beside(cli, first, second, "--wait-for-limit=1m")
     assert (done.code, done.out) == (0, "back\n")
-    assert "The limit of openai/m has ended. This turn continues with it." in done.err
+    assert "the limit of openai/m has ended. This turn continues with it." in done.err

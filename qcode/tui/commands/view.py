@@ -27,11 +27,6 @@ def _theme(context: CommandContext, name: str) -> None:
     )
 
 
-def _may_scroll_with_home_and_end(context: CommandContext) -> bool:
-    """Return whether Home and End are free: they move in a prompt with text, and to the first and last card."""
-    return is_prompt_empty(context) and not context.screen.is_choosing_card
-
-
 VIEW: tuple[Command, ...] = (
     Command(
         "theme",
@@ -107,24 +102,6 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the end and stay there.",
         lambda context, _: context.screen.scroll_transcript("end"),
         keys=("ctrl+end",),
-        needs_screen=True,
-    ),
-    Command(
-        "top-empty",
-        "Scroll to the start",
-        "Scroll to the start, if the prompt is empty.",
-        lambda context, _: context.screen.scroll_transcript("home"),
-        keys=("home",),
-        when=_may_scroll_with_home_and_end,
-        needs_screen=True,
-    ),
-    Command(
-        "bottom-empty",
-        "Scroll to the end",
-        "Scroll to the end, if the prompt is empty.",
-        lambda context, _: context.screen.scroll_transcript("end"),
-        keys=("end",),
-        when=_may_scroll_with_home_and_end,
         needs_screen=True,
     ),
     Command(

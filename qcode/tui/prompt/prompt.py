@@ -64,6 +64,12 @@ class Prompt(EditingArea):
     """
 
     @dataclass
+    class ScrollRequested(Message):
+        """Home or End was pressed in the empty prompt, where they scroll the transcript."""
+
+        to_end: bool
+
+    @dataclass
     class Submitted(Message):
         """The user sent `text`, with pastes expanded.
 
@@ -332,7 +338,11 @@ class Prompt(EditingArea):
             # Keys that arrive in one read are handled before `Changed`, so the menu may not know the text yet.
             self.offer()
         is_taken = self._search_key(event) if self._search.is_open else False
-        if is_taken or (self._vim is not None and self._vim.press(event.key, event.character)):
+        if is_taken:
+            pass
+        elif event.key in ("home", "end") and self.is_empty:
+            self.post_message(self.ScrollRequested(to_end=event.key == "end"))
+        elif self._vim is not None and self._vim.press(event.key, event.character):
             pass
         elif event.key == "enter":
             self._enter()
