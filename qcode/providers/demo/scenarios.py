@@ -256,7 +256,7 @@ def play_init(scene: Scene) -> Script:
 
 def play_plan(scene: Scene) -> Script:
     """Submit a plan in plan mode; after approval, carry out its one step."""
-    path = file_in(scene.wish, "hello.py")
+    path = file_in(scene.wish, "planned.py")
     step = scene.last
     if step is None:
         plan = _PLAN.format(path=path)
