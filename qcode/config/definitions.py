@@ -422,8 +422,8 @@ def _server_values(
             if not isinstance(value, dict):
                 raise fail(f"{key} of the server {name} must be an object")
             for inner, text in value.items():
-                path = ("mcp_servers", name, key, inner)
-                yield path, _validated(fail, path, text)
+                inner_path = ("mcp_servers", name, key, inner)
+                yield inner_path, _validated(fail, inner_path, text)
         elif find_key(("mcp_servers", name, key)) is not None:
             path = ("mcp_servers", name, key)
             yield path, _validated(fail, path, value)
