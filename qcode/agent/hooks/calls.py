@@ -155,7 +155,7 @@ class CallHooks:
 
     def _server_tools(self) -> Mapping[str, str]:
         servers = self._toolbox.servers
-        return {} if servers is None else servers.own_names()
+        return {} if servers is None else servers.original_names()
 
     def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
         from qcode.agent.claude.tool_names import UntranslatableError
