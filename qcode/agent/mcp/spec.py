@@ -222,9 +222,9 @@ def configured_servers(
 ) -> ConfiguredServers:
     """Return the servers of a run. `--mcp-config` overrides the configuration, and both override the project.
 
-    `client_servers` are named by the program that uses qcode, `program_servers` run inside that program. Of two servers
-    with the same name, the earlier one is used. Raise `QcodeError` if a file of a flag cannot be read. Its invalid
-    entries, and all errors in a project's file, are in `problems`.
+    `client_servers` are named by the program that uses qcode, `program_servers` run inside that program; they override
+    no other server, and the project's override none of them. Raise `QcodeError` if a file of a flag cannot be read. Its
+    invalid entries, and all errors in a project's file, are in `problems`.
     """
     problems: list[str] = []
     found = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
