@@ -113,17 +113,17 @@ class AgentParts:
         self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
 
-    def _use_hooks(self, own_hooks: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
+    def _use_hooks(self, program_hooks: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
         """Connect the configured hooks and those of the program; return lines about hooks that cannot be used."""
         settings, conversation = self.context.settings.hooks, self.conversation
-        if not own_hooks and not settings.has_any:
+        if not program_hooks and not settings.has_any:
             return ()
         from qcode.agent.hooks.connect import connect_hooks
 
         source = "fork" if self.context.options.fork_session else "resume" if conversation.messages else "startup"
         hooks, problems = connect_hooks(
             self.context,
-            own_hooks,
+            program_hooks,
             lambda: (conversation.session_id, conversation.mode, conversation.model),
             scratch=lambda: scratch.path,
             redact=self.redact,

@@ -434,12 +434,12 @@ class RunContext:
 
 
 def _convert(options: Options) -> Options:
-    """Return options with values in Claude Code's form converted, and with the texts of files and pipes."""
+    """Return options with values in Claude Code's form converted, and with the contents of files and pipes."""
     if not _needs_conversion(options):
         return options
-    from qcode.agent.claude.settings import converted
+    from qcode.agent.claude.settings import convert_options
 
-    return replace(options, **converted(_given(options)))
+    return replace(options, **convert_options(_given(options)))
 
 
 def _given(options: Options) -> dict[str, Any]:
