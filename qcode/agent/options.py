@@ -139,7 +139,7 @@ class Options:
             if isinstance(value, str):  # iterating a string would yield its letters
                 raise TypeError(f"Options({option.name}=...) takes a list")
             if not all(isinstance(item, str | Path) for item in value):
-                raise TypeError(f"Options({option.name}=...) takes a list of texts")
+                raise TypeError(f"Options({option.name}=...) takes a list of strings")
             object.__setattr__(self, option.name, tuple(value))
         if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
             raise TypeError("Options(model=...) takes a name or a provider")

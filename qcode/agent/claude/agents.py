@@ -27,13 +27,13 @@ FIELDS: Mapping[str, str] = {
     "name": "the kind; default: the name of the file",
     "description": "required: when the model should use it",
     "prompt": "required in a definition of a program: its instructions; those of a file are its text",
-    "tools": "a list, or a text with commas: the only tools, by the names of Claude Code or qcode; `mcp__server` is "
+    "tools": "a list, or a string with commas: the only tools, by the names of Claude Code or qcode; `mcp__server` is "
     "all tools of a server",
     "disallowedTools": "tools to leave out, in the same form",
     "model": "`haiku` is `small`, every other model is `same`",
     "maxTurns": "the number of replies, at most 60",
     "permissionMode": "`plan` is the same as `only_reads`; other modes have no effect",
-    "skills": "a list, or a text with commas: skills that are loaded before its task",
+    "skills": "a list, or a string with commas: skills that are loaded before its task",
 }
 """The fields that have an effect, with their meaning for the reference."""
 _SMALL_MODELS = frozenset({"haiku", SMALL})

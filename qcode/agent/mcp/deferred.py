@@ -152,7 +152,7 @@ class UseTool:
         """Return the name and arguments of the tool; raise `Refused` if it does not exist or arguments are missing."""
         name, tool_arguments = arguments.get("name"), arguments.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(tool_arguments, dict):
-            raise Refused(f"{USE}: name must be text and arguments must be an object, as {FIND} returned them.")
+            raise Refused(f"{USE}: name must be a string and arguments must be an object, as {FIND} returned them.")
         spec = next((tool for tool in self._tools() if tool.name == name), None)
         if spec is None:
             complete = [tool.name for tool in self._tools() if name and tool.name.partition("__")[2] == name]
