@@ -138,7 +138,7 @@ class Pins:
         state_file.save_json(self.path, {"version": _VERSION, "servers": servers})
 
 
-def approval_detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
+def start_detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     """Return everything that an approval covers: the configuration of a server, its files, and their changes.
 
     Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.

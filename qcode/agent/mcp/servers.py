@@ -20,11 +20,11 @@ from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import (
     Pins,
     ToolChange,
-    approval_detail,
     approval_id,
     changes_of,
     login_question,
     pin_of,
+    start_detail,
     start_reason,
 )
 from qcode.agent.mcp.spec import (
@@ -572,7 +572,7 @@ class Servers:
                 approval_id(spec, "run", files=server.files),
                 spec.name,
                 f"{start_reason(spec, self._pins)} Start it now and in the future?",
-                approval_detail(spec, self._pins, server.files),
+                start_detail(spec, self._pins, server.files),
             )
         text = (
             f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Make them available "
