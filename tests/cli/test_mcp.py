@@ -96,7 +96,7 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
     before, after = (check_tools("mine", [ListedTool("t", text, {})]) for text in ("before", "after \x1b[2J"))
     pins.pin(spec, {before[0].spec.name: pin_of(before[0])})
     assert "1 tools" in asked("list")
-    pins.wait(spec, changes_of(pins.tools(spec) or {}, after))
+    pins.store_pending(spec, changes_of(pins.tools(spec) or {}, after))
     assert "1 changed tools not approved" in asked("list")
     output = asked("approve", "mine")
     assert "+A tool of the server mine, which says about it: after" in output

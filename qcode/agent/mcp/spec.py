@@ -333,11 +333,11 @@ def _read_mcp_file(
 
 def _project_servers(root: Path, problems: list[str]) -> dict[str, McpServer]:
     try:
-        servers, problems = _read_mcp_file(root / MCP_FILE, is_project=True)
+        servers, invalid_entries = _read_mcp_file(root / MCP_FILE, is_project=True)
     except ConfigError as error:
         problems.append(str(error))
         return {}
-    problems += problems
+    problems += invalid_entries
     return servers
 
 
