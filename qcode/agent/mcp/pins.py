@@ -138,7 +138,7 @@ class Pins:
         state_file.save_json(self.path, {"version": _VERSION, "servers": servers})
 
 
-def start_detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
+def start_text(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     """Return everything that an approval covers: the configuration of a server, its files, and their changes.
 
     Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
@@ -215,7 +215,7 @@ def start_reason(spec: ServerSpec, pins: Pins) -> str:
     return f"This project wants to start the tool server {spec.name} ({was})."
 
 
-def login_question(spec: ServerSpec, problem: str) -> ServerApproval:
+def ask_login(spec: ServerSpec, problem: str) -> ServerApproval:
     """Return the question whether to sign in to a server that refuses requests."""
     text = f"The tool server {spec.name} refuses requests: {problem}. Sign in with your browser?"
     return ServerApproval(

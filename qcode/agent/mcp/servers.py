@@ -17,16 +17,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.deferred import DEFER_SHARE, FindTools, UseTool, estimate_tokens, search_specs
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
-from qcode.agent.mcp.pins import (
-    Pins,
-    ToolChange,
-    approval_id,
-    changes_of,
-    login_question,
-    pin_of,
-    start_detail,
-    start_reason,
-)
+from qcode.agent.mcp.pins import Pins, ToolChange, approval_id, ask_login, changes_of, pin_of, start_reason, start_text
 from qcode.agent.mcp.spec import (
     INLINE_SCOPE,
     MAX_REASON,
@@ -566,13 +557,13 @@ class Servers:
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
         if server.state == "sign-in":
-            return login_question(spec, server.problem.partition(":")[0])
+            return ask_login(spec, server.problem.partition(":")[0])
         if server.state == "waiting":
             return ServerApproval(
                 approval_id(spec, "run", files=server.files),
                 spec.name,
                 f"{start_reason(spec, self._pins)} Start it now and in the future?",
-                start_detail(spec, self._pins, server.files),
+                start_text(spec, self._pins, server.files),
             )
         text = (
             f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Make them available "

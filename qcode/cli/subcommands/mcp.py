@@ -29,7 +29,7 @@ from qcode.agent.mcp.login import (
     sign_out,
     supports_login,
 )
-from qcode.agent.mcp.pins import Pins, start_detail
+from qcode.agent.mcp.pins import Pins, start_text
 from qcode.agent.mcp.spec import (
     USER_SCOPE,
     ServerError,
@@ -298,7 +298,7 @@ def _find_spec(specs: Sequence[ServerSpec], name: str) -> ServerSpec:
 
 def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], login: str) -> str:
     """Return all details of a server, with invisible characters made visible."""
-    parts = [start_detail(spec, pins, files), f"state:    {_state(spec, pins, files)}{login}"]
+    parts = [start_text(spec, pins, files), f"state:    {_state(spec, pins, files)}{login}"]
     tools = pins.tools(spec)
     if tools:
         parts.append("approved tools:\n" + "\n".join(f"  {visible(name)}" for name in tools))
