@@ -194,7 +194,7 @@ def test_settings_choose_bypass_mode_only_with_a_flag(home: dict[str, str], argv
         ("{", "--settings:1: not valid JSON"),
         ('{"permissions": []}', "permissions must be an object"),
         ('{"permissions": {"deny": "x"}}', "permissions.deny must be a list of strings"),
-        ('{"model": 3}', "must be text"),
+        ('{"model": 3}', "must be strings"),
         ('{"permissions": {"deny": ["Bash(* --help)"]}}', "cannot enforce a rule: --settings: deny Bash"),
     ],
 )

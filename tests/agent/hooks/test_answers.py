@@ -15,7 +15,7 @@ from qcode.agent.hooks.answers import (
     answer_from_object,
     effective_answer,
     failed,
-    merged,
+    merge_answers,
 )
 from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, program_handler
 
@@ -200,30 +200,32 @@ def test_deny_wins_over_ask_over_allow() -> None:
         HookAnswer("deny", "d"),
         HookAnswer(),
     ]
-    assert (merged(answers).decision, merged(answers).reason) == ("deny", "c\nd")
-    assert (merged(answers[:2]).decision, merged(answers[:2]).reason) == ("ask", "b")
-    assert merged(answers[:1]).decision == "allow"
-    assert merged([]) == HookAnswer()
+    assert (merge_answers(answers).decision, merge_answers(answers).reason) == ("deny", "c\nd")
+    assert (merge_answers(answers[:2]).decision, merge_answers(answers[:2]).reason) == ("ask", "b")
+    assert merge_answers(answers[:1]).decision == "allow"
+    assert merge_answers([]) == HookAnswer()
 
 
 def test_texts_are_joined_in_order() -> None:
-    both = merged([HookAnswer(context=("a",), messages=("m",)), HookAnswer(context=("b",), messages=("n",))])
+    both = merge_answers([HookAnswer(context=("a",), messages=("m",)), HookAnswer(context=("b",), messages=("n",))])
     assert (both.context, both.messages) == (("a", "b"), ("m", "n"))
 
 
 def test_same_replaced_input_twice_is_used() -> None:
-    assert merged([HookAnswer(input={"a": 1}), HookAnswer(input={"a": 1})]).input == {"a": 1}
+    assert merge_answers([HookAnswer(input={"a": 1}), HookAnswer(input={"a": 1})]).input == {"a": 1}
 
 
 def test_two_different_replaced_inputs_ask() -> None:
-    answer = merged([HookAnswer("allow", input={"a": 1}), HookAnswer(input={"a": 2})])
+    answer = merge_answers([HookAnswer("allow", input={"a": 1}), HookAnswer(input={"a": 2})])
     assert (answer.decision, answer.input) == ("ask", None)
     assert "neither is used" in answer.failures[0]
-    assert merged([HookAnswer("deny", "no", input={"a": 1}), HookAnswer(input={"a": 2})]).reason == "no"
+    assert merge_answers([HookAnswer("deny", "no", input={"a": 1}), HookAnswer(input={"a": 2})]).reason == "no"
 
 
 def test_first_stop_counts() -> None:
-    answer = merged([HookAnswer(), HookAnswer(stops=True, stop_reason="a"), HookAnswer(stops=True, stop_reason="b")])
+    answer = merge_answers(
+        [HookAnswer(), HookAnswer(stops=True, stop_reason="a"), HookAnswer(stops=True, stop_reason="b")]
+    )
     assert (answer.stops, answer.stop_reason) == (True, "a")
 
 

@@ -210,7 +210,7 @@ def test_function_gets_its_arguments_and_the_model_its_result(tmp_path: Path) ->
         (Call("waits_for_cancelled"), "waits_for_cancelled: CancelledError"),
         (Call("leaves"), "leaves: SystemExit: 3"),
         (Call("leaves_later"), "leaves_later: SystemExit: 3"),
-        (Call("half"), "half: TypeError: a ToolResult has a text"),
+        (Call("half"), "half: TypeError: a ToolResult has a string"),
         (Call("pictures"), "pictures: TypeError: a ToolResult has a string, and images of the type Image"),
         (Call("spots", given=[{"color": "red", "size": -1}]), "spots: KeyError: 'size'"),
     ],
