@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.text.clean import one_line, visible
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.config.settings import Origin
 
 OnFailure: TypeAlias = Literal["ask", "block", "go-on"]
 HookOrigin: TypeAlias = Literal["own", "project", "program"]
@@ -89,7 +92,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A hook as it runs. `location` is the `file:line` that defines it, empty for a hook of a program.
+    """A hook as it runs. `location`, as text, is the `file:line` that defines it, empty for a hook of a program.
 
     `label` is its command line or the name of its function. `condition` are permission rules: if there are any, the
     hook runs only for calls that one of them covers.
@@ -102,7 +105,7 @@ class Handler:
     on_failure: OnFailure
     origin: HookOrigin
     may_allow: bool = False
-    location: str = ""
+    location: str | Origin = ""
     label: str = ""
     condition: tuple[str, ...] = ()
 

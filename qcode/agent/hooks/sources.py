@@ -20,6 +20,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.options import RunContext
     from qcode.config.kinds import WrittenHook
+    from qcode.config.settings import Origin
 
 _OWN_CLAUDE_FILE = ".claude/settings.json"
 _PROJECT_VARIABLE = lazy_pattern(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
@@ -105,7 +106,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
         entries: tuple[WrittenHook, ...] = getattr(settings, event)
         origins = context.settings.item_origins.get(f"hooks.{event}", ())
         for hook, origin in zip(entries, origins, strict=False):
-            collected.add_written(event, hook, origin.where, "project" if origin.is_project else "own")
+            collected.add_written(event, hook, origin, "project" if origin.is_project else "own")
     if settings.claude in ("own", "both") and home and context.user_folder is not None:
         collected.add_claude(Path(home) / _OWN_CLAUDE_FILE, "own")
     if settings.claude in ("project", "both") and context.is_trusted:
@@ -123,7 +124,7 @@ class _Collected:
         self.unused: list[UnusedHook] = []
         self.problems: list[str] = []
 
-    def add_written(self, event: str, hook: WrittenHook, location: str, origin: HookOrigin) -> None:
+    def add_written(self, event: str, hook: WrittenHook, location: Origin, origin: HookOrigin) -> None:
         """Add a hook of qcode's settings."""
         form = EVENTS[event]
         command = HookCommand(hook.command, hook.argv, hook.env)
@@ -148,7 +149,7 @@ class _Collected:
             why = f"it runs {visible(unpinned)}, which qcode does not watch for changes; move that file to .qcode"
             self.problems.append(f"{handler.location}: hooks.{handler.event}: {why}")
         if why:
-            self.unused.append(UnusedHook(handler.event, handler.label, handler.location, why))
+            self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), why))
         else:
             self.handlers.append(handler)
 
