@@ -264,7 +264,7 @@ def _row_json(spec: ServerSpec, pins: Pins, context: ServerContext) -> JsonObjec
         "name": spec.name,
         "state": _state(spec, pins, _files(spec, context)),
         "what": spec.target,
-        "origin": spec.origin,
+        "origin": str(spec.origin),
         "is_from_project": spec.is_from_project,
     }
 
