@@ -163,7 +163,7 @@ class ServerConnection:
             finally:
                 self._session = None
             # A server that exited before it answered may support only the older handshake. A server over HTTP may end
-            # its sessions now and then, so a connection that held for a while has a restart of its own.
+            # its sessions now and then, so a connection that held for a while is restarted again.
             is_stable = was_ready and time.monotonic() - began > STABLE_S
             if (is_second and not is_stable) or not (was_ready or self._connection_lost.is_set()):
                 raise ServerError(why)
