@@ -157,20 +157,17 @@ def project_hook_rows(root: Path) -> list[tuple[str, str]]:
 
 
 def _claude_rows(root: Path) -> list[tuple[str, str]]:
-    from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks
+    from qcode.agent.claude.hooks import read_claude_hooks
     from qcode.config.paths import CLAUDE_SETTINGS
 
     rows: list[tuple[str, str]] = []
     for name in CLAUDE_SETTINGS:
-        try:
-            settings = read_claude_hooks(root / name)
-        except ValueError:
-            continue
-        for event, _, hook in claude_hooks(settings):
-            args = hook.get("args")
-            words = [hook.get("command") or hook.get("type") or "?", *(args if isinstance(args, list) else ())]
+        for hook in read_claude_hooks(root / name).hooks:
+            args = hook.fields.get("args")
+            command = hook.fields.get("command") or hook.fields.get("type") or "?"
+            words = [command, *(args if isinstance(args, list) else ())]
             command = visible(one_line(" ".join(map(str, words)), 400))
-            rows.append((f"hook {visible(event)}", f"runs {command} if hooks.claude is on ({name})"))
+            rows.append((f"hook {visible(hook.event)}", f"runs {command} if hooks.claude is on ({name})"))
     return rows
 
 
