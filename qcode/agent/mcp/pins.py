@@ -144,7 +144,7 @@ def start_text(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -
     Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
     """
     label = "command:" if spec.config.url is None else "address:"
-    summary = f"file:     {visible(spec.origin)}\n{label}  {visible(spec.target)}"
+    summary = f"file:     {visible(str(spec.origin))}\n{label}  {visible(spec.target)}"
     rows = [spec.detail() if spec.is_from_project else summary]
     changes = pins.changed_files(spec, files)
     rows += [f"starts:   {visible(name)}{_state(file)}" for name, file in sorted(files.items())]
