@@ -406,12 +406,21 @@ class Toolbox:
             )
         return await self._tools[name].run(arguments, self.workspace, context)
 
-    async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
+    async def run_line(
+        self, line: str, output: Callable[[str], None], background_requested: asyncio.Event | None = None
+    ) -> ToolOutcome:
         """Run a command line that the user typed, in the environment of the shell tool, without a timeout.
 
-        It needs no approval, because the user runs it.
+        It needs no approval, because the user runs it. See `run` for `background_requested`.
         """
-        context = ToolRunContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
+        context = ToolRunContext(
+            output,
+            MAX_COMMAND_S,
+            self.max_output_chars,
+            self._env,
+            jobs=self.jobs,
+            background_requested=background_requested,
+        )
         return await Shell().run({"command": line}, self.workspace, context)
 
     @property

@@ -104,7 +104,7 @@ class Interaction(Protocol):
 class Presenter:
     """Shows the events of one turn after another. One instance serves the whole run.
 
-    `background_key` is the key that moves a command to the background, such as `Ctrl+B`; empty if there is none.
+    `background_hint` is shown on a card whose command can move to the background; empty if no key does that.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Presenter:
         self._is_end_explained = False
         self._pending_restart: Retry | None = None
         self._recovery = ""
-        self._activity_text = self.background_key = ""
+        self._activity_text = self.background_hint = ""
         self._changes = DiffCount()
 
     def present(self, event: TurnEvent) -> None:
@@ -360,8 +360,8 @@ class Presenter:
     def _start_tool(self, event: ToolStarted) -> None:
         self._interaction.withdraw(event.call.call_id)
         self._ensure_card(event.call, "running")
-        if event.is_backgroundable and self.background_key:
-            self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
+        if event.is_backgroundable and self.background_hint:
+            self._transcript.update_card(event.call.call_id, CardUpdate(hint=self.background_hint))
         self._set_activity(f"running {call_in_words(event.call.name)}")
 
     def _finish_tool(self, event: ToolFinished) -> None:

@@ -37,7 +37,7 @@ from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
-from qcode.tui.shell_lines import ShellLines
+from qcode.tui.shell_lines import INTERRUPT_HINT, ShellLines
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.terminal.themed_app import ThemedApp
@@ -191,6 +191,12 @@ class AppView:
         """Run a line in the shell."""
         self._shell.start(line)
         self.transcript.scroll_end(animate=False)
+
+    def name_background_key(self, key: str) -> None:
+        """Show on cards that `key`, such as `Ctrl+B`, moves their command to the background; empty: no key does."""
+        hint = f"{key} to run in background" if key else ""
+        self.turns.show_background_hint(hint)
+        self._shell.hint = " · ".join(filter(None, (INTERRUPT_HINT, hint)))
 
     def send_first(self, prompt: str) -> None:
         """Send the prompt from the command line as if it had been typed."""
