@@ -298,10 +298,6 @@ class Toolbox:
         """Whether a running call of this tool can be moved to the background."""
         return self.spec(name).is_backgroundable
 
-    def check_job_limit(self) -> None:
-        """Raise `Refused` if no more commands may run in the background."""
-        self.jobs.check_limit()
-
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the call that it stands for: a command, a skill's sub-agent, a server's tool."""
         tool = self._tools.get(name)
@@ -543,7 +539,7 @@ class Background:
         if requested is None:
             return
         try:
-            self._toolbox.check_job_limit()
+            self._toolbox.jobs.check_limit()
         except Refused as refused:
             text = str(refused)
             raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None
