@@ -20,6 +20,7 @@ from qcode.agent.outcomes import (
     hook_text,
     limit_approval,
     requests_note,
+    restored_text,
     retry_cause,
     retry_text,
     searched_text,
@@ -154,7 +155,7 @@ class Presenter:
                 self._show_retry(event)
             case PartialRestored():
                 self._transcript.restore(event.text, event.reasoning)
-                self._transcript.add_mark("the new attempt failed; showing the first one")
+                self._transcript.add_mark(restored_text(event))
             case ReplyFinished():
                 self._finish_reply(event)
             case ApprovalRequested():
