@@ -88,7 +88,7 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
         os.mkfifo(pipe)
         async with running(it.conversation, toolbox=it.toolbox) as run:
             await run.send("!echo begun; read line < pipe; echo got $line")
-            await run.until(lambda: "begun" in run.text)
+            await run.until(lambda: "│ begun" in run.text)
             run.clock.now += 4
             run.app.parts.transcript.content.tick()
             assert "running 4 s · Esc to interrupt · Ctrl+B to run in background" in run.text
