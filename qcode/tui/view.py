@@ -1,6 +1,6 @@
 """The app as commands and keys see it: all their actions on the screen. Imported after the first paint.
 
-`AppView` is the `View` of the app. Its Esc and Ctrl+C are in `cancel_keys`.
+`AppView` is the `View` of the app. Its Esc and Ctrl+C are in `commands.cancel_keys`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.match import unknown
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
-from qcode.tui.cancel_keys import CancelKeys
+from qcode.tui.commands.cancel_keys import CancelKeys
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.aside import AsideTalk
