@@ -82,7 +82,7 @@ class AgentParts:
             context.root,
             new_id=session_ids(context.options),
             redact=self.redact,
-            undecided=self.undecided,
+            partial_secret_length=self.partial_secret_length,
         )
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._with_sandbox(self._policy_for_search(policy_of(context), search), scratch)
@@ -403,9 +403,9 @@ class AgentParts:
         """Return a text without the keys of this run."""
         return self._redactor().redact(text)
 
-    def undecided(self, text: str) -> int:
+    def partial_secret_length(self, text: str) -> int:
         """Return the length of the suffix of a text that may be the start of a key."""
-        return self._redactor().undecided(text)
+        return self._redactor().partial_secret_length(text)
 
     def _redactor(self) -> Redactor:
         from qcode.safety.redaction import Redactor
