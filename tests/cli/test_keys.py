@@ -118,7 +118,7 @@ def test_each_home_has_its_own_keyring_entry(tmp_path: Path, use_keyring: UseKey
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program in the configuration folder that prints a key, and counts its runs in the file `runs`."""
-    monkeypatch.setattr(keys_module, "printed", {})
+    monkeypatch.setattr(keys_module, "printed_keys", {})
     path = tmp_path / "key.sh"
     path.write_text(f"#!/bin/sh\necho run >> runs\necho '  {CANARY} '\necho more\n")
     path.chmod(0o755)
@@ -181,7 +181,7 @@ def test_failed_command_is_one_line_and_no_stored_key_replaces_it(
 
 
 def test_shell_characters_in_a_command_mean_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys_module, "printed", {})
+    monkeypatch.setattr(keys_module, "printed_keys", {})
     keys = commanded(tmp_path, "echo", "$HOME;`touch", "x`", "|", "cat")
     assert keys.key_of(OPENAI)[0] == "$HOME;`touch x` | cat"
     assert not (tmp_path / "x").exists()

@@ -308,7 +308,7 @@ def test_probe_starts_nothing_but_git_and_writes_nothing(tmp_path: Path) -> None
         "from pathlib import Path\n"
         "from qcode.safety.git_repository import GitConfig\n"
         f"found = GitConfig(Path({str(scratch.repo)!r}), {{'PATH': {PATH!r}, 'HOME': {str(scratch.home)!r}}})()\n"
-        "assert found.complaint == '' and found.is_present\n"
+        "assert found.problem == '' and found.is_present\n"
         "assert found.find_tracked().secrets == ('deploy/.env',)\n"
         "assert found.find_history_secrets() == ('deploy/.env',), found.find_history_secrets()\n"
         "assert found.find_linked_folder() == ''\n"
