@@ -115,7 +115,10 @@ def begin_in(
     found = _custom_command(context)
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
         command, arguments = found
-        typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
+        typed, turn = (
+            command.expand(arguments),
+            TurnOptions(output=command.output, foreign=command.project_ranges(arguments)),
+        )
         if command.model and not options.model:
             named = replace(options, model=command.model)
             context = run_context(named, working_folder(options.cwd), is_attended=False)
@@ -132,8 +135,8 @@ def begin_in(
 def _checked_selection(context: RunContext) -> Selection:
     """Return the model; raise `QcodeError` if it, a file or a session cannot be used.
 
-    These checks come before standard input is read. The agent is opened after it: in
-    `qcode -p A | qcode -c -p B` the session is complete only then.
+    These checks come before standard input is read. The agent is opened after it: in `qcode -p A | qcode -c -p B` the
+    session is complete only then.
     """
     from qcode.agent.models.client import check_connection
     from qcode.agent.models.selection import begin_with, provider_failures

@@ -23,6 +23,7 @@ from qcode.agent.mcp.session import (
     error_text,
     explain,
     failures,
+    innermost,
     inputs_of,
     is_closed,
     list_all,
@@ -148,6 +149,9 @@ class ServerConnection:
             except (ServerError, NotApprovedError):
                 raise
             except failures() as error:
+                # The task group of the session wraps what is raised inside it.
+                if isinstance(cause := innermost(error), (ServerError, NotApprovedError)):
+                    raise cause from None
                 self._check_login()
                 if self._uses_sse and not used_sse:
                     continue

@@ -118,14 +118,20 @@ def failures() -> tuple[type[Exception], ...]:
     return (MCPError, OSError, RuntimeError, ValueError, httpx2.HTTPError, httpx2.InvalidURL, ExceptionGroup, *closed)
 
 
+def innermost(error: BaseException) -> BaseException:
+    """Return the first error of a group, of any depth; another error as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def explain(error: BaseException) -> str:
     """Return one line for the user."""
     import httpx2
     from mcp import MCPError
     from pydantic import ValidationError
 
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = innermost(error)
     text = single_spaced(str(error), MAX_REASON)
     match error:
         case MCPError() if is_closed(error):

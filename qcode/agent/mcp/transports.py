@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.agent.mcp.spec import ServerError
 from qcode.config.settings import McpServer
+from qcode.text.clean import single_spaced
 from qcode.text.numbers import exit_text
 from qcode.tools.processes import end_surely
 from qcode.values import dataclass
@@ -73,10 +74,11 @@ async def connect_stdio(
     groups.add(process.pid)
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
+    first = _FirstResponse()
     tasks = [
-        asyncio.ensure_future(_read(out_read, to_session, log, on_end)),
+        asyncio.ensure_future(_read(out_read, to_session, log, on_end, first)),
         asyncio.ensure_future(_listen(err_read, log)),
-        asyncio.ensure_future(_write(process, from_session, to_session)),
+        asyncio.ensure_future(_write(process, from_session, to_session, first)),
     ]
     try:
         yield from_server, to_server
@@ -134,8 +136,39 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await end_surely(process)
 
 
+class _FirstResponse:
+    """Checks messages until the first response to a request: a wrong id there would only show as a timeout."""
+
+    def __init__(self) -> None:
+        self._sent: dict[Any, None] = {}
+        self._has_arrived = False
+
+    def sent(self, message: Any) -> None:  # noqa: ANN401  # a message of the mcp package, which loads late
+        if not self._has_arrived and hasattr(message, "method") and getattr(message, "id", None) is not None:
+            self._sent[message.id] = None
+
+    def checked(self, message: Any) -> Any:  # noqa: ANN401
+        """Return the message to forward; raise `ServerError` for a response to a request that was not sent.
+
+        An error without an id is about the last request: the server could not read it.
+        """
+        if self._has_arrived or hasattr(message, "method"):
+            return message
+        if message.id is None and self._sent:
+            return message.model_copy(update={"id": next(reversed(self._sent))})
+        # The mcp package accepts "1" for 1.
+        if str(message.id) not in map(str, self._sent):
+            raise ServerError(f"it answered a request that was not sent (id {single_spaced(str(message.id), 80)})")
+        self._has_arrived = True
+        return message
+
+
 async def _read(
-    handle: int, out: MemoryObjectSendStream[SessionMessage | Exception], log: Log, on_end: Callable[[], None]
+    handle: int,
+    out: MemoryObjectSendStream[SessionMessage | Exception],
+    log: Log,
+    on_end: Callable[[], None],
+    first: _FirstResponse,
 ) -> None:
     """Forward the messages of the server; log lines that are not messages."""
     import anyio
@@ -150,10 +183,11 @@ async def _read(
                 except ValueError:
                     log.add(line[:400].rstrip() + b"\n")
                     continue
-                await out.send(SessionMessage(message))
+                await out.send(SessionMessage(first.checked(message)))
+    except ServerError as error:
+        log.stop(str(error))
     except ValueError:
-        log.violation = f"it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB"
-        log.note(f"[stopped: {log.violation}]")
+        log.stop(f"it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         return
     finally:
@@ -172,6 +206,7 @@ async def _write(
     process: asyncio.subprocess.Process,
     messages: MemoryObjectReceiveStream[SessionMessage],
     out: MemoryObjectSendStream[SessionMessage | Exception],
+    first: _FirstResponse,
 ) -> None:
     import anyio
 
@@ -179,6 +214,7 @@ async def _write(
     assert stdin is not None
     try:
         async for message in messages:
+            first.sent(message.message)
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             stdin.write(f"{text}\n".encode())
             await stdin.drain()
@@ -331,6 +367,10 @@ class Log:
 
     def note(self, text: str) -> None:
         self.add(f"{text}\n".encode("utf-8", "replace"))
+
+    def stop(self, violation: str) -> None:
+        self.violation = violation
+        self.note(f"[stopped: {violation}]")
 
     def end(self, exit_code: int) -> None:
         self.exit_code = exit_code
