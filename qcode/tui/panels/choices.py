@@ -254,8 +254,8 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
 
 
 _PREFIX_WARNING = (
-    "Careful: {covered} will run without asking, outside the sandbox. It runs the code of the project as it is then, "
-    "also code that the model has just written."
+    "Careful: {covered} will run without asking, outside the sandbox. It runs any code of the project, also code that "
+    "the model has just written."
 )
 
 
