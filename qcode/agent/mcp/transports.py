@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -239,6 +240,7 @@ async def _pipe(handle: int, limit: int) -> AsyncIterator[asyncio.StreamReader]:
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """The maximum size of a response or event."""
 
+BETWEEN_GETS_S = 0.25
 _CONNECT_S = 20.0
 _ENDING_S = 1.0
 _IS_EVENTS = "text/event-stream"
@@ -279,7 +281,7 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
 
     _check(config)
     watch = _ResponseGuard(log)
-    hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings], "response": [watch.see]}
+    hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings, watch.pace], "response": [watch.see]}
     # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
     try:
@@ -305,17 +307,30 @@ async def _hurry_endings(request: httpx2.Request) -> None:
 
 
 class _ResponseGuard:
-    """Records error statuses, which the transport does not report in detail, and limits the size of responses."""
+    """Records error statuses, which the transport does not report in detail, and limits the size of responses.
+
+    It also spaces the requests that resume a stream: a server may ask for no pause between them (`retry: 0`).
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._next_get = 0.0
+
+    async def pace(self, request: httpx2.Request) -> None:
+        if request.method != "GET":
+            return
+        now = time.monotonic()
+        wait_s, self._next_get = self._next_get - now, max(now, self._next_get) + BETWEEN_GETS_S
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
 
     async def see(self, response: httpx2.Response) -> None:
         import httpx2
 
         self._log.status = response.status_code
+        self._log.status_line = single_spaced(f"{response.status_code} {response.reason_phrase}", 80)
         if response.status_code >= 400 and response.status_code not in (404, 405):
-            self._log.note(f"answered {response.status_code} {response.reason_phrase}")
+            self._log.note(f"answered {self._log.status_line}")
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.RemoteProtocolError("the response is compressed, which is not supported")
         stream = response.stream
@@ -352,13 +367,14 @@ _TAIL_LINES = 5
 class Log:
     """The end of a server's log. `note` adds a line by qcode.
 
-    `status` is the status of the last HTTP response, `exit_code` the exit code of a program that ended with an error.
-    `violation` is the reason if qcode ended the connection, empty if it did not.
+    `status` is that of the last HTTP response, `status_line` has its reason too. `exit_code` is the exit code of a
+    program that ended with an error, `violation` the reason if qcode ended the connection, empty if it did not.
     """
 
     def __init__(self) -> None:
         self._data = b""
         self.status = 0
+        self.status_line = ""
         self.exit_code: int | None = None
         self.violation = ""
 
