@@ -361,7 +361,7 @@ class PendingCalls:
     def _deny(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
         self._permissions.note(approval.call, "denied", reason)
         if isinstance(approval, PlanApproval):
-            from qcode.agent import plan_mode
+            from qcode.engine import plan_mode
 
             return plan_mode.rejected(approval.id, reason)
         is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
@@ -369,7 +369,7 @@ class PendingCalls:
 
     def _accept_plan(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
         """End plan mode and switch to the mode that the user chose; the arguments of the call cannot change it."""
-        from qcode.agent import plan_mode
+        from qcode.engine import plan_mode
 
         mode = plan_mode.mode_after_plan(mode, is_trusted=self._permissions.is_trusted)
         self._permissions.set_mode(mode)

@@ -1,4 +1,4 @@
-"""The user's answer to a plan, as the model gets it. Separate from `approvals` because it loads with the first plan."""
+"""The user's answer to a plan, as the model gets it. Pure; it loads with the first plan."""
 
 from __future__ import annotations
 
