@@ -1,4 +1,4 @@
-"""The user's answer to a plan, as the model gets it. Pure; it loads with the first plan."""
+"""The user's answer to a plan, as the model gets it. Separate from `calls` because it loads with the first plan. Pure."""
 
 from __future__ import annotations
 
