@@ -298,10 +298,6 @@ class Toolbox:
         """Whether a running call of this tool can be moved to the background."""
         return self.spec(name).is_backgroundable
 
-    def check_job_limit(self) -> None:
-        """Raise `Refused` if no more commands may run in the background."""
-        self.jobs.check_limit()
-
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the call that it stands for: a command, a skill's sub-agent, a server's tool."""
         tool = self._tools.get(name)
@@ -406,12 +402,21 @@ class Toolbox:
             )
         return await self._tools[name].run(arguments, self.workspace, context)
 
-    async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
+    async def run_line(
+        self, line: str, output: Callable[[str], None], background_requested: asyncio.Event | None = None
+    ) -> ToolOutcome:
         """Run a command line that the user typed, in the environment of the shell tool, without a timeout.
 
-        It needs no approval, because the user runs it.
+        It needs no approval, because the user runs it. See `run` for `background_requested`.
         """
-        context = ToolRunContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
+        context = ToolRunContext(
+            output,
+            MAX_COMMAND_S,
+            self.max_output_chars,
+            self._env,
+            jobs=self.jobs,
+            background_requested=background_requested,
+        )
         return await Shell().run({"command": line}, self.workspace, context)
 
     @property
@@ -534,7 +539,7 @@ class Background:
         if requested is None:
             return
         try:
-            self._toolbox.check_job_limit()
+            self._toolbox.jobs.check_limit()
         except Refused as refused:
             text = str(refused)
             raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None
