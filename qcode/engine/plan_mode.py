@@ -1,4 +1,7 @@
-"""The user's answer to a plan, as the model gets it. Separate from `calls` because it loads with the first plan. Pure."""
+"""The user's answer to a plan, as the model gets it.
+
+Separate from `calls` because it loads with the first plan.
+"""
 
 from __future__ import annotations
 
