@@ -151,6 +151,7 @@ class Conversation:
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Continue with a session; `messages` are the history if the session has no file."""
         self.transcript = SessionTranscript(session, messages)
+        self.permissions.record_mode_in(session)
         self._counter = self.client.counter()
         if (count := self.transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
