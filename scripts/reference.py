@@ -120,7 +120,7 @@ def fields(*tables: Mapping[str, str]) -> str:
 def _values(key: Key) -> str:
     if key.choices:
         return ", ".join(f'`"{choice}"`' for choice in key.choices)
-    return re.sub(r"^(?:an?|the) |: .*| \(.*", "", key.kind.words)
+    return re.sub(r"^(?:an?|the) |: .*| \(.*", "", key.kind.expected)
 
 
 def _default(key: Key) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qcode.acp.wire import EditorWire, WireError
-from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
+from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
 from qcode.config.settings import McpServer
 from qcode.text.clean import one_line, visible
 from qcode.text.json import Json, JsonObject, object_in
@@ -65,7 +65,7 @@ def read_servers(rows: Sequence[Json]) -> ClientServers:
         label = visible(one_line(name, 80)) if isinstance(name, str) else "a server without a name"
         server = _server(row)
         if not isinstance(name, str) or not is_server_name(_plain(name)):
-            problems.append(f"tool server left out: {label}: {SERVER_NAME_WORDS}")
+            problems.append(f"tool server left out: {label}: {SERVER_NAME_RULE}")
         elif _plain(name) in found:
             problems.append(f"tool server left out: {label}: the name is used twice")
         elif isinstance(server, str):

@@ -215,7 +215,10 @@ class SessionCommands:
             return Submit(f"/{name} {argument}".rstrip())
         custom, arguments = found
         options = TurnOptions(
-            custom.model, custom.output, custom.foreign(arguments), shown_prompt=f"/{custom.name} {arguments}".rstrip()
+            custom.model,
+            custom.output,
+            custom.project_ranges(arguments),
+            shown_prompt=f"/{custom.name} {arguments}".rstrip(),
         )
         return Submit(custom.expand(arguments), options)
 

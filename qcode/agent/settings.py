@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qcode.agent.choices import Choices
 from qcode.agent.options import RunContext
-from qcode.config.kinds import BOOLEAN_WORDS
+from qcode.config.kinds import BOOLEAN_VALUES
 from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load
 from qcode.config.schema import Key, find_key
@@ -163,4 +163,4 @@ def _typed(value: object) -> str:
 
 
 def _choices(key: Key) -> tuple[str, ...]:
-    return ("true", "false") if key.kind.words == BOOLEAN_WORDS else key.choices
+    return ("true", "false") if key.kind.expected == BOOLEAN_VALUES else key.choices

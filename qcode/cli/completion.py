@@ -66,7 +66,7 @@ def _config_words() -> dict[str, tuple[str, ...]]:
     Keys with a name that the user chooses, such as `providers.NAME.type`, are left out.
     """
     named = [key for key in KEYS if key.name == key.name.lower()]
-    values = {key.name: key.choices or _SWITCH.get(key.kind.words, ()) for key in named}
+    values = {key.name: key.choices or _SWITCH.get(key.kind.expected, ()) for key in named}
     return {word: tuple(values) for word in ("set", "unset")} | values
 
 

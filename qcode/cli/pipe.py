@@ -115,7 +115,10 @@ def begin_in(
     found = _custom_command(context)
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
         command, arguments = found
-        typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
+        typed, turn = (
+            command.expand(arguments),
+            TurnOptions(output=command.output, foreign=command.project_ranges(arguments)),
+        )
         if command.model and not options.model:
             named = replace(options, model=command.model)
             context = run_context(named, working_folder(options.cwd), is_attended=False)

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
-from qcode.config.load import KeyPath, Layer, Value, checked, file_layer, read_toml_text, servers_of
+from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
+from qcode.config.load import Layer, Value, file_layer, layer_servers, read_toml_text, validated
 from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER
-from qcode.config.schema import find_key
+from qcode.config.schema import KeyPath, find_key
 from qcode.config.settings import McpServer, Origin
 from qcode.protocol.errors import ConfigError
 from qcode.text.match import nearest_hint
@@ -65,7 +65,7 @@ class CustomCommand:
             return self.prompt.replace(ARGS, arguments)
         return f"{self.prompt.rstrip()}\n\n{arguments}" if arguments else self.prompt
 
-    def foreign(self, arguments: str) -> tuple[tuple[int, int], ...]:
+    def project_ranges(self, arguments: str) -> tuple[tuple[int, int], ...]:
         """Return the ranges of `expand(arguments)` that come from a file of the project."""
         if not self.is_from_project:
             return ()
@@ -98,7 +98,7 @@ class CustomCommands:
 def load_custom_commands(
     config_dir: Path | None, project_root: Path, *, is_trusted: bool, used_names: Sequence[str] = ()
 ) -> CustomCommands:
-    """Load the commands of the user (None: those do not apply) and, in a trusted folder, of the project.
+    """Load the commands of the user, unless `config_dir` is None, and those of the project if its folder is trusted.
 
     If names collide, the user's command wins over the project's, and a name in `used_names` (a command of the app) over
     both. Each command that loses is reported as a problem.
@@ -125,12 +125,15 @@ def load_custom_commands(
 def named_files(
     folder: Path, problems: list[str], *, inside: Path | None, suffix: str = ".toml"
 ) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of each definition below `folder`, sorted; links must not lead out of `inside`."""
+    """Yield name and file of each definition below `folder`, sorted; links must not lead out of `inside`.
+
+    A line for each file that is ignored is appended to `problems`.
+    """
     pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
     count = 0
     while pending:
         prefix, current = pending.pop()
-        for entry in _entries(current):
+        for entry in _sorted_entries(current):
             path = Path(entry.path)
             stem = path.stem if entry.name.endswith(suffix) else entry.name
             is_folder = _is_folder(entry)
@@ -158,7 +161,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _sorted_entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -170,7 +173,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
     from qcode.config.lines import find_lines
     from qcode.config.load import parse_toml
 
-    text = read_toml_text(file, is_needed=True) or ""
+    text = read_toml_text(file, must_exist=True) or ""
     table = parse_toml(text, file)
     lines: Mapping[tuple[str, ...], int] = find_lines(text)
 
@@ -181,13 +184,13 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
         if key not in COMMAND_FIELDS:
             raise fail((key,), f"unknown key {key}; {nearest_hint(key, COMMAND_FIELDS)}")
     output = _output(table, fail)
-    texts = {key: _text(table, key, fail) for key in ("description", "argument", "model")}
-    if len(texts["argument"]) > _MAX_HINT:
+    labels = {key: _optional_line(table, key, fail) for key in ("description", "argument", "model")}
+    if len(labels["argument"]) > _MAX_HINT:
         raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise fail(("prompt",), "prompt must be text: the prompt that the command sends")
-    return CustomCommand(name, prompt.strip("\n"), file, **texts, output=output, is_from_project=is_project)
+    return CustomCommand(name, prompt.strip("\n"), file, **labels, output=output, is_from_project=is_project)
 
 
 def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
@@ -199,22 +202,22 @@ def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
     for key, value in output.items():
         known = find_key(("output", key))
         if known is None:
-            raise fail(("output", key), f"unknown key output.{key}; {nearest_hint(key, _outputs(), 'output.{}')}")
+            raise fail(("output", key), f"unknown key output.{key}; {nearest_hint(key, _output_keys(), 'output.{}')}")
         try:
-            fields[key] = checked(known, ("output", key), value)
+            fields[key] = validated(known, ("output", key), value)
         except ConfigError as error:
             raise fail(("output", key), str(error)) from None
     return MappingProxyType(fields)
 
 
-def _text(table: Mapping[str, object], key: str, fail: _Fail) -> str:
+def _optional_line(table: Mapping[str, object], key: str, fail: _Fail) -> str:
     value = table.get(key, "")
     if not isinstance(value, str) or (key in table and not value.strip()) or not value.isprintable():
         raise fail((key,), f"{key} must be one line of text")
     return value.strip()
 
 
-def _outputs() -> tuple[str, ...]:
+def _output_keys() -> tuple[str, ...]:
     from qcode.config.schema import KEYS
 
     return tuple(key.path[1] for key in KEYS if key.path[0] == "output")
@@ -267,9 +270,9 @@ class CustomAgents:
 def load_custom_agents(
     config_dir: Path | None, project_root: Path, *, is_trusted: bool, used_names: Sequence[str] = ()
 ) -> CustomAgents:
-    """Load the agents of the user (None: those do not apply) and, in a trusted folder, of the project.
+    """Load the agents of the user, unless `config_dir` is None, and those of the project if its folder is trusted.
 
-    Names in `used_names` are refused.
+    A file whose name is already used, or in `used_names`, is ignored and reported as a problem.
     """
     found: dict[str, CustomAgent] = {}
     problems: list[str] = []
@@ -293,7 +296,7 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
     from qcode.config.lines import find_lines
     from qcode.config.load import parse_toml
 
-    text = read_toml_text(file, is_needed=True) or ""
+    text = read_toml_text(file, must_exist=True) or ""
     table = parse_toml(text, file)
     lines: Mapping[tuple[str, ...], int] = find_lines(text)
 
@@ -309,12 +312,12 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise fail(("prompt",), "prompt must be text: the instructions of the sub-agent")
-    only_reads, tools, model = _limits(table, fail)
+    only_reads, tools, model = _tool_limits(table, fail)
     output = _output(table, fail)
     return CustomAgent(name, description.strip(), prompt, only_reads, tools, model, output)
 
 
-def _limits(table: Mapping[str, object], fail: _Fail) -> tuple[bool, tuple[str, ...], str]:
+def _tool_limits(table: Mapping[str, object], fail: _Fail) -> tuple[bool, tuple[str, ...], str]:
     """Return `only_reads`, `tools` and `model`."""
     only_reads, tools, model = table.get("only_reads", False), table.get("tools", []), table.get("model", MODELS[0])
     if not isinstance(only_reads, bool):
@@ -335,18 +338,18 @@ _MAX_SERVERS = 100
 def read_mcp_file(
     file: Path, *, is_project: bool, text: str | None = None
 ) -> tuple[dict[str, McpServer], tuple[str, ...]]:
-    """Return the servers defined in a file, by name, and a line for each entry that cannot be used.
+    """Return the servers defined in a file, by name, and a line for each invalid entry.
 
-    A project needs no such file. Raise `ConfigError` with one line for a file that cannot be used; no line repeats a
-    value.
+    A project's file may be missing. Raise `ConfigError` if the file cannot be read or parsed. No message repeats a
+    value, which may be a secret.
     """
     if file.suffix == ".toml" and not is_project:
         layer = file_layer(file, "extra")
         other = next((path for path in layer.values if path[0] != "mcp_servers"), None)
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
-        return {name: replace(server, file=str(file)) for name, server in servers_of(layer).items()}, ()
-    text = read_toml_text(file, is_needed=not is_project) if text is None else text
+        return {name: replace(server, file=str(file)) for name, server in layer_servers(layer).items()}, ()
+    text = read_toml_text(file, must_exist=not is_project) if text is None else text
     return _json_servers(file, text, is_project) if text is not None else ({}, ())
 
 
@@ -382,13 +385,13 @@ def _json_server(file: Path, text: str, is_project: bool, name: str, entry: obje
         return ConfigError(message, file=file, line=line)
 
     if not is_server_name(name):
-        raise fail(f"invalid server name {_quoted(name)}: {SERVER_NAME_WORDS}")
+        raise fail(f"invalid server name {_quoted(name)}: {SERVER_NAME_RULE}")
     if not isinstance(entry, dict):
-        raise fail(f"the server {name} must be an object, not {type_words(entry)}")
+        raise fail(f"the server {name} must be an object, not {toml_type_name(entry)}")
     layer.tables["mcp_servers", name] = origin
-    for path, value in _values(fail, name, entry):
+    for path, value in _server_values(fail, name, entry):
         layer.values[path] = Value(value, origin)
-    return replace(servers_of(layer)[name], file=str(file))
+    return replace(layer_servers(layer)[name], file=str(file))
 
 
 def _line_of(text: str, name: str) -> int | None:
@@ -400,7 +403,7 @@ def _line_of(text: str, name: str) -> int | None:
     return text.count("\n", 0, found.start()) + 1 if found is not None else None
 
 
-def _values(
+def _server_values(
     fail: Callable[[str], ConfigError], name: str, entry: Mapping[str, object]
 ) -> Iterator[tuple[KeyPath, object]]:
     """Yield the values of an entry under the names of qcode's keys."""
@@ -419,18 +422,18 @@ def _values(
             if not isinstance(value, dict):
                 raise fail(f"{key} of the server {name} must be an object")
             for inner, text in value.items():
-                place = ("mcp_servers", name, key, inner)
-                yield place, _checked(fail, place, text)
+                inner_path = ("mcp_servers", name, key, inner)
+                yield inner_path, _validated(fail, inner_path, text)
         elif find_key(("mcp_servers", name, key)) is not None:
             path = ("mcp_servers", name, key)
-            yield path, _checked(fail, path, value)
+            yield path, _validated(fail, path, value)
 
 
-def _checked(fail: Callable[[str], ConfigError], path: KeyPath, value: object) -> object:
+def _validated(fail: Callable[[str], ConfigError], path: KeyPath, value: object) -> object:
     key = find_key(path)
     assert key is not None
     try:
-        return checked(key, path, value)
+        return validated(key, path, value)
     except ConfigError as error:
         raise fail(str(error)) from None
 

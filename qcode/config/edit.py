@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from qcode.config import state_file
-from qcode.config.kinds import type_words
-from qcode.config.lines import KeyPositions, TomlPath, find_places, parse_key
-from qcode.config.load import KeyPath, Scope, checked, parse_toml, read_toml_text, settings_of_text
-from qcode.config.schema import Key, dotted, find_key, is_table, nearest_hint, quoted
+from qcode.config.kinds import toml_type_name
+from qcode.config.lines import KeyPositions, TomlPath, find_positions, parse_key
+from qcode.config.load import Scope, parse_settings, parse_toml, read_toml_text, validated
+from qcode.config.schema import Key, KeyPath, dotted, find_key, is_table, nearest_hint, quoted
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ConfigError, UsageError
 
@@ -29,15 +29,15 @@ _HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\r?\n?")
 def with_value(text: str, path: TomlPath, value: object) -> str:
     """Return `text` with the key set to a string, number or boolean. Raise `ValueError` if that is not possible."""
     expected = _set(tomllib.loads(text), path, value)
-    return _first_exact(_candidates(text, find_places(text), path, literal(value)), expected)
+    return _first_exact(_candidates(text, find_positions(text), path, literal(value)), expected)
 
 
 def without_value(text: str, path: TomlPath) -> str:
     """Return `text` without the key, which may be missing already. Raise `ValueError` if that is not possible."""
-    places = find_places(text)
-    if path not in places.pairs:
+    positions = find_positions(text)
+    if path not in positions.pairs:
         return text
-    return _first_exact(_removals(text, places, path), _set(tomllib.loads(text), path, None))
+    return _first_exact(_removals(text, positions, path), _set(tomllib.loads(text), path, None))
 
 
 def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
@@ -59,7 +59,10 @@ def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
 
 
 def with_items(text: str, path: TomlPath, items: list[str]) -> str:
-    """Return `text` with texts added to a list, which is made if it is missing. Raise `ValueError` as `with_value`."""
+    """Return `text` with strings added at the start of a list, which may be missing.
+
+    Raise `ValueError` as `with_value` does.
+    """
     found: Any = tomllib.loads(text)
     for part in path:
         found = found.get(part, {} if part != path[-1] else []) if isinstance(found, dict) else None
@@ -68,14 +71,14 @@ def with_items(text: str, path: TomlPath, items: list[str]) -> str:
     if not found:
         return with_value(text, path, list(items))
     expected = _set(tomllib.loads(text), path, [*items, *found])
-    pair = find_places(text).pairs.get(path)
+    pair = find_positions(text).pairs.get(path)
     if pair is None:
         raise ValueError("qcode cannot change this file without rewriting it; edit it by hand")
-    return _first_exact(_with_first_items(text, pair.value + 1, items), expected)
+    return _first_exact(_prepend_items(text, pair.value + 1, items), expected)
 
 
-def _with_first_items(text: str, at: int, items: list[str]) -> Iterator[str]:
-    """Yield texts with items behind the `[` at `at` - 1: each on a separate line if the next item is."""
+def _prepend_items(text: str, at: int, items: list[str]) -> Iterator[str]:
+    """Yield `text` with items inserted after the `[` at `at` - 1, on separate lines if the next item is on its own."""
     line = re.match(r"[ \t]*\r?\n([ \t]*)", text[at:])
     if line is not None:
         end = "\r\n" if "\r\n" in line[0] else "\n"
@@ -91,9 +94,9 @@ def without_table(text: str, path: TomlPath) -> str:
 
 
 def _without_pair(text: str, path: TomlPath) -> Iterator[str]:
-    places = find_places(text)
-    if path in places.pairs:
-        yield from _removals(text, places, path)
+    positions = find_positions(text)
+    if path in positions.pairs:
+        yield from _removals(text, positions, path)
 
 
 def _without_sections(text: str, path: TomlPath) -> str:
@@ -160,25 +163,25 @@ def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value != {}}
 
 
-def _candidates(text: str, places: KeyPositions, path: TomlPath, value: str) -> Iterator[str]:
-    """Yield texts with the key in its place, in the table's section, in its inline table, or in a new section."""
+def _candidates(text: str, positions: KeyPositions, path: TomlPath, value: str) -> Iterator[str]:
+    """Yield `text` with the key changed in place, or added to its table's section, inline table or a new section."""
     end = "\r\n" if "\r\n" in text else "\n"
     table, pair = path[:-1], f"{dotted(path[-1:])} = {value}"
-    if path in places.pairs:
-        found = places.pairs[path]
+    if path in positions.pairs:
+        found = positions.pairs[path]
         yield text[: found.value] + value + text[found.end :]
         return
-    if table in places.sections:
-        yield _insert_below(text, places.sections[table], pair, end)
-    if table in places.pairs:
-        inside = places.pairs[table]
+    if table in positions.sections:
+        yield _insert_below(text, positions.sections[table], pair, end)
+    if table in positions.pairs:
+        inside = positions.pairs[table]
         body = text[inside.value + 1 : inside.end - 1].strip()
         yield text[: inside.value] + (f"{{ {pair}, {body} }}" if body else f"{{ {pair} }}") + text[inside.end :]
     if not table:
         yield f"{pair}{end}{end if text.strip() else ''}{text}"
         return
-    if () in places.sections:
-        yield _insert_below(text, places.sections[()], f"{dotted(table)}.{pair}", end)
+    if () in positions.sections:
+        yield _insert_below(text, positions.sections[()], f"{dotted(table)}.{pair}", end)
     gap = "" if not text.strip() else end if text.endswith("\n") else end * 2
     yield f"{text}{gap}[{dotted(table)}]{end}{pair}{end}"
 
@@ -192,9 +195,9 @@ def _insert_below(text: str, at: int, line: str, end: str) -> str:
     return f"{text[: stop + 1]}{indent}{line}{end}{text[stop + 1 :]}"
 
 
-def _removals(text: str, places: KeyPositions, path: TomlPath) -> Iterator[str]:
-    """Yield texts without the key: with its lines removed, or removed from an inline table."""
-    pair = places.pairs[path]
+def _removals(text: str, positions: KeyPositions, path: TomlPath) -> Iterator[str]:
+    """Yield `text` without the key: with its lines removed, or removed from an inline table."""
+    pair = positions.pairs[path]
     begin, stop = text.rfind("\n", 0, pair.key) + 1, text.find("\n", pair.end)
     stop = len(text) if stop < 0 else stop + 1
     rest = text[pair.end : stop].strip()
@@ -217,20 +220,20 @@ def read_typed(key: Key, typed: str) -> object:
     """Parse the typed value of a key. Raise `ConfigError` with the message of the schema if it is invalid."""
     if key.path == ("permissions", "mode") and typed.strip() == "bypass":
         raise ConfigError("`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
-    for value in _readings(typed):
+    for value in _possible_values(typed):
         with contextlib.suppress(ConfigError):
-            checked(key, key.path, value)
+            validated(key, key.path, value)
             return value
-    checked(key, key.path, _readings(typed)[0])
-    raise ConfigError(f"{dotted(key.path)} must be {key.kind.words}")
+    validated(key, key.path, _possible_values(typed)[0])
+    raise ConfigError(f"{dotted(key.path)} must be {key.kind.expected}")
 
 
-def _readings(typed: str) -> list[object]:
-    """Return what a typed value may mean: a TOML value, and the text itself. Dates are only text."""
+def _possible_values(typed: str) -> list[object]:
+    """Return the possible values of a typed text: a TOML value, and the text itself. A date is only text."""
     found: list[object] = [typed.strip()]
     with contextlib.suppress(tomllib.TOMLDecodeError):
         value = tomllib.loads(f"value = {typed.strip()}")["value"]
-        if type_words(value) != "a date or time":
+        if toml_type_name(value) != "a date or time":
             found.insert(0, value)
     return found
 
@@ -244,7 +247,7 @@ def change(file: Path, path: KeyPath, value: object | None) -> None:
 
 
 def change_table(file: Path, path: KeyPath, values: dict[str, Any] | None) -> None:
-    """Add a table to a file, which need not exist; None removes the table. As `change` in all else."""
+    """Add a table to a file, which need not exist; None removes the table. Otherwise like `change`."""
     _edit(file, lambda text: without_table(text, path) if values is None else with_table(text, path, values))
 
 
@@ -254,10 +257,10 @@ def change_checked(
     """Set the key `name` to a typed value, or remove it if None, and return its path.
 
     The value is TOML, or a text without quotes. An unknown key can be removed, but not set. Raise `UsageError` if the
-    key or the value is invalid, and `ConfigError` with file and line if the file would be: `check` raises it for
-    settings that only another room can check. Nothing is written then.
+    key or the value is invalid, and `ConfigError` with file and line if the changed file would be invalid. `check`
+    raises it for settings that only another room can check. After an error, the file is unchanged.
     """
-    path = _path_of(name)
+    path = _parse_typed_key(name)
     if typed is None:
         value = None
     elif (key := find_key(path)) is not None:
@@ -266,7 +269,7 @@ def change_checked(
         except ConfigError as error:
             raise UsageError(str(error).replace(dotted(key.path), dotted(path), 1)) from None
     elif is_table(path) and "*" not in path:
-        value = _readings(typed)[0]
+        value = _possible_values(typed)[0]
         if not isinstance(value, dict):
             raise UsageError(f"{dotted(path)} is a table of keys: set {dotted(path)}.KEY, or give {{ KEY = VALUE }}")
     else:
@@ -274,13 +277,13 @@ def change_checked(
 
     def changed(text: str) -> str:
         if value is None:
-            has_pair = path in find_places(text).pairs
+            has_pair = path in find_positions(text).pairs
             return without_value(text, path) if has_pair else without_table(text, path)
         return with_value(text, path, value)
 
     def is_valid(text: str) -> bool:
         try:
-            check(settings_of_text(text, file, scope))
+            check(parse_settings(text, file, scope))
         except ConfigError:
             return False
         return True
@@ -289,7 +292,7 @@ def change_checked(
         if value is None and not is_valid(before):
             return  # removing a key may be the first of several steps to mend the file
         try:
-            check(settings_of_text(after, file, scope))
+            check(parse_settings(after, file, scope))
         except ConfigError as error:
             raise ConfigError(f"nothing was changed, because the file would be invalid: {error}") from None
 
@@ -297,8 +300,8 @@ def change_checked(
     return path
 
 
-def _path_of(name: str) -> TomlPath:
-    """Return the path of a typed key. A name that TOML would have to quote, such as a model's, is quoted in it."""
+def _parse_typed_key(name: str) -> TomlPath:
+    """Return the path of a typed key. A part with other characters, such as a model's name, must be quoted."""
     try:
         return parse_key(name)
     except ValueError:
@@ -307,8 +310,8 @@ def _path_of(name: str) -> TomlPath:
 
 
 def _edit(file: Path, changed_text: Callable[[str], str], check: Callable[[str, str], None] | None = None) -> None:
-    """Replace the text of a file. `check` gets the old and the new text; it raises `ConfigError` to prevent that."""
-    text = read_toml_text(file, is_needed=False) or ""
+    """Replace the text of a file. `check` gets the old and new text and raises `ConfigError` to reject the change."""
+    text = read_toml_text(file, must_exist=False) or ""
     parse_toml(text, file)
     try:
         changed = changed_text(text)

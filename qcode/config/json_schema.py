@@ -1,6 +1,6 @@
 """The JSON Schema of `config.toml`, with which an editor completes and checks the file.
 
-It is made from the table of keys: it accepts all that the program accepts, and refuses unknown keys. Separate from
+Generated from the list of keys. It accepts everything that qcode accepts, and rejects unknown keys. Separate from
 `schema`, because only `qcode config schema` and the reference pages need it.
 """
 
@@ -21,21 +21,21 @@ def config_schema() -> dict[str, Any]:
     for key in KEYS:
         table = schema
         for part in key.path[:-1]:
-            table = _step(table, part)
+            table = _subtable(table, part)
         _put_property(table, key.path[-1], _value(key))
-        if key.path[0] == "providers" and key.path[1:-1] == ("*",) and ("network", key.path[-1]) in _GLOBAL:
-            _put_property(_step(table, "network"), key.path[-1], _value(key))
+        if key.path[0] == "providers" and key.path[1:-1] == ("*",) and ("network", key.path[-1]) in _GLOBAL_PATHS:
+            _put_property(_subtable(table, "network"), key.path[-1], _value(key))
     return schema
 
 
-_GLOBAL = {key.path for key in KEYS}
+_GLOBAL_PATHS = {key.path for key in KEYS}
 
 
 def _table() -> dict[str, Any]:
     return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def _step(table: dict[str, Any], part: str) -> dict[str, Any]:
+def _subtable(table: dict[str, Any], part: str) -> dict[str, Any]:
     """Return the table below `part`, created if it does not exist; `*` is any name."""
     parent, name = (table, "additionalProperties") if part == "*" else (table["properties"], part)
     if not parent.get(name):

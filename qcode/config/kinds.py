@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from qcode.protocol.approvals import WrittenRule
+from qcode.protocol.approvals import RuleConfig
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -25,7 +25,7 @@ _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f-\x9f]")
 
 
 _MAX_SERVER_NAME = 30
-SERVER_NAME_WORDS = f"a server's name has letters, digits, - and single _ inside, {_MAX_SERVER_NAME} characters at most"
+SERVER_NAME_RULE = f"a server's name has letters, digits, - and single _ inside, {_MAX_SERVER_NAME} characters at most"
 
 
 def is_server_name(name: str) -> bool:
@@ -37,149 +37,153 @@ def is_server_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A kind of value. `words` completes "must be …"; `accept` returns the converted value or raises `ValueError`.
+    """A kind of value. `expected` completes "must be …"; `convert` returns the converted value or raises `ValueError`.
 
     `choices` are the allowed strings, empty if any is allowed. `schema` is the JSON Schema that an editor checks with.
     """
 
-    words: str
-    accept: Callable[[object], object]
+    expected: str
+    convert: Callable[[object], object]
     choices: tuple[str, ...] = ()
     schema: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def _list_of(**item: object) -> Mapping[str, object]:
+def _list_schema(**item: object) -> Mapping[str, object]:
     return {"type": "array", "items": {"type": "string", **item}}
 
 
-_SCHEMA_OF_LINE: Mapping[str, object] = {"type": "string", "minLength": 1}
+_LINE_SCHEMA: Mapping[str, object] = {"type": "string", "minLength": 1}
 
 
-def whole(least: int) -> ValueKind:
-    """A whole number of at least `least`."""
+def integer(minimum: int) -> ValueKind:
+    """A whole number of at least `minimum`."""
 
-    def accept(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    def convert(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise ValueError
         return value
 
-    return ValueKind(f"a whole number of at least {least}", accept, schema={"type": "integer", "minimum": least})
+    return ValueKind(f"a whole number of at least {minimum}", convert, schema={"type": "integer", "minimum": minimum})
 
 
-def number(least: float, *, above: bool = False) -> ValueKind:
-    """A finite number of at least `least`, or greater than it if `above` is set."""
+def number(minimum: float, *, is_exclusive: bool = False) -> ValueKind:
+    """A finite number of at least `minimum`, or greater than it if `is_exclusive` is set."""
 
-    def accept(value: object) -> float:
+    def convert(value: object) -> float:
         found = float(_decimal(value))
-        if found < least or (above and found == least):
+        if found < minimum or (is_exclusive and found == minimum):
             raise ValueError
         return found
 
-    schema = {"type": "number", "exclusiveMinimum" if above else "minimum": least}
-    return ValueKind(f"a number {'greater than' if above else 'of at least'} {least:g}", accept, schema=schema)
+    schema = {"type": "number", "exclusiveMinimum" if is_exclusive else "minimum": minimum}
+    return ValueKind(
+        f"a number {'greater than' if is_exclusive else 'of at least'} {minimum:g}", convert, schema=schema
+    )
 
 
 def price() -> ValueKind:
     """USD per million tokens, exact."""
 
-    def accept(value: object) -> Decimal:
+    def convert(value: object) -> Decimal:
         found = _decimal(value)
         if found < 0:
             raise ValueError
         return found
 
     schema = {"type": "number", "minimum": 0}
-    return ValueKind("a number of at least 0 (USD per million tokens)", accept, schema=schema)
+    return ValueKind("a number of at least 0 (USD per million tokens)", convert, schema=schema)
 
 
-BOOLEAN_WORDS = "true or false"
+BOOLEAN_VALUES = "true or false"
 
 
 def boolean() -> ValueKind:
-    def accept(value: object) -> bool:
+    """True or false."""
+
+    def convert(value: object) -> bool:
         if not isinstance(value, bool):
             raise ValueError
         return value
 
-    return ValueKind(BOOLEAN_WORDS, accept, schema={"type": "boolean"})
+    return ValueKind(BOOLEAN_VALUES, convert, schema={"type": "boolean"})
 
 
-def automatic() -> ValueKind:
+def auto_or_boolean() -> ValueKind:
     """`"auto"`, true or false."""
 
-    def accept(value: object) -> bool | str:
+    def convert(value: object) -> bool | str:
         if not isinstance(value, bool) and value != "auto":
             raise ValueError
         return value if isinstance(value, bool) else "auto"
 
-    return ValueKind('"auto", true or false', accept, schema={"enum": ["auto", True, False]})
+    return ValueKind('"auto", true or false', convert, schema={"enum": ["auto", True, False]})
 
 
 def text() -> ValueKind:
     """One line of text that is not blank."""
-    return ValueKind("text", _line, schema=_SCHEMA_OF_LINE)
+    return ValueKind("text", _line, schema=_LINE_SCHEMA)
 
 
 def raw_text() -> ValueKind:
     """Any text, also empty or with several lines."""
 
-    def accept(value: object) -> str:
+    def convert(value: object) -> str:
         if not isinstance(value, str) or "\0" in value:
             raise ValueError
         return value
 
-    return ValueKind("text", accept, schema={"type": "string"})
+    return ValueKind("text", convert, schema={"type": "string"})
 
 
 def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> ValueKind:
     """One of `choices`; `aliases` are other names of them."""
 
-    def accept(value: object) -> str:
+    def convert(value: object) -> str:
         if not isinstance(value, str) or aliases.get(value, value) not in choices:
             raise ValueError
         return aliases.get(value, value)
 
     schema = {"enum": [*choices, *aliases]}
-    return ValueKind("one of " + ", ".join(f'"{text}"' for text in choices), accept, choices, schema)
+    return ValueKind("one of " + ", ".join(f'"{text}"' for text in choices), convert, choices, schema)
 
 
-def texts() -> ValueKind:
+def strings() -> ValueKind:
     """A list of strings, converted to a tuple."""
 
-    return ValueKind("a list of strings", _texts, schema=_list_of(minLength=1))
+    return ValueKind("a list of strings", _strings, schema=_list_schema(minLength=1))
 
 
 def rules() -> ValueKind:
-    """A list of rules, each a string or a table with examples, converted to a tuple of strings and `WrittenRule`."""
+    """A list of rules, each a string or a table with examples, converted to a tuple of strings and `RuleConfig`."""
 
-    def accept(value: object) -> tuple[str | WrittenRule, ...]:
+    def convert(value: object) -> tuple[str | RuleConfig, ...]:
         if not isinstance(value, list | tuple):
             raise ValueError
         return tuple(_rule(item) for item in value)
 
-    examples = _list_of(minLength=1)
+    examples = _list_schema(minLength=1)
     table = {
         "type": "object",
-        "properties": {"rule": _SCHEMA_OF_LINE, "examples": examples, "counterexamples": examples},
+        "properties": {"rule": _LINE_SCHEMA, "examples": examples, "counterexamples": examples},
         "required": ["rule"],
         "additionalProperties": False,
     }
-    words = 'a list of rules: strings, or tables such as { rule = "...", examples = ["..."] }'
-    return ValueKind(words, accept, schema={"type": "array", "items": {"anyOf": [_SCHEMA_OF_LINE, table]}})
+    expected = 'a list of rules: strings, or tables such as { rule = "...", examples = ["..."] }'
+    return ValueKind(expected, convert, schema={"type": "array", "items": {"anyOf": [_LINE_SCHEMA, table]}})
 
 
-def _rule(value: object) -> str | WrittenRule:
+def _rule(value: object) -> str | RuleConfig:
     if not isinstance(value, dict):
         return _line(value)
     if "rule" not in value or not set(value) <= {"rule", "examples", "counterexamples"}:
         raise ValueError
-    examples, counterexamples = ([*_texts(value.get(name, []))] for name in ("examples", "counterexamples"))
-    return WrittenRule(_line(value["rule"]), tuple(examples), tuple(counterexamples))
+    examples, counterexamples = ([*_strings(value.get(name, []))] for name in ("examples", "counterexamples"))
+    return RuleConfig(_line(value["rule"]), tuple(examples), tuple(counterexamples))
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenHook:
-    """A hook as a file has it. Without `timeout_s` and `on_failure`, the event decides."""
+class HookConfig:
+    """A hook as written in a file. If `timeout_s` or `on_failure` is None, the default of the event applies."""
 
     matcher: str = ""
     command: str = ""
@@ -194,8 +198,8 @@ class WrittenHook:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenCommand:
-    """A command line as a file has it, with `{file}` for the path of a file. An empty `pattern` is any file."""
+class CommandConfig:
+    """A command line as written in a file; `{file}` is the path of a file. An empty `pattern` matches every file."""
 
     line: str
     pattern: str = ""
@@ -208,17 +212,17 @@ FILE_PLACEHOLDER = "{file}"
 
 
 def commands() -> ValueKind:
-    """A command line, a list of arguments, or a table of either by file pattern; converted to `WrittenCommand`s."""
+    """A command line, a list of arguments, or a table of either by file pattern; converted to `CommandConfig`s."""
 
-    def accept(value: object) -> tuple[WrittenCommand, ...]:
+    def convert(value: object) -> tuple[CommandConfig, ...]:
         if isinstance(value, dict):
-            return tuple(WrittenCommand(_command_line(item), _line(pattern)) for pattern, item in value.items())
-        return () if value in ("", [], ()) else (WrittenCommand(_command_line(value)),)
+            return tuple(CommandConfig(_command_line(item), _line(pattern)) for pattern, item in value.items())
+        return () if value in ("", [], ()) else (CommandConfig(_command_line(value)),)
 
-    entry = {"anyOf": [{"type": "string"}, _list_of()]}
+    entry = {"anyOf": [{"type": "string"}, _list_schema()]}
     table = {"type": "object", "additionalProperties": entry}
-    words = "a command line, a list of arguments, or a table of them by file pattern"
-    return ValueKind(words, accept, schema={"anyOf": [*entry["anyOf"], table]})
+    expected = "a command line, a list of arguments, or a table of them by file pattern"
+    return ValueKind(expected, convert, schema={"anyOf": [*entry["anyOf"], table]})
 
 
 def _command_line(value: object) -> str:
@@ -232,9 +236,9 @@ def _command_line(value: object) -> str:
 
 
 def hooks() -> ValueKind:
-    """A list of hooks, each a table, converted to a tuple of `WrittenHook`."""
+    """A list of hooks, each a table, converted to a tuple of `HookConfig`."""
 
-    def accept(value: object) -> tuple[WrittenHook, ...]:
+    def convert(value: object) -> tuple[HookConfig, ...]:
         if not isinstance(value, list | tuple):
             raise ValueError
         return tuple(_hook(item) for item in value)
@@ -247,22 +251,22 @@ def hooks() -> ValueKind:
     }
     return ValueKind(
         "a list of tables with command or argv, and optionally matcher, timeout_s, on_failure, may_allow, env",
-        accept,
+        convert,
         schema={"type": "array", "items": table},
     )
 
 
 def variables() -> ValueKind:
     """A list of names of environment variables, converted to a tuple."""
-    item = _matching(_VARIABLE)
+    item = _pattern_converter(_VARIABLE)
 
-    def accept(value: object) -> tuple[str, ...]:
+    def convert(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple):
             raise ValueError
         return tuple(item(name) for name in value)
 
-    schema = _list_of(pattern=f"^{_VARIABLE.pattern}$")
-    return ValueKind("a list of names of environment variables", accept, schema=schema)
+    schema = _list_schema(pattern=f"^{_VARIABLE.pattern}$")
+    return ValueKind("a list of names of environment variables", convert, schema=schema)
 
 
 @cache
@@ -270,88 +274,88 @@ def _hook_fields() -> Mapping[str, ValueKind]:
     return {
         "matcher": raw_text(),
         "command": raw_text(),
-        "argv": words(),
-        "timeout_s": number(0, above=True),
+        "argv": raw_strings(),
+        "timeout_s": number(0, is_exclusive=True),
         "on_failure": choice("ask", "block", "go-on"),
         "may_allow": boolean(),
         "env": variables(),
     }
 
 
-def _hook(value: object) -> WrittenHook:
+def _hook(value: object) -> HookConfig:
     if not isinstance(value, dict) or ("command" in value) == ("argv" in value):
         raise ValueError
     fields = _hook_fields()
     if not set(value) <= set(fields):
         raise ValueError
-    found: dict[str, Any] = {name: fields[name].accept(item) for name, item in value.items()}
+    found: dict[str, Any] = {name: fields[name].convert(item) for name, item in value.items()}
     if not (found.get("command", "").strip() or any(found.get("argv", ())[:1])):
         raise ValueError
-    return WrittenHook(**found)
+    return HookConfig(**found)
 
 
-def _texts(value: object) -> tuple[str, ...]:
+def _strings(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError
     return tuple(_line(item) for item in value)
 
 
-def models(most: int) -> ValueKind:
-    """A list of at most `most` models, converted to a tuple."""
+def models(maximum: int) -> ValueKind:
+    """A list of at most `maximum` models, converted to a tuple."""
 
-    def accept(value: object) -> tuple[str, ...]:
-        found = _texts(value)
-        if len(found) > most:
+    def convert(value: object) -> tuple[str, ...]:
+        found = _strings(value)
+        if len(found) > maximum:
             raise ValueError
         return found
 
-    schema = {**_list_of(minLength=1), "maxItems": most}
-    return ValueKind(f"a list of at most {most} models", accept, schema=schema)
+    schema = {**_list_schema(minLength=1), "maxItems": maximum}
+    return ValueKind(f"a list of at most {maximum} models", convert, schema=schema)
 
 
-def some_of(*choices: str) -> ValueKind:
+def subset_of(*choices: str) -> ValueKind:
     """A list of some of the choices, converted to a tuple."""
 
-    def accept(value: object) -> tuple[str, ...]:
-        found = _texts(value)
+    def convert(value: object) -> tuple[str, ...]:
+        found = _strings(value)
         if not set(found) <= set(choices):
             raise ValueError
         return found
 
     schema = {"type": "array", "items": {"enum": [*choices]}}
-    return ValueKind("a list of " + ", ".join(f'"{text}"' for text in choices), accept, schema=schema)
+    return ValueKind("a list of " + ", ".join(f'"{text}"' for text in choices), convert, schema=schema)
 
 
-def words() -> ValueKind:
+def raw_strings() -> ValueKind:
     """A list of arbitrary strings, such as the arguments of a program, converted to a tuple."""
 
-    def accept(value: object) -> tuple[str, ...]:
+    def convert(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not all(isinstance(item, str) and "\0" not in item for item in value):
             raise ValueError
         return tuple(value)
 
-    return ValueKind("a list of strings", accept, schema=_list_of())
+    return ValueKind("a list of strings", convert, schema=_list_schema())
 
 
 def command() -> ValueKind:
-    """A program with its arguments, as a list or as a text split like a shell does; converted to a tuple."""
+    """A program with its arguments, as a list or as a string to split like a shell does; converted to a tuple."""
 
-    def accept(value: object) -> tuple[str, ...]:
+    def convert(value: object) -> tuple[str, ...]:
         import shlex  # only a configuration with a command needs it
 
-        found = tuple(shlex.split(_line(value))) if isinstance(value, str) else words().accept(value)
+        found = tuple(shlex.split(_line(value))) if isinstance(value, str) else raw_strings().convert(value)
         if not isinstance(found, tuple) or not found or not found[0].strip():
             raise ValueError
         return found
 
-    schema = {"anyOf": [_SCHEMA_OF_LINE, {**_list_of(), "minItems": 1}]}
-    return ValueKind('a command: a text, or a list such as ["pass", "show", "work/key"]', accept, schema=schema)
+    schema = {"anyOf": [_LINE_SCHEMA, {**_list_schema(), "minItems": 1}]}
+    return ValueKind('a command: a string, or a list such as ["pass", "show", "work/key"]', convert, schema=schema)
 
 
 def url() -> ValueKind:
     """An http or https address with a host."""
 
-    def accept(value: object) -> str:
+    def convert(value: object) -> str:
         found = _line(value)
         parts = urlsplit(found)
         if parts.scheme not in ("http", "https") or not parts.hostname or " " in found:
@@ -359,30 +363,36 @@ def url() -> ValueKind:
         return found
 
     schema = {"type": "string", "pattern": "^ *https?://"}
-    return ValueKind("a URL that starts with http:// or https://", accept, schema=schema)
+    return ValueKind("a URL that starts with http:// or https://", convert, schema=schema)
 
 
 def variable() -> ValueKind:
     """The name of an environment variable."""
-    words = "the name of an environment variable, not a key"
-    return ValueKind(words, _matching(_VARIABLE), schema={"type": "string", "pattern": f"^{_VARIABLE.pattern}$"})
+    expected = "the name of an environment variable, not a key"
+    return ValueKind(
+        expected, _pattern_converter(_VARIABLE), schema={"type": "string", "pattern": f"^{_VARIABLE.pattern}$"}
+    )
 
 
 def field_name() -> ValueKind:
+    """The name of a field in a provider's requests or replies, such as `max_completion_tokens`."""
     schema = {"type": "string", "pattern": f"^{_FIELD.pattern}$"}
-    return ValueKind("the name of a field", _matching(_FIELD), schema=schema)
+    return ValueKind("the name of a field", _pattern_converter(_FIELD), schema=schema)
 
 
-def _matching(pattern: re.Pattern[str]) -> Callable[[object], str]:
-    def accept(value: object) -> str:
+def _pattern_converter(pattern: re.Pattern[str]) -> Callable[[object], str]:
+    """Return a converter that accepts the strings that `pattern` matches completely."""
+
+    def convert(value: object) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
             raise ValueError
         return value
 
-    return accept
+    return convert
 
 
 def _line(value: object) -> str:
+    """Return a string without surrounding blanks; raise `ValueError` if it is blank or has control characters."""
     if not isinstance(value, str) or not value.strip() or _CONTROL.search(value):
         raise ValueError
     return value.strip()
@@ -397,7 +407,7 @@ def _decimal(value: object) -> Decimal:
     return found
 
 
-def type_words(value: object) -> str:
+def toml_type_name(value: object) -> str:
     """Return the name of the TOML type of `value`, without the value."""
     if isinstance(value, bool):
         return "true or false"

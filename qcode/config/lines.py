@@ -65,7 +65,7 @@ class KeyPositions:
     sections: Mapping[TomlPath, int]
 
 
-def find_places(text: str) -> KeyPositions:
+def find_positions(text: str) -> KeyPositions:
     """Return the position of each key. Keys inside lists are omitted."""
     scanner = _scan(text)
     return KeyPositions(scanner.pairs, scanner.sections)

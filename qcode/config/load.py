@@ -19,9 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
-from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
+from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
 from qcode.config.paths import ConfigPaths, project_file
-from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest_hint
+from qcode.config.schema import Key, KeyPath, canonical, dotted, find_key, is_table, leaves, nearest_hint
 from qcode.config.settings import (
     PROVIDER_TYPES,
     AfterEditSettings,
@@ -63,15 +63,15 @@ def load(
     """Return the merged settings.
 
     `flags` maps dotted names of keys (`output.max_tokens`) to values, None for a flag that was not given.
-    `extra` is a file named on the command line, or such settings; it overrides the environment, and single flags
-    override it. Without `user_config` only the tables of `_OF_THE_MACHINE` are taken from the user's file, and without
-    `reads_project` nothing of the project's. Raise `ConfigError` for an invalid file or value, with one line that names
-    the file, the line and the nearest key. `warnings` come before those of the settings.
+    `extra` is a file named on the command line, or settings as a mapping; it overrides the environment, and single
+    flags override it. If `user_config` is false, only `_MODEL_ACCESS_KEYS` are read from the user's file; if
+    `reads_project` is false, the project's file is not read. Raise `ConfigError` for an invalid file or value, with one
+    line that names the file, the line and the nearest key. `warnings` come before those of the settings.
     """
-    caps, of_caps = cap_layer(env)
-    warnings += of_caps
+    caps, cap_warnings = cap_layer(env)
+    warnings += cap_warnings
     user_layer = file_layer(paths.config_file, "user")
-    layers = [caps, user_layer if user_config else user_layer.only(_OF_THE_MACHINE)]
+    layers = [caps, user_layer if user_config else user_layer.only(_MODEL_ACCESS_KEYS)]
     project = project_file(project_root)
     if (
         reads_project
@@ -86,7 +86,7 @@ def load(
     if extra is not None:
         layers.append(file_layer(extra, "extra") if isinstance(extra, Path) else mapping_layer(extra))
     layers.append(flag_layer(flags))
-    return _settings(_merged(layers), _tables(layers), warnings)
+    return _build_settings(_merge_layers(layers), _table_origins(layers), warnings)
 
 
 def _is_same(left: Path, right: Path) -> bool:
@@ -97,7 +97,7 @@ def _is_same(left: Path, right: Path) -> bool:
         return False
 
 
-def _merged(layers: Iterable[Layer]) -> dict[KeyPath, Value]:
+def _merge_layers(layers: Iterable[Layer]) -> dict[KeyPath, Value]:
     merged: dict[KeyPath, Value] = {}
     for layer in layers:
         for path, found in layer.values.items():
@@ -105,7 +105,7 @@ def _merged(layers: Iterable[Layer]) -> dict[KeyPath, Value]:
             key = find_key(path)
             below = merged.get(path)
             is_joined = key is not None and key.meta.is_joined and below is not None
-            merged[path] = _joined(below, found) if is_joined and below is not None else found
+            merged[path] = _join_lists(below, found) if is_joined and below is not None else found
     return merged
 
 
@@ -119,19 +119,19 @@ def _refuse_takeover(path: KeyPath, found: Value, below: Mapping[KeyPath, Value]
         )
 
 
-def _joined(below: Value, above: Value) -> Value:
+def _join_lists(below: Value, above: Value) -> Value:
     assert isinstance(below.value, tuple)
     assert isinstance(above.value, tuple)
     items: dict[object, Origin] = {}
     for item, origin in zip((*below.value, *above.value), (*below.items, *above.items), strict=True):
         items.setdefault(item, origin)
-    places = dict.fromkeys((below.origin.where, above.origin.where))
+    sources = dict.fromkeys((below.origin.where, above.origin.where))
     is_project = below.origin.is_project or above.origin.is_project
-    joined = Origin(above.origin.kind, ", ".join(places), is_project)
+    joined = Origin(above.origin.kind, ", ".join(sources), is_project)
     return Value(tuple(items), joined, tuple(items.values()))
 
 
-def _tables(layers: Iterable[Layer]) -> dict[KeyPath, Origin]:
+def _table_origins(layers: Iterable[Layer]) -> dict[KeyPath, Origin]:
     tables: dict[KeyPath, Origin] = {}
     for layer in layers:
         for path, value in layer.values.items():
@@ -143,7 +143,9 @@ def _tables(layers: Iterable[Layer]) -> dict[KeyPath, Origin]:
     return tables
 
 
-def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin], warnings: tuple[str, ...]) -> Settings:
+def _build_settings(
+    merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin], warnings: tuple[str, ...]
+) -> Settings:
     values = {path: found.value for path, found in merged.items()}
     origins = {dotted(path): found.origin for path, found in merged.items()}
     explicit = {dotted(path): value for path, value in values.items()}
@@ -154,10 +156,10 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         mcp=Mcp(**leaves(values, "mcp")),
         permissions=PermissionSettings(**leaves(values, "permissions")),
         tools=Tools(**leaves(values, "tools")),
-        ui=Ui(**leaves(values, "ui"), **_texts(values, "ui", "keys")),
+        ui=Ui(**leaves(values, "ui"), **_string_table(values, "ui", "keys")),
         sessions=Sessions(**leaves(values, "sessions")),
         hooks=HookSettings(**leaves(values, "hooks")),
-        after_edit=AfterEditSettings(**leaves(values, "after_edit"), **_texts(values, "after_edit", "servers")),
+        after_edit=AfterEditSettings(**leaves(values, "after_edit"), **_string_table(values, "after_edit", "servers")),
         skills=SkillSettings(**leaves(values, "skills")),
         warnings=warnings,
         origins=MappingProxyType(origins),
@@ -191,7 +193,7 @@ def _provider(
         prefix = dotted(("providers", name))
         kinds = 'its type must be "gemini" or "anthropic"'
         raise ConfigError(f"{tables['providers', name]}: {prefix} has {vertex}: {kinds}")
-    headers = _texts(values, "providers", name, "headers")
+    headers = _string_table(values, "providers", name, "headers")
     return ProviderSettings(**own_values, **headers, network=replace(base.network, **network))
 
 
@@ -215,16 +217,16 @@ def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price
         return None
     missing = next((key for key in ("input", "output") if key not in found), None)
     if missing is not None:
-        place = ("models", name, "price")
-        origin = base.origin(dotted((*place, next(iter(found)))))
-        raise ConfigError(f"{origin}: {dotted(place)} also needs {missing}, or no cost can be computed")
+        path = ("models", name, "price")
+        origin = base.origin(dotted((*path, next(iter(found)))))
+        raise ConfigError(f"{origin}: {dotted(path)} also needs {missing}, or no cost can be computed")
     return Price(**found)
 
 
-def servers_of(layer: Layer) -> dict[str, McpServer]:
+def layer_servers(layer: Layer) -> dict[str, McpServer]:
     """Return the tool servers of one layer. Raise `ConfigError` for an invalid one."""
     values = {path: found.value for path, found in layer.values.items()}
-    tables = _tables([layer])
+    tables = _table_origins([layer])
     return {name: _mcp_server(name, values, tables) for family, name in tables if family == "mcp_servers"}
 
 
@@ -233,7 +235,7 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
     origin, prefix = tables["mcp_servers", name], dotted(("mcp_servers", name))
     if ("command" in own_values) == ("url" in own_values):
         raise ConfigError(f"{origin}: {prefix} needs either a command or a url")
-    env, headers = (_texts(values, "mcp_servers", name, key) for key in ("env", "headers"))
+    env, headers = (_string_table(values, "mcp_servers", name, key) for key in ("env", "headers"))
     for key, found in (("headers", headers["headers"]), ("transport", own_values.get("transport"))):
         if found and "url" not in own_values:
             raise ConfigError(f"{origin}: {prefix} has {key}, which require{'s' if key == 'transport' else ''} a url")
@@ -242,21 +244,20 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
     return McpServer(**own_values, **env, **headers, is_from_project=origin.is_project)
 
 
-def _texts(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:
-    """Return the table under `prefix` as an argument of that name."""
+def _string_table(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:
+    """Return the table at `prefix` as a keyword argument, named by the last part of `prefix`."""
     return {prefix[-1]: MappingProxyType(leaves(values, *prefix))}
 
 
-KeyPath: TypeAlias = "tuple[str, ...]"
 Scope: TypeAlias = Literal["user", "project", "extra"]
 
 _MAX_BYTES = 1 << 20
-_GIVEN = "Options(settings=...)"
-"""Stands for the file in errors and origins of settings that a program gives."""
-_OF_THE_MACHINE = frozenset(
+_OPTIONS_SOURCE = "Options(settings=...)"
+"""The name of the source, instead of a file, in errors and origins of settings that a program passes."""
+_MODEL_ACCESS_KEYS = frozenset(
     {"model", "small_model", "fallback", "fallback_on", "providers", "models", "network", "output"}
 )
-"""The keys that also count without the user's configuration: how models are reached, and how much they may write."""
+"""The keys that are read even without the user's configuration: access to models, and their output limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ class Layer:
     tables: dict[KeyPath, Origin] = field(default_factory=dict)
 
     def only(self, names: frozenset[str]) -> Layer:
-        """Return the part of the layer under these keys of the top level."""
+        """Return the part of the layer under these top-level keys."""
         values = {path: value for path, value in self.values.items() if path[0] in names}
         return Layer(values, {path: origin for path, origin in self.tables.items() if path[0] in names})
 
@@ -284,22 +285,25 @@ class Layer:
 def file_layer(file: Path, scope: Scope) -> Layer:
     """Read a TOML file. A missing file is an empty layer, unless the user named it (`extra`).
 
-    Raise `ConfigError` with file and line for everything that the schema does not know, or that a project may not set.
+    Raise `ConfigError` with file and line for an unknown key, an invalid value, or a key that a project may not set.
     """
-    text = read_toml_text(file, is_needed=scope == "extra")
+    text = read_toml_text(file, must_exist=scope == "extra")
     if text is None:
         return Layer()
     return _LayerReader(file, scope, parse_toml(text, file), text).layer()
 
 
-def settings_of_text(text: str, file: Path, scope: Scope) -> Settings:
-    """Return the settings of a file with this text alone; raise `ConfigError` with file and line."""
+def parse_settings(text: str, file: Path, scope: Scope) -> Settings:
+    """Return the settings of one file that contains `text`, without other layers; raise `ConfigError` with the line."""
     layer = _LayerReader(file, scope, parse_toml(text, file), text).layer()
-    return _settings(_merged([layer]), _tables([layer]), ())
+    return _build_settings(_merge_layers([layer]), _table_origins([layer]), ())
 
 
 class PipedSettings(dict[str, object]):
-    """The settings in a pipe such as `--settings <(...)`, which is read once. Name and text are for its errors."""
+    """Settings from a pipe such as `--settings <(...)`, which can be read only once.
+
+    `file` is the name of the pipe; it and `text` are for error messages.
+    """
 
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(parse_toml(text, file))
@@ -308,10 +312,10 @@ class PipedSettings(dict[str, object]):
 
 
 def mapping_layer(settings: Mapping[str, object]) -> Layer:
-    """Return settings that a program gives as nested mappings; raise `ConfigError` as for a file."""
+    """Return the layer of settings that a program passes as nested mappings; raise `ConfigError` as for a file."""
     if isinstance(settings, PipedSettings):
         return _LayerReader(settings.file, "extra", settings, settings.text).layer()
-    return _LayerReader(Path(_GIVEN), "extra", settings).layer()
+    return _LayerReader(Path(_OPTIONS_SOURCE), "extra", settings).layer()
 
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:
@@ -330,31 +334,34 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
         if key is None:
             raise ConfigError(f"no key {name}; {nearest_hint(path)}")
         origin = Origin("flag", key.meta.flag or f"--{path[-1].replace('_', '-')}")
-        found = checked(key, path, value, origin.where)
+        found = validated(key, path, value, origin.where)
         items = (origin,) * len(found) if key.meta.is_joined and isinstance(found, tuple) else ()
         layer.values[path] = Value(found, origin, items)
     return layer
 
 
-def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
-    """Return the converted `value` of a key. Raise `ConfigError` with the key's message; it names numbers only."""
+def validated(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
+    """Return the converted `value` of a key. Raise `ConfigError` with the expected kind.
+
+    The message repeats only a number, never a string, which may be a secret.
+    """
     try:
-        return key.kind.accept(value)
+        return key.kind.convert(value)
     except ValueError:
         pass
-    kind = type_words(value)
+    kind = toml_type_name(value)
     hint = f", not {kind}"
     if key.kind.choices and isinstance(value, str):
         from qcode.text.match import suggestion
 
         hint = suggestion(value, key.kind.choices, label='"{}"')
         hint = hint and f"; {hint}"
-    elif "number" in key.kind.words and kind == "a number":
+    elif "number" in key.kind.expected and kind == "a number":
         hint = f", not {value}"
-    elif kind.removeprefix("a ") in key.kind.words.replace("number", "") or (kind == "text" and _accepts_text(key)):
+    elif kind.removeprefix("a ") in key.kind.expected.replace("number", "") or (kind == "text" and _accepts_text(key)):
         # The type is right, its content is not.
-        hint = " on one line without control characters" if key.kind.words == "text" else ""
-    raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")
+        hint = " on one line without control characters" if key.kind.expected == "text" else ""
+    raise ConfigError(f"{subject or dotted(path)} must be {key.kind.expected}{hint}")
 
 
 def _accepts_text(key: Key) -> bool:
@@ -382,8 +389,8 @@ class _LayerReader:
 
     def _walk(self, table: Mapping[str, object], prefix: KeyPath, layer: Layer) -> Iterator[tuple[KeyPath, object]]:
         for name, value in table.items():
-            if not isinstance(name, str):  # of a mapping that a program gave
-                self._fail(prefix, f"a key must be text, not {type_words(name)}")
+            if not isinstance(name, str):  # possible only in a mapping that a program passed
+                self._fail(prefix, f"a key must be text, not {toml_type_name(name)}")
             path = (*prefix, name)
             key = find_key(canonical(path))
             if key is not None:
@@ -396,13 +403,13 @@ class _LayerReader:
                     layer.tables[path] = self._origin(path)
                     self._check_name(path)
             else:
-                self._fail(path, f"{dotted(path)} must be a table, not {type_words(value)}")
+                self._fail(path, f"{dotted(path)} must be a table, not {toml_type_name(value)}")
 
     def _accept_value(self, key: Key, path: KeyPath, value: object) -> object:
         if self._scope == "project" and not key.meta.is_project_allowed:
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
         try:
-            found = checked(key, path, value)
+            found = validated(key, path, value)
         except ConfigError as error:
             self._fail(path, str(error))
         if path == ("permissions", "mode") and found == "bypass":
@@ -427,7 +434,7 @@ class _LayerReader:
         if family == "models" and not all(part.strip() for part in (*name.partition("/")[::2],)):
             self._fail(path, f'{dotted(path)}: name a model with its provider: [models."PROVIDER/MODEL"]')
         if family == "mcp_servers" and not is_server_name(name):
-            self._fail(path, f"{dotted(path)}: {SERVER_NAME_WORDS}")
+            self._fail(path, f"{dotted(path)}: {SERVER_NAME_RULE}")
 
     def _origin(self, path: KeyPath) -> Origin:
         line = self._line(path)
@@ -460,12 +467,12 @@ class _LayerReader:
         raise ConfigError(message, file=self._file, line=self._line(path))
 
 
-def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
+def read_toml_text(file: Path, *, must_exist: bool) -> str | None:
     """Return the text of a regular file, without a byte order mark; None if there is no file."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if not is_needed and isinstance(error, FileNotFoundError | NotADirectoryError):
+        if not must_exist and isinstance(error, FileNotFoundError | NotADirectoryError):
             return None
         raise ConfigError(f"cannot read the file: {error.strerror}", file=file) from None
     found = os.fstat(handle)
@@ -490,13 +497,13 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        problem, line = _syntax(str(error), text)
+        problem, line = _syntax_error(str(error), text)
         raise ConfigError(f"not valid TOML: {problem}", file=file, line=line) from None
     except (ValueError, ArithmeticError, RecursionError):
         raise ConfigError("not valid TOML: a number is out of range, or the nesting is too deep", file=file) from None
 
 
-def _syntax(message: str, text: str) -> tuple[str, int]:
+def _syntax_error(message: str, text: str) -> tuple[str, int]:
     """Split the parser's message into the error and its line."""
     problem, _, location = message.rpartition(" (at ")
     if location.startswith("line "):
@@ -523,7 +530,7 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
         text = env.get(variable, "").strip()
         key = find_key(path)
         if text and key is not None:
-            layer.values[path] = Value(checked(key, path, text, variable), Origin("env", variable))
+            layer.values[path] = Value(validated(key, path, text, variable), Origin("env", variable))
     return layer
 
 

@@ -33,10 +33,10 @@ from qcode.config.settings import (
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-Path: TypeAlias = "tuple[str, ...]"
+KeyPath: TypeAlias = "tuple[str, ...]"
 
 _BARE = lazy_pattern(r"[A-Za-z0-9_-]+")
-_SAME_TABLE, _OTHER_TABLE = 0.3, 0.95
+_SAME_TABLE_BONUS, _OTHER_TABLE_WEIGHT = 0.3, 0.95
 _PLACEHOLDERS = {
     "providers": "NAME",
     "models": '"PROVIDER/MODEL"',
@@ -60,7 +60,7 @@ _PRICES = {
 class Key:
     """One key. `name` is its name in the documentation."""
 
-    path: Path
+    path: KeyPath
     meta: KeySchema
     default: object
 
@@ -75,13 +75,13 @@ class Key:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only texts that a file may set, if it is a text with few values. The mode `bypass` is for a flag."""
+        """The only strings that a file may set, empty if others are allowed. The mode `bypass` needs a flag."""
         return tuple(
             choice for choice in self.kind.choices if (self.path, choice) != (("permissions", "mode"), "bypass")
         )
 
 
-def _keys_of(owner: type[Any], prefix: Path) -> Iterator[Key]:
+def _keys_of(owner: type[Any], prefix: KeyPath) -> Iterator[Key]:
     """Yield a key for each key field of a dataclass; a mapping is a table with user-chosen names."""
     for field in fields(owner):
         meta = field.metadata.get("key")
@@ -117,7 +117,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(McpServer, ("mcp_servers", "*"))
 
 
-def _inherited(key: Key, prefix: Path, meaning: str, *, is_project_allowed: bool = True) -> Key:
+def _inherited(key: Key, prefix: KeyPath, meaning: str, *, is_project_allowed: bool = True) -> Key:
     """Return a global key as a key of one provider or model, without flag and default, because it falls back."""
     return Key((*prefix, *key.path), KeySchema(key.kind, meaning, is_project_allowed=is_project_allowed), None)
 
@@ -130,49 +130,49 @@ for _key in KEYS:
     _BY_TABLE.setdefault((_key.path[0], len(_key.path)), []).append(_key)
 
 
-_TABLES: dict[tuple[str, int], dict[Path, None]] = {}
+_TABLES: dict[tuple[str, int], dict[KeyPath, None]] = {}
 for _key in KEYS:
     for _size in range(1, len(_key.path)):
         _TABLES.setdefault((_key.path[0], _size), {})[_key.path[:_size]] = None
 
 
 @lru_cache(maxsize=256)
-def find_key(path: Path) -> Key | None:
+def find_key(path: KeyPath) -> Key | None:
     """Return the key at `path`, or None."""
     candidates = _BY_TABLE.get((path[0], len(path)), ()) if path else ()
-    return next((key for key in candidates if _starts(key.path, path)), None)
+    return next((key for key in candidates if _matches(key.path, path)), None)
 
 
 @lru_cache(maxsize=256)
-def is_table(path: Path) -> bool:
+def is_table(path: KeyPath) -> bool:
     """Return whether `path` is a table with keys."""
     if len(path) == 3 and path[0] == "providers" and path[2] == "network":
         return True
-    return any(_starts(table, path) for table in _TABLES.get((path[0], len(path)), ()))
+    return any(_matches(table, path) for table in _TABLES.get((path[0], len(path)), ()))
 
 
-def canonical(path: Path) -> Path:
+def canonical(path: KeyPath) -> KeyPath:
     """Return the path under which a key is stored: `providers.NAME.network.KEY` is `providers.NAME.KEY`."""
     if len(path) == 4 and path[0] == "providers" and path[2] == "network":
         return (path[0], path[1], path[3])
     return path
 
 
-def nearest_hint(path: Path) -> str:
+def nearest_hint(path: KeyPath) -> str:
     """Return `the nearest is X` about an unknown path: the key or table most like it, preferably in the same table."""
     from qcode.text.match import likeness
 
-    def rank(candidate: Path) -> tuple[float, int]:
+    def rank(candidate: KeyPath) -> tuple[float, int]:
         last = likeness(path[-1], candidate[-1])
         if candidate[:-1] == path[:-1]:
-            return last + _SAME_TABLE, -len(candidate)
+            return last + _SAME_TABLE_BONUS, -len(candidate)
         whole = likeness(dotted(path), dotted(candidate))
-        return max(whole, _OTHER_TABLE * last), -len(candidate)
+        return max(whole, _OTHER_TABLE_WEIGHT * last), -len(candidate)
 
     return f"the nearest is {dotted(max(_candidates(path), key=rank))}"
 
 
-def _candidates(path: Path) -> Iterator[Path]:
+def _candidates(path: KeyPath) -> Iterator[KeyPath]:
     """Yield every key and table, with `*` replaced by the names in `path`."""
     for key in KEYS:
         filled = _fill_wildcards(key.path, path)
@@ -181,7 +181,7 @@ def _candidates(path: Path) -> Iterator[Path]:
                 yield filled[:size]
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """Format a path as TOML: bare parts unchanged, others quoted."""
     return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in path)
 
@@ -192,20 +192,20 @@ def quoted(part: str) -> str:
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", plain) + '"'
 
 
-def _starts(pattern: Path, path: Path) -> bool:
+def _matches(pattern: KeyPath, path: KeyPath) -> bool:
     return all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
 
 
-def _fill_wildcards(pattern: Path, path: Path) -> Path:
+def _fill_wildcards(pattern: KeyPath, path: KeyPath) -> KeyPath:
     """Replace each `*` in `pattern` with the name in `path`, as far as `path` is inside that table."""
-    filled: Path = ()
+    filled: KeyPath = ()
     for at, part in enumerate(pattern):
         is_inside = len(path) > at and path[:at] == filled
         filled += (path[at] if is_inside else _PLACEHOLDERS[pattern[at - 1]].strip('"'),) if part == "*" else (part,)
     return filled
 
 
-def leaves(values: Mapping[Path, object], *prefix: str) -> dict[str, Any]:
+def leaves(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:
     """Return the values directly below `prefix`, by their last part."""
     size = len(prefix)
     return {path[-1]: value for path, value in values.items() if len(path) == size + 1 and path[:size] == prefix}

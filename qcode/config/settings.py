@@ -1,7 +1,7 @@
 """The settings as values, and the one list of keys: each field is a key, with its kind, default, meaning and flag.
 
-`schema` reads the list from here, and with it the loader, `/config` and the tables of `docs/configuration.md`. A
-default is what holds if nothing is set; None means that the part concerned decides.
+`schema` collects the keys from here, for the loader, `/config` and the tables of `docs/configuration.md`. A default of
+None leaves the choice to the code that uses the setting.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
 from qcode.config import kinds
-from qcode.config.kinds import ValueKind, WrittenCommand, WrittenHook
-from qcode.protocol.approvals import MODE_ALIASES, ApprovalMode, WrittenRule
+from qcode.config.kinds import CommandConfig, HookConfig, ValueKind
+from qcode.protocol.approvals import MODE_ALIASES, ApprovalMode, RuleConfig
 from qcode.protocol.model import LimitWait
 from qcode.protocol.usage import Price
 from qcode.values import dataclass
@@ -26,7 +26,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class KeySchema:
-    """The schema data of a key. `is_joined`: the lists of all layers are joined."""
+    """The schema of a key: its kind, the meaning for the reference, and its flag, empty if it has none.
+
+    `is_secret`: the value is never shown. `is_joined`: the lists of all layers are joined. `is_project_allowed`: a
+    project's file may set the key.
+    """
 
     kind: ValueKind
     meaning: str
@@ -54,7 +58,7 @@ def key(
     return field(default=default, metadata={"key": meta}, repr=not is_secret)
 
 
-_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+_NO_STRINGS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Output:
 
     max_tokens: int | None = key(
         None,
-        kinds.whole(1),
+        kinds.integer(1),
         "output cap of every request; it disables escalation, not continuation",
         flag="--max-output-tokens",
     )
@@ -71,7 +75,7 @@ class Output:
         True, kinds.boolean(), "request a truncated reply again with a larger cap", flag="--no-escalation"
     )
     max_continuations: int = key(
-        3, kinds.whole(0), "how often a reply that is still truncated is continued", flag="--max-continuations"
+        3, kinds.integer(0), "how often a reply that is still truncated is continued", flag="--max-continuations"
     )
     policy: Literal["escalate", "continue"] = key(
         "escalate",
@@ -84,14 +88,14 @@ class Output:
         "what to do with a truncated call that writes a file: have it split, or ask for the rest",
     )
     max_tool_repair_attempts: int = key(
-        1, kinds.whole(0), "how many incomplete calls in a row are sent back before the turn ends"
+        1, kinds.integer(0), "how many incomplete calls in a row are sent back before the turn ends"
     )
     max_total_completion_tokens: int | None = key(
-        None, kinds.whole(1), "token budget of one reply; default: four times the cap of a continuation"
+        None, kinds.integer(1), "token budget of one reply; default: four times the cap of a continuation"
     )
     max_total_output_chars: int | None = key(
         None,
-        kinds.whole(1),
+        kinds.integer(1),
         "character budget of one reply; default: the larger of 120,000 and four times the token budget",
     )
     min_escalation_gain: float = key(1.25, kinds.number(1), "escalate only if the larger cap is larger by this factor")
@@ -106,10 +110,10 @@ class Output:
 class Network:
     """Time limits in seconds, and the retries of a request."""
 
-    connect_timeout_s: float = key(10.0, kinds.number(0, above=True), "seconds to connect")
-    first_event_timeout_s: float = key(600.0, kinds.number(0, above=True), "seconds until a reply begins")
-    idle_timeout_s: float = key(90.0, kinds.number(0, above=True), "longest silence within a reply, in seconds")
-    max_retries: int = key(5, kinds.whole(0), "retries of a request after a transient failure")
+    connect_timeout_s: float = key(10.0, kinds.number(0, is_exclusive=True), "seconds to connect")
+    first_event_timeout_s: float = key(600.0, kinds.number(0, is_exclusive=True), "seconds until a reply begins")
+    idle_timeout_s: float = key(90.0, kinds.number(0, is_exclusive=True), "longest silence within a reply, in seconds")
+    max_retries: int = key(5, kinds.integer(0), "retries of a request after a transient failure")
     retry_after_max_s: float = key(120.0, kinds.number(0), "longest wait that a server may request, in seconds")
     wait_for_limit: LimitWait = key(
         "ask",
@@ -131,25 +135,25 @@ class PermissionSettings:
         flag="--permission-mode",
         is_project_allowed=False,
     )
-    allow: tuple[str | WrittenRule, ...] = key(
+    allow: tuple[str | RuleConfig, ...] = key(
         (), kinds.rules(), "runs without asking", flag="--allowed-tools", is_joined=True, is_project_allowed=False
     )
-    ask: tuple[str | WrittenRule, ...] = key((), kinds.rules(), "always asks", is_joined=True)
-    deny: tuple[str | WrittenRule, ...] = key(
-        (), kinds.rules(), "never runs", flag="--disallowed-tools", is_joined=True
-    )
+    ask: tuple[str | RuleConfig, ...] = key((), kinds.rules(), "always asks", is_joined=True)
+    deny: tuple[str | RuleConfig, ...] = key((), kinds.rules(), "never runs", flag="--disallowed-tools", is_joined=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
     """Limits of tools; None means the tool's own limit."""
 
-    shell_timeout_s: float = key(120.0, kinds.number(0, above=True), "time limit of a command, in seconds")
+    shell_timeout_s: float = key(120.0, kinds.number(0, is_exclusive=True), "time limit of a command, in seconds")
     max_output_chars: int | None = key(
-        None, kinds.whole(1), "how much of a result the model sees; default: the limit of each tool"
+        None, kinds.integer(1), "how much of a result the model sees; default: the limit of each tool"
     )
     tool_timeout_s: float | None = key(
-        None, kinds.number(0, above=True), "time limit of any other tool, in seconds; default: the limit of each tool"
+        None,
+        kinds.number(0, is_exclusive=True),
+        "time limit of any other tool, in seconds; default: the limit of each tool",
     )
     sandbox: Literal["auto", "required", "off"] = key(
         "auto",
@@ -198,11 +202,11 @@ class Ui:
     )
     vim: bool = key(False, kinds.boolean(), "edit the prompt with vim's keys; /vim switches it")
     keys: Mapping[str, str] = key(
-        _NO_TEXTS, kinds.text(), 'the keys of a command, by its id: "ctrl+y, f6", or "none"', is_project_allowed=False
+        _NO_STRINGS, kinds.text(), 'the keys of a command, by its id: "ctrl+y, f6", or "none"', is_project_allowed=False
     )
 
 
-_NO_HOOKS: tuple[WrittenHook, ...] = ()
+_NO_HOOKS: tuple[HookConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,45 +222,45 @@ class HookSettings:
         "also run the hooks of Claude Code: your own, those of a trusted project, or both",
         is_project_allowed=False,
     )
-    SessionStart: tuple[WrittenHook, ...] = key(
+    SessionStart: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a session begins; matches startup, resume, clear, compact or fork", is_joined=True
     )
-    UserPromptSubmit: tuple[WrittenHook, ...] = key(_NO_HOOKS, kinds.hooks(), "you send a prompt", is_joined=True)
-    PreToolUse: tuple[WrittenHook, ...] = key(
+    UserPromptSubmit: tuple[HookConfig, ...] = key(_NO_HOOKS, kinds.hooks(), "you send a prompt", is_joined=True)
+    PreToolUse: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "the model calls a tool; matches its name", is_joined=True
     )
-    PermissionRequest: tuple[WrittenHook, ...] = key(
+    PermissionRequest: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a call is about to ask you; matches the tool", is_joined=True
     )
-    PostToolUse: tuple[WrittenHook, ...] = key(
+    PostToolUse: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a call has ended; matches the tool", is_joined=True
     )
-    PostToolUseFailure: tuple[WrittenHook, ...] = key(
+    PostToolUseFailure: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a call has failed; matches the tool", is_joined=True
     )
-    Notification: tuple[WrittenHook, ...] = key(
+    Notification: tuple[HookConfig, ...] = key(
         _NO_HOOKS,
         kinds.hooks(),
         "qcode waits for you; matches permission_prompt, elicitation_dialog or idle_prompt",
         is_joined=True,
     )
-    SubagentStart: tuple[WrittenHook, ...] = key(
+    SubagentStart: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a sub-agent begins; matches its kind", is_joined=True
     )
-    SubagentStop: tuple[WrittenHook, ...] = key(
+    SubagentStop: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a sub-agent is done; matches its kind", is_joined=True
     )
-    Stop: tuple[WrittenHook, ...] = key(_NO_HOOKS, kinds.hooks(), "the model is done", is_joined=True)
-    StopFailure: tuple[WrittenHook, ...] = key(
+    Stop: tuple[HookConfig, ...] = key(_NO_HOOKS, kinds.hooks(), "the model is done", is_joined=True)
+    StopFailure: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a turn failed; matches the error", is_joined=True
     )
-    PreCompact: tuple[WrittenHook, ...] = key(
+    PreCompact: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "the conversation is about to be compacted; matches manual or auto", is_joined=True
     )
-    PostCompact: tuple[WrittenHook, ...] = key(
+    PostCompact: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "the conversation was compacted; matches manual or auto", is_joined=True
     )
-    SessionEnd: tuple[WrittenHook, ...] = key(
+    SessionEnd: tuple[HookConfig, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a session ends; matches clear, resume, prompt_input_exit or other", is_joined=True
     )
 
@@ -267,7 +271,7 @@ class HookSettings:
         return self.enabled and (self.claude != "off" or any(value for value in values if isinstance(value, tuple)))
 
 
-_NO_COMMANDS: tuple[WrittenCommand, ...] = ()
+_NO_COMMANDS: tuple[CommandConfig, ...] = ()
 _NO_SERVERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -277,25 +281,25 @@ class AfterEditSettings:
 
     diagnostics: bool | str = key(
         "auto",
-        kinds.automatic(),
+        kinds.auto_or_boolean(),
         "report new problems of an edited file to the model; auto: only if the checkers can run in a sandbox, "
         "true: also without one",
     )
-    format: tuple[WrittenCommand, ...] = key(
+    format: tuple[CommandConfig, ...] = key(
         _NO_COMMANDS, kinds.commands(), "a command that formats an edited file; {file} is its path"
     )
-    check: tuple[WrittenCommand, ...] = key(
+    check: tuple[CommandConfig, ...] = key(
         _NO_COMMANDS, kinds.commands(), "a command that checks an edited file; if it fails, the model gets its output"
     )
-    test: tuple[WrittenCommand, ...] = key(
+    test: tuple[CommandConfig, ...] = key(
         _NO_COMMANDS, kinds.commands(), "a command that runs when the model is done, if it edited files"
     )
     max_rounds: int = key(
-        3, kinds.whole(0), "how often in a turn failed tests and late problems are sent back to the model"
+        3, kinds.integer(0), "how often in a turn failed tests and late problems are sent back to the model"
     )
     servers: Mapping[str, tuple[str, ...]] = key(
         _NO_SERVERS,
-        kinds.words(),
+        kinds.raw_strings(),
         "the command of the language server of a language or file ending; [] for none",
         is_project_allowed=False,
     )
@@ -312,7 +316,7 @@ class Sessions:
 
     retention_days: int = key(
         0,
-        kinds.whole(0),
+        kinds.integer(0),
         "sessions of this folder without a change for so many days are deleted when qcode starts there; 0 keeps all",
         is_project_allowed=False,
     )
@@ -322,9 +326,9 @@ class Sessions:
 class SkillSettings:
     """Which skills a session has. `off` are their names, `paths` further folders of skills."""
 
-    off: tuple[str, ...] = key((), kinds.texts(), "skills that are not used, by name", is_project_allowed=False)
+    off: tuple[str, ...] = key((), kinds.strings(), "skills that are not used, by name", is_project_allowed=False)
     paths: tuple[str, ...] = key(
-        (), kinds.texts(), "further folders of skills, absolute or below your home folder", is_project_allowed=False
+        (), kinds.strings(), "further folders of skills, absolute or below your home folder", is_project_allowed=False
     )
     foreign: bool = key(
         True,
@@ -359,7 +363,7 @@ class ProviderSettings:
         is_project_allowed=False,
     )
     headers: Mapping[str, str] = key(
-        _NO_TEXTS, kinds.text(), "a header to send with each request", is_secret=True, is_project_allowed=False
+        _NO_STRINGS, kinds.text(), "a header to send with each request", is_secret=True, is_project_allowed=False
     )
     max_tokens_field: str | None = key(
         None,
@@ -390,8 +394,10 @@ class ModelSettings:
     `output` is complete: flags override the model's values, which override those of `[output]`.
     """
 
-    context_window: int | None = key(None, kinds.whole(1), "tokens of prompt and reply together")
-    max_output_tokens: int | None = key(None, kinds.whole(1), "the model's output limit, which an escalation requests")
+    context_window: int | None = key(None, kinds.integer(1), "tokens of prompt and reply together")
+    max_output_tokens: int | None = key(
+        None, kinds.integer(1), "the model's output limit, which an escalation requests"
+    )
     prefill: bool | None = key(None, kinds.boolean(), "the provider can continue an assistant message")
     images: bool | None = key(None, kinds.boolean(), "the model accepts images")
     thinking: bool | None = key(None, kinds.boolean(), "the model supports reasoning")
@@ -415,7 +421,7 @@ class Mcp:
 
     defer: bool | str = key(
         "auto",
-        kinds.automatic(),
+        kinds.auto_or_boolean(),
         "send the tools of servers only when the model searches for them; auto: if they are over 100, or over a tenth "
         "of the context window",
     )
@@ -425,18 +431,18 @@ class Mcp:
 class McpServer:
     """A server of the Model Context Protocol: `command` with `args` and `env`, or a `url` with `headers`, never both.
 
-    Texts are not expanded: `${NAME}` in `args`, `env`, `url` and `headers` is an environment variable. Limits in
-    seconds: `timeout_s` for one call, `startup_timeout_s` until it has listed its tools. `tools` are the only tools
+    `${NAME}` in `args`, `env`, `url` and `headers` is an environment variable, not yet replaced by its value. Limits
+    in seconds: `timeout_s` for one call, `startup_timeout_s` until it has listed its tools. `tools` are the only tools
     offered, unless it is empty. `is_from_project`: a project's file defines it, so it runs only after the user approved
-    exactly this server. `file` is the file that defines it, unless that is a configuration file.
+    exactly this server. `file` is the file that defines it, empty for a configuration file.
     """
 
     command: str | None = key(None, kinds.text(), "the program; required without url")
-    args: tuple[str, ...] = key((), kinds.words(), "its arguments", is_secret=True)
-    env: Mapping[str, str] = key(_NO_TEXTS, kinds.raw_text(), "an environment variable for it", is_secret=True)
+    args: tuple[str, ...] = key((), kinds.raw_strings(), "its arguments", is_secret=True)
+    env: Mapping[str, str] = key(_NO_STRINGS, kinds.raw_text(), "an environment variable for it", is_secret=True)
     url: str | None = key(None, kinds.url(), "the address of the server, instead of a program")
     headers: Mapping[str, str] = key(
-        _NO_TEXTS, kinds.text(), "a header to send with each request to url", is_secret=True
+        _NO_STRINGS, kinds.text(), "a header to send with each request to url", is_secret=True
     )
     transport: str | None = key(
         None,
@@ -449,13 +455,15 @@ class McpServer:
     client_metadata_url: str | None = key(
         None, kinds.url(), "the https address of a client ID metadata document, for servers that read one"
     )
-    tools: tuple[str, ...] = key((), kinds.texts(), "the only tools to offer, by the server's names; empty: all")
+    tools: tuple[str, ...] = key((), kinds.strings(), "the only tools to offer, by the server's names; empty: all")
     always: bool = key(False, kinds.boolean(), "true: always send its tools, also if those of others are deferred")
     sampling: bool = key(
         False, kinds.boolean(), "true: it may ask for answers of your model, each shown and approved; not for a project"
     )
-    timeout_s: float = key(300.0, kinds.number(0, above=True), "seconds for one call")
-    startup_timeout_s: float = key(30.0, kinds.number(0, above=True), "seconds until it must have listed its tools")
+    timeout_s: float = key(300.0, kinds.number(0, is_exclusive=True), "seconds for one call")
+    startup_timeout_s: float = key(
+        30.0, kinds.number(0, is_exclusive=True), "seconds until it must have listed its tools"
+    )
     enabled: bool = key(True, kinds.boolean(), "false: do not start it")
     is_from_project: bool = False
     file: str = ""
@@ -499,7 +507,7 @@ class Settings:
         is_project_allowed=False,
     )
     fallback_on: tuple[str, ...] = key(
-        (), kinds.some_of("quota"), 'also fall back if the account is empty: ["quota"]', is_project_allowed=False
+        (), kinds.subset_of("quota"), 'also fall back if the account is empty: ["quota"]', is_project_allowed=False
     )
     output: Output = field(default_factory=Output)
     mcp: Mcp = field(default_factory=Mcp)

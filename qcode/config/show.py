@@ -71,13 +71,13 @@ def value_text(key: Key, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return "[" + ", ".join(_text(str(item)) for item in value) + "]"
+        return "[" + ", ".join(_quoted_text(str(item)) for item in value) + "]"
     if isinstance(value, str):
-        return _text(value)
+        return _quoted_text(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _text(value: str) -> str:
+def _quoted_text(value: str) -> str:
     if value.startswith(("http://", "https://")):
         value = _without_credentials(value)
     return quoted(_SECRET.sub(HIDDEN, value))
@@ -93,7 +93,7 @@ def _without_credentials(address: str) -> str:
 
 
 def project_command_rows(root: Path) -> list[tuple[str, str]]:
-    """Return the commands that a project runs after edits for the trust question: a name, and the command line."""
+    """Return rows for the trust question: the step and the command line of each command that runs after an edit."""
     import tomllib
 
     try:
@@ -103,7 +103,7 @@ def project_command_rows(root: Path) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for step in COMMAND_STEPS if isinstance(table, dict) else ():
         try:
-            found = commands().accept(table.get(step, ()))
+            found = commands().convert(table.get(step, ()))
         except ValueError:
             continue
         items = [visible(one_line(str(item), 400)) for item in (found if isinstance(found, tuple) else ())]

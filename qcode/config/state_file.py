@@ -52,7 +52,7 @@ def save_json(path: Path, value: JsonObject) -> None:
 def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool = False) -> None:
     """Replace the file, which need not exist, by all of `content`; if it raises `OSError`, nothing has changed.
 
-    The folder is made if it is missing. `is_synced`: return only once the content is on the disk.
+    A missing folder is created. `is_synced`: return only once the content is on the disk.
     """
     from tempfile import mkstemp  # takes 3 ms to load, and most starts write nothing before the first paint
 
@@ -74,7 +74,7 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool 
 
 
 def append(path: Path, line: bytes) -> None:
-    """Append one line to a file that is made if it is missing; raise `OSError` if that fails."""
+    """Append one line to a file, which is created if it is missing; raise `OSError` if that fails."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:

@@ -317,7 +317,7 @@ NO_OPTIONS = TurnOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRule:
+class RuleConfig:
     """A rule as written in a config file, with `examples` of calls that it covers and `counterexamples`."""
 
     text: str

@@ -16,7 +16,7 @@ from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from qcode.protocol.approvals import WrittenRule
+from qcode.protocol.approvals import RuleConfig
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
 from qcode.safety.verdict import Verdict
 from qcode.text.pattern import lazy_pattern
@@ -299,7 +299,7 @@ def mentions(command: str, rule: Rule) -> bool:
 
 _ALIAS = lazy_pattern(r"(?:-c|--config-env=)?alias\.[^=]*=", re.IGNORECASE)
 _EXAMPLE_ROOT, _EXAMPLE_HOME = "/workspace", "/home/user"
-_Written: TypeAlias = "Iterable[str | WrittenRule]"
+_Written: TypeAlias = "Iterable[str | RuleConfig]"
 
 
 def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) -> Rules:
@@ -311,14 +311,14 @@ def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) ->
     return Rules(allowing, *(tuple(_read_rule(rule, allows=False) for rule in rules) for rules in (ask, deny)))
 
 
-def _read_rule(entry: str | WrittenRule, *, allows: bool) -> Rule:
+def _read_rule(entry: str | RuleConfig, *, allows: bool) -> Rule:
     rule = parse_rule(str(entry))
-    if isinstance(entry, WrittenRule):
+    if isinstance(entry, RuleConfig):
         _check_examples(rule, entry, allows=allows)
     return rule
 
 
-def _check_examples(rule: Rule, entry: WrittenRule, *, allows: bool) -> None:
+def _check_examples(rule: Rule, entry: RuleConfig, *, allows: bool) -> None:
     for example in entry.examples:
         if not covers(rule, example, allows=allows):
             raise ValueError(f"the rule {rule.text!r} does not cover its example {example!r}")

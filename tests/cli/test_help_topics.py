@@ -62,7 +62,7 @@ def test_every_flag_has_a_line(name: str, capfd: pytest.CaptureFixture[str]) -> 
 def test_every_config_key_and_every_table_has_lines(capfd: pytest.CaptureFixture[str]) -> None:
     for key in KEYS:
         found = printed(capfd, key.name).splitlines()
-        assert [line for line in found if line.startswith(f"{key.name}: {key.kind.words}")]
+        assert [line for line in found if line.startswith(f"{key.name}: {key.kind.expected}")]
     ui = printed(capfd, "ui")
     assert [key.name for key in KEYS if key.path[0] == "ui"] == [
         line.partition(":")[0] for line in ui.splitlines() if not line.startswith(" ")

@@ -70,9 +70,9 @@ def test_project_command_marks_text_that_the_user_did_not_type(
     folders.write("a.toml", f'prompt = "{prompt}"', in_project=True)
     (command,) = folders.load().commands
     sent = command.expand(arguments)
-    assert [sent[start:end] for start, end in command.foreign(arguments)] == foreign
+    assert [sent[start:end] for start, end in command.project_ranges(arguments)] == foreign
     folders.write("b.toml", f'prompt = "{prompt}"')
-    assert next(item for item in folders.load().commands if item.name == "b").foreign(arguments) == ()
+    assert next(item for item in folders.load().commands if item.name == "b").project_ranges(arguments) == ()
 
 
 def test_command_name_contains_its_folders(folders: CommandFolders) -> None:

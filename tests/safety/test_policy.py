@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.protocol.approvals import ApprovalMode, WrittenRule
+from qcode.protocol.approvals import ApprovalMode, RuleConfig
 from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules
@@ -480,13 +480,13 @@ def test_fetch_rule_applies_to_a_host_and_its_default_port(repo: Path) -> None:
     ],
 )
 def test_examples_of_a_rule_are_checked(rule: str, examples: tuple[str, ...], counterexamples: tuple[str, ...]) -> None:
-    read_rules(allow=[WrittenRule(rule, examples, counterexamples)])
+    read_rules(allow=[RuleConfig(rule, examples, counterexamples)])
     for example in examples:
         with pytest.raises(ValueError, match="covers its counterexample"):
-            read_rules(deny=[WrittenRule(rule, (), (example,))])
+            read_rules(deny=[RuleConfig(rule, (), (example,))])
     for example in counterexamples:
         with pytest.raises(ValueError, match="does not cover its example"):
-            read_rules(ask=[WrittenRule(rule, (example,))])
+            read_rules(ask=[RuleConfig(rule, (example,))])
 
 
 @pytest.mark.parametrize(
@@ -522,4 +522,4 @@ def test_examples_of_a_rule_are_checked(rule: str, examples: tuple[str, ...], co
 def test_rule_wildcard_covers_only_reading_unless_the_rule_names_more(
     rule: str, covered: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
-    read_rules(allow=[WrittenRule(f"shell({rule})", covered, others)])
+    read_rules(allow=[RuleConfig(f"shell({rule})", covered, others)])

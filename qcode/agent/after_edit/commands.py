@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.config.kinds import FILE_PLACEHOLDER, WrittenCommand
+from qcode.config.kinds import FILE_PLACEHOLDER, CommandConfig
 from qcode.config.settings import Settings
 from qcode.protocol.approvals import Ask, Choice
 from qcode.protocol.tools import ToolOutcome
@@ -111,13 +111,13 @@ class EditCommands:
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
-    def _command(self, step: Step, path: str) -> WrittenCommand | None:
-        commands: tuple[WrittenCommand, ...] = getattr(self._settings.after_edit, step)
+    def _command(self, step: Step, path: str) -> CommandConfig | None:
+        commands: tuple[CommandConfig, ...] = getattr(self._settings.after_edit, step)
         name = self._name(path)
         # As in .gitignore, a pattern without a slash matches a name in any folder.
         return next((command for command in commands if step == "test" or _matches(command.pattern, name)), None)
 
-    def _line(self, command: WrittenCommand, path: str) -> str:
+    def _line(self, command: CommandConfig, path: str) -> str:
         name = self._name(path)
         # `./` keeps a file called `-x` from being read as an option.
         return command.line.replace(FILE_PLACEHOLDER, shlex.quote(f"./{name}" if name.startswith("-") else name))

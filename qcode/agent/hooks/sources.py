@@ -19,7 +19,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.options import RunContext
-    from qcode.config.kinds import WrittenHook
+    from qcode.config.kinds import HookConfig
 
 _OWN_CLAUDE_FILE = ".claude/settings.json"
 _PROJECT_VARIABLE = lazy_pattern(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
@@ -102,7 +102,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
     places = HookFolders(context.root, context.folder, home, context.added_folders)
     collected = _Collected(places, is_trusted=context.is_trusted)
     for event in EVENTS:
-        entries: tuple[WrittenHook, ...] = getattr(settings, event)
+        entries: tuple[HookConfig, ...] = getattr(settings, event)
         origins = context.settings.item_origins.get(f"hooks.{event}", ())
         for hook, origin in zip(entries, origins, strict=False):
             collected.add_written(event, hook, origin.where, "project" if origin.is_project else "own")
@@ -123,7 +123,7 @@ class _Collected:
         self.unused: list[UnusedHook] = []
         self.problems: list[str] = []
 
-    def add_written(self, event: str, hook: WrittenHook, location: str, origin: HookOrigin) -> None:
+    def add_written(self, event: str, hook: HookConfig, location: str, origin: HookOrigin) -> None:
         """Add a hook of qcode's settings."""
         form = EVENTS[event]
         command = HookCommand(hook.command, hook.argv, hook.env)

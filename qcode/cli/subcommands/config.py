@@ -19,9 +19,9 @@ from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import check_theme, folder_context
 from qcode.cli.subcommands.reports import FOLDER_FLAGS
 from qcode.cli.terminal import write_stderr, write_stdout
-from qcode.config.load import KeyPath, Scope, file_layer
+from qcode.config.load import Scope, file_layer
 from qcode.config.paths import ConfigPaths, project_file
-from qcode.config.schema import dotted, find_key
+from qcode.config.schema import KeyPath, dotted, find_key
 from qcode.config.show import show, value_text
 from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.text.json import Json

@@ -107,7 +107,7 @@ def _key_lines(topic: str, *, is_table_wanted: bool) -> Iterator[str]:
     for key in KEYS:
         if key.name == name or (is_table_wanted and key.name.startswith(f"{name}.")):
             default = "" if key.default in (None, ()) else f" (default: {_display(key.default)})"
-            yield f"{key.name}: {key.kind.words}{default}"
+            yield f"{key.name}: {key.kind.expected}{default}"
             yield f"    {key.meta.meaning}"
 
 

@@ -43,8 +43,8 @@ from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import InputEnded, ask_unseen, working_folder, write_stderr, write_stdout
 from qcode.config.edit import change_table
-from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
-from qcode.config.load import checked, load
+from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
+from qcode.config.load import load, validated
 from qcode.config.paths import MCP_FILE, ConfigPaths, may_exist, project_file
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Settings
@@ -115,7 +115,7 @@ def _refuse_stray(words: Sequence[str], flags: Mapping[str, Any]) -> None:
 def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
     """Add a server to the user's own configuration. Nothing is started."""
     if not is_server_name(name):
-        raise UsageError(f'invalid server name "{single_spaced(name, 40)}": {SERVER_NAME_WORDS}')
+        raise UsageError(f'invalid server name "{single_spaced(name, 40)}": {SERVER_NAME_RULE}')
     env = _pairs(flags.get("env", ()), "=", "--env NAME=VALUE")
     headers = _pairs(flags.get("header", ()), ":", "--header NAME:VALUE")
     is_url = len(words) == 1 and words[0].startswith(("http://", "https://"))
@@ -136,7 +136,7 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
             found = find_key(path)
             assert found is not None
-            checked(found, path, tuple(item) if isinstance(item, list) else item)
+            validated(found, path, tuple(item) if isinstance(item, list) else item)
     if name in _own_settings(paths).mcp_servers:
         raise UsageError(f"{paths.config_file} has a tool server {name} already; qcode mcp remove {name} removes it")
     change_table(paths.config_file, ("mcp_servers", name), values)

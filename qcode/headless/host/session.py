@@ -315,7 +315,7 @@ class HostSession(Exchange):
         foreign: tuple[tuple[int, int], ...] = ()
         if prompt.startswith("/") and (found := self.agent.custom_commands().match_command(prompt)) is not None:
             command, arguments = found
-            foreign, display = command.foreign(arguments), prompt
+            foreign, display = command.project_ranges(arguments), prompt
             prompt = command.expand(arguments)
             options = replace(
                 options, model=command.model, output=command.output, foreign=foreign, shown_prompt=display

@@ -76,7 +76,7 @@ def as_command(custom: CustomCommand) -> Command:
 
 
 def _send_custom(context: CommandContext, arguments: str, *, custom: CustomCommand) -> None:
-    options = TurnOptions(custom.model, custom.output, custom.foreign(arguments))
+    options = TurnOptions(custom.model, custom.output, custom.project_ranges(arguments))
     context.view.send(custom.expand(arguments), f"/{custom.name} {arguments}".rstrip(), options)
 
 

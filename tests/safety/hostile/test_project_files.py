@@ -68,7 +68,7 @@ def sent(canaries: CanaryFolders, command: CustomCommand, typed: str) -> tuple[s
     ready = opened(canaries)
 
     async def run() -> list[TurnEvent]:
-        options = TurnOptions(foreign=command.foreign(typed))
+        options = TurnOptions(foreign=command.project_ranges(typed))
         events = [event async for event in ready.conversation.submit(command.expand(typed), options=options)]
         await ready.conversation.close()
         return events
@@ -111,7 +111,7 @@ def test_user_command_attaches_any_file_that_the_user_may_read(canaries: CanaryF
 
 def test_project_command_is_never_queued_as_user_text(canaries: CanaryFolders) -> None:
     command = command_of(canaries, "@~/.ssh/id_rsa")
-    options = TurnOptions(command.model, command.output, command.foreign(""))
+    options = TurnOptions(command.model, command.output, command.project_ranges(""))
     assert not Submission(command.expand(""), "/go", options=options).is_steering
 
 

@@ -137,7 +137,7 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
     """Read settings in JSON or TOML, or rules as text; None if there is no file. An unreadable one has that problem."""
     file = SettingsFile(path, is_project, shown_path(path, home))
     try:
-        text = read_toml_text(path, is_needed=False)
+        text = read_toml_text(path, must_exist=False)
         if text is None:
             return None
         file.text = text

@@ -169,7 +169,7 @@ def commands_in(
         name, location = f"{prefix}{stem}", shown_path(file, home)
         try:
             if suffix == ".toml":
-                table = parse_toml(read_toml_text(file, is_needed=True) or "", file)
+                table = parse_toml(read_toml_text(file, must_exist=True) or "", file)
                 yield command_found(name, table, str(table.get("prompt") or ""), location, convert)
             else:
                 matter = read_markdown(file)

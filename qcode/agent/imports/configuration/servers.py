@@ -20,8 +20,8 @@ from qcode.agent.imports.configuration.found import (
     SettingsFile,
 )
 from qcode.agent.mcp.spec import may_be_secret
-from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
-from qcode.config.load import checked
+from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
+from qcode.config.load import validated
 from qcode.config.schema import find_key
 from qcode.protocol.errors import ConfigError
 from qcode.safety.redaction import Redactor
@@ -247,7 +247,7 @@ def _convert_server(
 ) -> ForeignSetting:
     """Return one server; raise `NotConvertibleError` or `ConfigError` if qcode cannot have it."""
     if not is_server_name(name):
-        raise NotConvertibleError(f"invalid name: {SERVER_NAME_WORDS}")
+        raise NotConvertibleError(f"invalid name: {SERVER_NAME_RULE}")
     if not isinstance(entry, Mapping):
         raise NotConvertibleError("it is not a table")
     form, fill = _FORMS[program]
@@ -261,7 +261,7 @@ def _convert_server(
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
             known = find_key(path)
             assert known is not None
-            checked(known, path, tuple(item) if isinstance(item, list) else item)
+            validated(known, path, tuple(item) if isinstance(item, list) else item)
     server.lost += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
     unfit = [rule.rule for rule in rules if not is_rule(rule.rule)]

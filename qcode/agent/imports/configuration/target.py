@@ -52,7 +52,7 @@ class Target:
         self._folder = folder
         self._home = home
         self._root = root
-        self._before = read_toml_text(config_file, is_needed=False)
+        self._before = read_toml_text(config_file, must_exist=False)
         self._text = self._before or ""
         parse_toml(self._text, config_file)
         self._files: dict[Path, str] = {}
