@@ -433,9 +433,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _pick_session(self) -> None:
         """Open the session picker. If the user closes it, the app stays in a new session."""
-        from qcode.tui.commands.table import by_id, run_command
+        from qcode.tui.commands.table import run_by_key
 
-        run_command(self.commands, by_id("resume"), "")
+        run_by_key(self.commands, "resume")
 
     async def show_sandbox(self) -> None:
         """Show in the status line that there is no sandbox, once that is known."""
