@@ -334,9 +334,9 @@ class AppView:
 
     def copy_reply(self) -> None:
         """Open the list of replies and code blocks, the last reply first."""
-        from qcode.tui.screens.copying import CopyPicker, copyable
+        from qcode.tui.screens.copying import CopyPicker, copy_items
 
-        items = copyable(self._agent.conversation.messages)
+        items = copy_items(self._agent.conversation.messages)
         if not items:
             self.notify("info", "No reply to copy yet.")
             return

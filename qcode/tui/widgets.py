@@ -146,7 +146,7 @@ class NewsLine(Widget):
         self.key = ""
 
     def on_mount(self) -> None:
-        self.watch(self._transcript, "tells_news", self._show)
+        self.watch(self._transcript, "shows_news_label", self._show)
 
     def _show(self, is_needed: bool) -> None:
         self.display = is_needed

@@ -8,7 +8,7 @@ from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
 from qcode.text.match import suggestion
 from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
-from qcode.tui.screens.copying import CopyPicker, copyable
+from qcode.tui.screens.copying import CopyPicker, copy_items
 from qcode.tui.terminal import driver
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, drive
@@ -205,7 +205,7 @@ WITH_CODE = "Use this:\n\n```python\nprint(1)\nprint(2)\n```\n\n- or\n\n  ```sh\
 
 
 def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
-    items = copyable((*said("first"), *said(WITH_CODE)))
+    items = copy_items((*said("first"), *said(WITH_CODE)))
     assert [(item.label, item.lines) for item in items] == [
         ("Use this: print(1) print(2) or make", "12 lines"),
         ("  python: print(1)", "2 lines"),

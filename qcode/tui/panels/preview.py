@@ -15,7 +15,7 @@ from textual.visual import Visual
 
 from qcode.text.clean import LINE_BREAK, ensure_visible
 from qcode.tui.panels.choices import risky_words
-from qcode.tui.transcript.code import Highlighter, repainted
+from qcode.tui.transcript.code import Highlighter, with_slot
 from qcode.tui.transcript.diff import (
     MIN_SIDE_BY_SIDE,
     DiffRow,
@@ -124,13 +124,16 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
     bare = [text.removesuffix(LINE_BREAK) for text in texts]
     spans: list[list[Span]] = [[(text, ink())] if text else [] for text in bare]
     if is_command:
-        spans = [[(text, ink(*paint.slots[1:])) for text, paint in line] for line in Highlighter("bash").whole(bare)]
+        spans = [
+            [(text, ink(*paint.slots[1:])) for text, paint in line]
+            for line in Highlighter("bash").highlight_block(bare)
+        ]
     risky = risky_words(detail) if is_command else ()
     lines: list[Line] = []
     start = 0
     for text, plain, line in zip(texts, bare, spans, strict=True):
         for begin, end in risky:
-            line = repainted(line, begin - start, end - start, "risk")
+            line = with_slot(line, begin - start, end - start, "risk")
         mark = [(LINE_BREAK, ink("dim"))] if len(plain) < len(text) else []
         lines += wrap([*line, *mark], max(1, width), is_code=format != "text")
         start += len(text) + 1

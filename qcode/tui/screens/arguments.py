@@ -59,12 +59,12 @@ class ArgumentsForm(ModalScreen[str]):
         self._show_foot("")
 
     @on(SteadyInput.Changed)
-    def _keep(self, event: SteadyInput.Changed) -> None:
+    def _store_value(self, event: SteadyInput.Changed) -> None:
         number = int((event.input.id or "").rpartition("-")[2])
         self._values[self._arguments[number].name] = event.value
 
     @on(SteadyInput.Submitted)
-    def _go_on(self, event: SteadyInput.Submitted) -> None:
+    def _submit_field(self, event: SteadyInput.Submitted) -> None:
         """Move to the next field; after the last one send, or return to the first that is missing."""
         event.stop()
         number = int((event.input.id or "").rpartition("-")[2])

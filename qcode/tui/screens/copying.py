@@ -31,7 +31,7 @@ class CopyItem:
         return count_text(self.text.rstrip("\n").count("\n") + 1, "line")
 
 
-def copyable(messages: Sequence[Message]) -> tuple[CopyItem, ...]:
+def copy_items(messages: Sequence[Message]) -> tuple[CopyItem, ...]:
     """Return the replies, the last one first, each followed by its code blocks."""
     replies = (message.text for message in reversed(messages) if message.role == "assistant" and message.text.strip())
     items: list[CopyItem] = []

@@ -14,8 +14,8 @@ from qcode.tui.transcript.line import Ink, Line, Span, ink, keep_tabs, spread, w
 
 _SGR = lazy_pattern(r"\x1b\[([0-9;:]{0,64})m")
 _ATTRIBUTES = {1, 2, 3, 4, 7, 9}
-_ENDS = {22: {1, 2}, 23: {3}, 24: {4}, 27: {7}, 29: {9}}
-SLOT = "sgr-"
+_RESETS = {22: {1, 2}, 23: {3}, 24: {4}, 27: {7}, 29: {9}}
+SGR_SLOT_PREFIX = "sgr-"
 
 
 class Pen(NamedTuple):
@@ -29,7 +29,7 @@ class Pen(NamedTuple):
         # Text in the color of its background would be invisible.
         background = "" if self.background and _same_color(self.color, self.background) else self.background
         slots = (*map(str, self.attributes), self.color, background)
-        return ink(*base.slots, *(f"{SLOT}{slot}" for slot in slots if slot), href=base.href)
+        return ink(*base.slots, *(f"{SGR_SLOT_PREFIX}{slot}" for slot in slots if slot), href=base.href)
 
 
 PLAIN_PEN = Pen()
@@ -42,11 +42,11 @@ def has_sequences(text: str) -> bool:
 def pen_after(text: str, pen: Pen) -> Pen:
     """Return `pen` as the sequences in `text` change it."""
     for match in _SGR.finditer(text):
-        pen = _changed(pen, match[1])
+        pen = _pen_with(pen, match[1])
     return pen
 
 
-def painted(text: str, base: Ink, pen: Pen, limit: int | None = None) -> list[Span]:
+def styled_spans(text: str, base: Ink, pen: Pen, limit: int | None = None) -> list[Span]:
     """Return the spans of one line, cleaned, of about `limit` characters."""
     spans: list[Span] = []
     position = length = 0
@@ -57,7 +57,7 @@ def painted(text: str, base: Ink, pen: Pen, limit: int | None = None) -> list[Sp
             length += len(piece)
         if match is None or (limit is not None and length >= limit):
             break
-        position, pen = match.end(), _changed(pen, match[1])
+        position, pen = match.end(), _pen_with(pen, match[1])
     return spans
 
 
@@ -67,12 +67,12 @@ def output_rows(text: str, width: int) -> list[Line]:
     pen = PLAIN_PEN
     for line in text.split("\n"):
         before, _, visible = line.rstrip("\r").rpartition("\r")
-        rows += wrap(spread(painted(visible, ink("output"), pen_after(before, pen))), max(1, width), is_code=True)
+        rows += wrap(spread(styled_spans(visible, ink("output"), pen_after(before, pen))), max(1, width), is_code=True)
         pen = pen_after(line, pen)
     return rows
 
 
-def _changed(pen: Pen, parameters: str) -> Pen:
+def _pen_with(pen: Pen, parameters: str) -> Pen:
     codes = [int(part) if part.isdigit() and len(part) <= 3 else 0 for part in parameters.replace(":", ";").split(";")]
     remaining = iter(codes)
     for code in remaining:
@@ -81,9 +81,9 @@ def _changed(pen: Pen, parameters: str) -> Pen:
                 pen = PLAIN_PEN
             case _ if code in _ATTRIBUTES:
                 pen = pen._replace(attributes=tuple(sorted({*pen.attributes, code})))
-            case _ if code in _ENDS:
+            case _ if code in _RESETS:
                 pen = pen._replace(
-                    attributes=tuple(attribute for attribute in pen.attributes if attribute not in _ENDS[code])
+                    attributes=tuple(attribute for attribute in pen.attributes if attribute not in _RESETS[code])
                 )
             case _ if 30 <= code <= 37 or 90 <= code <= 97:
                 pen = pen._replace(color=str(code))

@@ -63,10 +63,10 @@ class ProseView:
         if any(token.level >= _MAX_LEVELS - 1 for token in tokens):
             # The parser drops deeper nesting, and no text of a reply may be missing: show it as plain text.
             return wrap([(text, PLAIN)], self._width)
-        walk = _TokenPass(source, tokens, codes)
+        token_pass = _TokenPass(source, tokens, codes)
         if number is not None:
-            walk.first_number = number
-        return walk.blocks(0, len(walk.tokens), self._width, PLAIN)
+            token_pass.first_number = number
+        return token_pass.blocks(0, len(token_pass.tokens), self._width, PLAIN)
 
     def _grow(self, chunk: Chunk) -> list[Line]:
         """Return the rows of a long chunk that still grows."""
@@ -153,7 +153,7 @@ class _TokenPass:
         return wrap(self._spans(index + 1, paint), min(width, MAX_PROSE_CELLS))
 
     def _rule(self, _index: int, _close: int, width: int, base: Ink) -> list[Line]:
-        return [Line((("─" * width, over(base, "rule")),), is_mark=True)]
+        return [Line((("─" * width, over(base, "rule")),), is_decoration=True)]
 
     def _code(self, index: int, _close: int, width: int, _base: Ink) -> list[Line]:
         token = self.tokens[index]
@@ -258,7 +258,7 @@ def render_table(table: Table, width: int) -> list[Line]:
         return _records(table, width)
     rule = "─┼─".join("─" * cells for cells in widths)
     lines = _table_row(table, table.header, widths)
-    lines.append(Line(((rule, over(table.base, "rule")),), is_mark=True))
+    lines.append(Line(((rule, over(table.base, "rule")),), is_decoration=True))
     for row in table.rows:
         lines.extend(_table_row(table, row, widths))
     return lines
@@ -319,7 +319,7 @@ def _records(table: Table, width: int) -> list[Line]:
     lines: list[Line] = []
     for row in table.rows or [[[] for _ in table.header]]:
         if lines:
-            lines.append(Line((("─" * min(width, 8), over(table.base, "rule")),), is_mark=True))
+            lines.append(Line((("─" * min(width, 8), over(table.base, "rule")),), is_decoration=True))
         for name, cell in zip(table.header, row, strict=True):
             spans = [*name, (": ", over(table.base, "strong")), *cell] if name else cell
             lines.extend(prefix(wrap(spans, max(1, width - 2)), ("", table.base), ("  ", table.base)))

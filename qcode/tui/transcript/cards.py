@@ -16,7 +16,7 @@ from qcode.agent.call_titles import VERBS, verb
 from qcode.protocol.events import Level
 from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
-from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, painted, pen_after
+from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, pen_after, styled_spans
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import Line, Span, crop, ink, keep_tabs, prefix, spread, tidy, wrap
@@ -333,7 +333,7 @@ class Card(Foldable):
         if pen == PLAIN_PEN and not has_sequences(text):
             spans = [(keep_tabs(visible)[:limit], ink("output"))]
         else:
-            spans = painted(visible, ink("output"), pen_after(before, pen), limit)
+            spans = styled_spans(visible, ink("output"), pen_after(before, pen), limit)
         # The output of a call that failed is mostly sentences.
         rows = wrap(spread(spans), width, is_code=self.state not in _FAILED)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
@@ -350,7 +350,7 @@ class Card(Foldable):
 
 
 def _fold_line(count: int, noun: str) -> Line:
-    return Line(((f"… {count:,} more {noun}s", ink("dim")),), is_mark=True)
+    return Line(((f"… {count:,} more {noun}s", ink("dim")),), is_decoration=True)
 
 
 def _cropped(line: Line, width: int) -> Line:

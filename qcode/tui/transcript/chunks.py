@@ -50,13 +50,13 @@ class Chunk:
     def closes(self, line: str) -> bool:
         """Return whether `line` closes this code chunk."""
         mark = line.strip()
-        is_mark = len(mark) >= len(self.fence) and mark == self.fence[0] * len(mark)
-        return is_mark and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
+        is_decoration = len(mark) >= len(self.fence) and mark == self.fence[0] * len(mark)
+        return is_decoration and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
 
     def add(self, line: str) -> None:
         self.lines.append(undent(line, self.indent) if self.is_code else line)
 
-    def longer(self, line: str) -> Chunk:
+    def with_line(self, line: str) -> Chunk:
         """Return a copy of this chunk with one more line."""
         return replace(self, lines=[*self.lines, undent(line, self.indent) if self.is_code else line])
 

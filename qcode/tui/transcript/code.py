@@ -18,6 +18,7 @@ _LABEL = ink("code-block", "code-label")
 _MARGIN: Span = (" ", BAND)
 Token = tuple[int, Any, str]
 _MAX_LINE = 2_000
+"""Characters of a line. A block with a longer one stays plain, as does one over `_MAX_BLOCK` characters."""
 _MAX_BLOCK = 200_000
 
 _SLOTS = {
@@ -51,42 +52,42 @@ class Highlighter:
         self._text = ""
         self._stack = ["root"]
 
-    def whole(self, lines: Sequence[str]) -> list[list[Span]]:
+    def highlight_block(self, lines: Sequence[str]) -> list[list[Span]]:
         """Return all lines of a finished block as spans."""
         text = "\n".join(lines) + "\n"
-        if not self._is_fit(lines) or len(text) > _MAX_BLOCK:
+        if not self._can_highlight(lines) or len(text) > _MAX_BLOCK:
             return [_plain(line) for line in lines]
-        return _by_line(self._read(text), lines)
+        return _split_into_lines(self._tokenize(text), lines)
 
-    def more(self, lines: Sequence[str]) -> list[list[Span]]:
+    def highlight_next(self, lines: Sequence[str]) -> list[list[Span]]:
         """Return the next complete lines of a growing block as spans."""
-        if not self._is_fit(lines) or len(self._text) > _MAX_BLOCK:
+        if not self._can_highlight(lines) or len(self._text) > _MAX_BLOCK:
             return [_plain(line) for line in lines]
         if self._is_resumable:
-            return _by_line(self._resume("".join(line + "\n" for line in lines)), lines)
-        return [_by_line(self._read(line + "\n"), [line])[0] for line in lines]
+            return _split_into_lines(self._tokenize_continued("".join(line + "\n" for line in lines)), lines)
+        return [_split_into_lines(self._tokenize(line + "\n"), [line])[0] for line in lines]
 
-    def _is_fit(self, lines: Sequence[str]) -> bool:
+    def _can_highlight(self, lines: Sequence[str]) -> bool:
         return self._lexer is not None and all(len(line) <= _MAX_LINE for line in lines)
 
     @property
     def _is_resumable(self) -> bool:
         """Whether the lexer has only rules and states, so that it can resume where it stopped."""
-        return type(self._lexer).get_tokens_unprocessed is _lexing().RegexLexer.get_tokens_unprocessed
+        return type(self._lexer).get_tokens_unprocessed is _pygments_lexer().RegexLexer.get_tokens_unprocessed
 
-    def _read(self, text: str) -> list[Token]:
+    def _tokenize(self, text: str) -> list[Token]:
         try:
             return list(self._lexer.get_tokens_unprocessed(text))
         except LEXER_FAULTS:
             return []
 
-    def _resume(self, text: str) -> list[Token]:
+    def _tokenize_continued(self, text: str) -> list[Token]:
         """Return the tokens of `text`, lexed as the continuation of the text before."""
-        context = _lexing().LexerContext(self._text + text, len(self._text), list(self._stack))
+        context = _pygments_lexer().LexerContext(self._text + text, len(self._text), list(self._stack))
         try:
-            tokens = list(_lexing().ExtendedRegexLexer.get_tokens_unprocessed(self._lexer, context=context))
+            tokens = list(_pygments_lexer().ExtendedRegexLexer.get_tokens_unprocessed(self._lexer, context=context))
         except LEXER_FAULTS:
-            return self._read(text)
+            return self._tokenize(text)
         self._text, self._stack = context.text, list(context.stack)
         return tokens
 
@@ -111,19 +112,19 @@ class CodeBlock:
             self._highlighter, self._kept_lines, self._rows, done = Highlighter(self._language), [], [], 0
         fresh = list(source[done:-1])
         if fresh:
-            self._rows += self._lay_out(self._highlighter.more(fresh))
+            self._rows += self._lay_out(self._highlighter.highlight_next(fresh))
             self._kept_lines += fresh
         return [*self._label(), *self._rows, *self._lay_out(map(_plain, source[-1:]))]
 
     def finish(self, source: Sequence[str]) -> list[Line]:
         """Return the rows of the whole block."""
-        return [*self._label(), *self._lay_out(self._highlighter.whole(source))]
+        return [*self._label(), *self._lay_out(self._highlighter.highlight_block(source))]
 
     def _label(self) -> list[Line]:
         if not self._language:
             return []
         text = crop(self._language, max(1, self._width - 2))
-        return [Line((_MARGIN, (text, _LABEL)), lead=1, fill=BAND, is_mark=True)]
+        return [Line((_MARGIN, (text, _LABEL)), lead=1, fill=BAND, is_decoration=True)]
 
     def _lay_out(self, lines: Iterable[list[Span]]) -> list[Line]:
         rows: list[Line] = []
@@ -135,7 +136,7 @@ class CodeBlock:
 
 
 @lru_cache(maxsize=1)
-def _lexing() -> Any:  # noqa: ANN401  Pygments ships no types
+def _pygments_lexer() -> Any:  # noqa: ANN401  Pygments ships no types
     """Return the Pygments module with the lexer classes."""
     import pygments.lexer  # type: ignore[import-untyped]  # Pygments ships no types
 
@@ -151,7 +152,7 @@ def language_of(path: str) -> str:
     return str(found.aliases[0]) if found is not None and found.aliases else ""
 
 
-def repainted(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Span]:
+def with_slot(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Span]:
     """Return the spans of one line with `slot` on top of the characters from `start` to `end`."""
     result: list[Span] = []
     position = 0
@@ -164,7 +165,7 @@ def repainted(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Sp
 
 
 @lru_cache(maxsize=512)
-def _paint(kind: Any) -> Any:  # noqa: ANN401  a token type of Pygments, which ships no types
+def _token_ink(kind: Any) -> Any:  # noqa: ANN401  a token type of Pygments, which ships no types
     name = str(kind).removeprefix("Token").lstrip(".")
     while name and name not in _SLOTS:
         name = name.rpartition(".")[0]
@@ -175,10 +176,10 @@ def _plain(line: str) -> list[Span]:
     return [(line, BAND)] if line else []
 
 
-def _by_line(tokens: Iterable[Token], lines: Sequence[str]) -> list[list[Span]]:
+def _split_into_lines(tokens: Iterable[Token], lines: Sequence[str]) -> list[list[Span]]:
     """Return the tokens as spans for each line; a line stays plain if its tokens do not add up to its text."""
     rows: list[list[Span]] = [[]]
-    for text, paint in _pieces(tokens):
+    for text, paint in _spans_and_breaks(tokens):
         if text == "\n":
             rows.append([])
             continue
@@ -194,9 +195,9 @@ def _by_line(tokens: Iterable[Token], lines: Sequence[str]) -> list[list[Span]]:
     ]
 
 
-def _pieces(tokens: Iterable[Token]) -> Iterator[Span]:
+def _spans_and_breaks(tokens: Iterable[Token]) -> Iterator[Span]:
     for _, kind, value in tokens:
-        paint = _paint(kind)
+        paint = _token_ink(kind)
         first, *others = value.split("\n")
         if first:
             yield first, paint

@@ -15,7 +15,7 @@ from typing import Literal
 
 from qcode.text.diff import diff_lines
 from qcode.text.numbers import count_text
-from qcode.tui.transcript.code import Highlighter, language_of, repainted
+from qcode.tui.transcript.code import Highlighter, language_of, with_slot
 from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, tidy, wrap
 from qcode.values import dataclass
 
@@ -200,7 +200,7 @@ def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
         elif row.kind == "hunk":
             if lines and not (has_names and lines[-1].spans[0][1] == ink("diff-hunk")):
                 text = crop(f"{'⋮':>{digits}} {row.text}".rstrip(), width)
-                lines.append(Line(((text, ink("diff-hunk")),), is_mark=True))
+                lines.append(Line(((text, ink("diff-hunk")),), is_decoration=True))
         elif is_wide and row.number:
             removed = _run(rows, index, "remove")
             added = _run(rows, index + len(removed), "add")
@@ -230,7 +230,7 @@ def _side_by_side(before: DiffRow | None, after: DiffRow | None, digits: int, wi
         start = sum(len(text) for text, _ in spans)
         searched = None if left is None or before is after else left.lead
         if right is None:
-            lines.append(Line(spans, start, is_mark=True, search_start=searched))
+            lines.append(Line(spans, start, is_decoration=True, search_start=searched))
         else:
             lead = start + right.lead
             lines.append(Line((*spans, *right.spans), lead, right.joint, right.fill, search_start=searched))
@@ -260,7 +260,7 @@ def _spans(row: DiffRow) -> list[Span]:
     if row.kind != "same":
         code = [(text, over(paint, slot)) for text, paint in code]
         for start, end in row.changed:
-            code = repainted(code, start, end, f"{slot}-word")
+            code = with_slot(code, start, end, f"{slot}-word")
     if not row.has_line_end:
         code = [*code, ("  no line break", ink("diff-number") if row.kind == "same" else ink(slot, "diff-number"))]
     return [span for span in code if span[0]]
@@ -285,5 +285,5 @@ def _highlight_hunk(hunk: Sequence[DiffRow], name: str) -> None:
     highlighter = Highlighter(language_of(name))
     for kind in ("remove", "add"):
         side = [row for row in hunk if row.kind in ("same", kind)]
-        for row, spans in zip(side, highlighter.whole([row.text for row in side]), strict=True):
+        for row, spans in zip(side, highlighter.highlight_block([row.text for row in side]), strict=True):
             row.code = [(text, ink(*paint.slots[1:])) for text, paint in spans]

@@ -237,10 +237,10 @@ def _wrap_hanging(text: str, paint: Ink, width: int) -> list[Line]:
     return [Line(((head, paint), *first.spans), joint=first.joint) if head else first, *prefix(others, blank, blank)]
 
 
-def _mark_line(label: str, width: int) -> Line:
-    from qcode.tui.transcript.markdown import mark_line
+def _labeled_rule(label: str, width: int) -> Line:
+    from qcode.tui.transcript.markdown import labeled_rule
 
-    return mark_line(label, width)
+    return labeled_rule(label, width)
 
 
 class Divider(Entry):
@@ -254,7 +254,7 @@ class Divider(Entry):
         return self._label
 
     def lay_out(self, width: int) -> list[Line]:
-        return [_mark_line(self._label, width)]
+        return [_labeled_rule(self._label, width)]
 
 
 class ReplyEntry(Entry):
@@ -397,11 +397,11 @@ class Thinking(Foldable):
         if self._seconds is not None:
             text = f"∴ thought for {duration_text(seconds)}" if seconds >= _NOTABLE else "∴ thought"
             key = "" if self.is_unfolded else " · Ctrl+O"
-            return Line(((crop(text + key, width), ink("thinking-title")),), is_mark=True)
+            return Line(((crop(text + key, width), ink("thinking-title")),), is_decoration=True)
         text = f"∴ thinking {duration_text(seconds)}" if seconds >= 1 else "∴ thinking"
         words = "" if self.is_unfolded else self._last_words(width - len(text) - 4)
         return Line(
-            ((crop(f"{text} · {words}…" if words else f"{text}…", width), ink("thinking-title")),), is_mark=True
+            ((crop(f"{text} · {words}…" if words else f"{text}…", width), ink("thinking-title")),), is_decoration=True
         )
 
     def _last_words(self, width: int) -> str:
@@ -465,8 +465,8 @@ class SupersededEntry(Entry):
         old = self._old_rows(width)
         rest = old[self._covered_rows + 1 :]
         if len(rest) > _LONG_REST:
-            rest[-1] = _mark_line(f"line {self._covered_rows} of {len(old)} · {self._label}", width)
-        return [_mark_line(self._label, width), *rest]
+            rest[-1] = _labeled_rule(f"line {self._covered_rows} of {len(old)} · {self._label}", width)
+        return [_labeled_rule(self._label, width), *rest]
 
 
 def _joined(items: Sequence[_Item]) -> list[_Item]:

@@ -96,15 +96,15 @@ class Line:
 
     The first `lead` characters are decoration (gutter, indent, padding) and are not copied. `joint` is the source text
     between the line before and this one, if a wrap divided them (mostly a space); None at a real line break. `fill` is
-    the ink of the rest of the row. `is_mark`: the whole line is decoration. `search_start` is the index from which the
-    line is searched, if it is not `lead`: in two columns, both are searched, but only the second one is copied.
+    the ink of the rest of the row. `is_decoration`: the whole line is decoration. `search_start` is the index from
+    which the line is searched, if it is not `lead`: in two columns, both are searched, only the second one is copied.
     """
 
     spans: tuple[Span, ...] = ()
     lead: int = 0
     joint: str | None = None
     fill: Ink = PLAIN
-    is_mark: bool = False
+    is_decoration: bool = False
     search_start: int | None = None
 
     @property
@@ -124,7 +124,7 @@ def prefix(lines: Iterable[Line], first: Span, rest: Span) -> list[Line]:
     for line in lines:
         spans = (mark, *line.spans) if mark[0] else line.spans
         searched = None if line.search_start is None else line.search_start + len(mark[0])
-        result.append(Line(spans, line.lead + len(mark[0]), line.joint, line.fill, line.is_mark, searched))
+        result.append(Line(spans, line.lead + len(mark[0]), line.joint, line.fill, line.is_decoration, searched))
         mark = rest
     return result
 
@@ -147,7 +147,7 @@ def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> st
     parts: list[str] = []
     last = len(lines) - 1
     for index, line in enumerate(lines):
-        if line.is_mark:
+        if line.is_decoration:
             continue
         text = line.text
         begin = max(start if index == 0 else 0, line.lead)
@@ -328,8 +328,8 @@ _WORD_ENDS = re.compile(r"(?=[.,;:]? )")
 def shorten_to_words(text: str, width: int) -> str:
     """Return cleaned `text` on one line of at most `width` cells, without its last parts or words if it is too long.
 
-    Parts end at punctuation: `truncated, retrying: waiting` becomes `truncated, retrying`. The first part loses its
-    last words, which an ellipsis repositions. The result is empty if not even one word fits.
+    Parts end at punctuation: `truncated, retrying: waiting` becomes `truncated, retrying`. If not even the
+    first part fits, it loses its last words and ends with an ellipsis. The result is empty if no word fits.
     """
     line = one_line(text)
     if cell_len(line) <= width:
@@ -363,7 +363,7 @@ def content_positions(rows: Iterable[Line]) -> tuple[str, list[tuple[int, int]]]
     text: list[str] = []
     positions: list[tuple[int, int]] = []
     for row, line in enumerate(rows):
-        if not line.is_mark:
+        if not line.is_decoration:
             for match in _CONTENT.finditer(line.text, line.lead):
                 text.append(match[0])
                 positions.append((row, match.start()))

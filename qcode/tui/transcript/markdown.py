@@ -34,10 +34,10 @@ class MarkdownStream:
         self._width = width
         self._splitter = Splitter()
         self._rest = ""
-        self._view: CodeBlock | ProseView | None = None
-        self._next: CodeBlock | ProseView | None = None
+        self._live_view: CodeBlock | ProseView | None = None
+        self._next_view: CodeBlock | ProseView | None = None
         self.settled = 0
-        self._bare = 0
+        self._unmarked_rows = 0
         self._marks: list[tuple[int, str]] = []
 
     def feed(self, text: str) -> None:
@@ -54,7 +54,7 @@ class MarkdownStream:
 
     def mark(self, label: str) -> None:
         """Insert a thin labeled line after the current rows; the text continues below it, in the same block."""
-        self._marks.append((self._bare + len(self._open_rows()), label))
+        self._marks.append((self._unmarked_rows + len(self._open_rows()), label))
 
     def finish(self) -> None:
         """End the text and render its last chunk."""
@@ -73,8 +73,8 @@ class MarkdownStream:
             self._settle(done)
         chunk = self._splitter.open
         if chunk is not None and not chunk.is_code and len(chunk.lines) == 1:
-            self._view = self._next
-        self._next = None
+            self._live_view = self._next_view
+        self._next_view = None
 
     def _clean(self, line: str) -> str:
         """Return a source line cleaned for the splitter; only code keeps its tabs."""
@@ -84,10 +84,10 @@ class MarkdownStream:
     def _settle(self, chunk: Chunk) -> None:
         rows = self._rows(chunk, None)
         self.lines += self._with_marks(rows, is_last=False)
-        self._marks = [mark for mark in self._marks if mark[0] > self._bare + len(rows)]
-        self._bare += len(rows)
+        self._marks = [mark for mark in self._marks if mark[0] > self._unmarked_rows + len(rows)]
+        self._unmarked_rows += len(rows)
         self.settled = len(self.lines)
-        self._view = None
+        self._live_view = None
 
     def _open_rows(self) -> list[Line]:
         """Return the rows of the open chunk and of the incomplete last line."""
@@ -98,16 +98,16 @@ class MarkdownStream:
         start = self._splitter.begin(rest) if rest else None
         rows: list[Line] = []
         if chunk is not None:
-            if self._view is None:
-                self._view = self._new_view(chunk)
+            if self._live_view is None:
+                self._live_view = self._new_view(chunk)
             open_chunk = chunk
             if rest and start is None:
-                open_chunk = chunk.longer(rest)
-            rows = self._rows(open_chunk, self._view)
+                open_chunk = chunk.with_line(rest)
+            rows = self._rows(open_chunk, self._live_view)
         if start is not None:
-            if start.is_code or not isinstance(self._next, ProseView):
-                self._next = self._new_view(start)
-            rows = rows + self._rows(start, self._next)
+            if start.is_code or not isinstance(self._next_view, ProseView):
+                self._next_view = self._new_view(start)
+            rows = rows + self._rows(start, self._next_view)
         return rows
 
     def _new_view(self, chunk: Chunk) -> CodeBlock | ProseView:
@@ -129,17 +129,17 @@ class MarkdownStream:
         result: list[Line] = []
         cursor = 0
         for position, label in self._marks:
-            after = max(0, position - self._bare)
+            after = max(0, position - self._unmarked_rows)
             if after > len(rows) and not is_last:
                 break
             result += rows[cursor : min(after, len(rows))]
             cursor = max(cursor, min(after, len(rows)))
-            result.append(mark_line(label, self._width))
+            result.append(labeled_rule(label, self._width))
         return result + rows[cursor:]
 
 
-def mark_line(label: str, width: int) -> Line:
+def labeled_rule(label: str, width: int) -> Line:
     """Return a thin horizontal line with `label` in it."""
     text = f"── {crop(tidy(label.replace(chr(10), ' ')), max(1, width - 6))} "
     rule = "─" * min(_MARK_RULE, width - cell_len(text))
-    return Line(((crop(text.rstrip(), width) if width < 8 else text + rule, ink("mark")),), is_mark=True)
+    return Line(((crop(text.rstrip(), width) if width < 8 else text + rule, ink("mark")),), is_decoration=True)

@@ -14,7 +14,7 @@ from textual.app import App
 from textual.color import Color
 from textual.widget import Widget
 
-from qcode.tui.transcript.ansi import SLOT
+from qcode.tui.transcript.ansi import SGR_SLOT_PREFIX
 from qcode.tui.transcript.line import Ink
 
 
@@ -32,7 +32,7 @@ class SlotStyle(NamedTuple):
     attributes: str = ""
 
 
-_LOOKS: dict[str, SlotStyle] = {
+SLOT_STYLES: dict[str, SlotStyle] = {
     "welcome-title": SlotStyle(attributes="bold"),
     "welcome": SlotStyle("text-muted"),
     "user-band": SlotStyle(background="foreground", background_share=9),
@@ -91,7 +91,7 @@ _LOOKS: dict[str, SlotStyle] = {
 
 # For terminals with 256 colors. Their cube has six steps a channel, the darkest at 0 and 95: the nearest color to a
 # soft green or red background is teal or gray. These are colors of the cube, by dark or light theme.
-_CUBE_LOOKS: dict[bool, dict[str, SlotStyle]] = {
+_STYLES_256_COLORS: dict[bool, dict[str, SlotStyle]] = {
     True: {
         "diff-add": SlotStyle(background="#005f00"),
         "diff-remove": SlotStyle(background="#5f0000"),
@@ -110,26 +110,26 @@ _CUBE_LOOKS: dict[bool, dict[str, SlotStyle]] = {
 
 # A band of 16 colors: gray between the background and the text of a dark and of a light terminal, so it sets the color
 # of its text.
-_FEW_BAND: dict[str, SlotStyle] = {
+_BAND_16_COLORS: dict[str, SlotStyle] = {
     "user-band": SlotStyle("ansi_bright_white", background="ansi_bright_black"),
     "user": SlotStyle("ansi_bright_white", attributes="bold"),
     "user-mark": SlotStyle("ansi_bright_white", attributes="bold"),
 }
 
-# For a theme of blended colors on a terminal with 16 colors, where both grounds would be the nearest one.
-_FEW_LOOKS: dict[str, SlotStyle] = {
+# For a theme of blended colors on a terminal with 16 colors, where both backgrounds would become the same color.
+_STYLES_16_COLORS: dict[str, SlotStyle] = {
     "diff-add": SlotStyle("#008000"),
     "diff-remove": SlotStyle("#800000"),
     "diff-number": SlotStyle(),
     "diff-add-word": SlotStyle(attributes="reverse"),
     "diff-remove-word": SlotStyle(attributes="reverse"),
     "chosen": SlotStyle(attributes="reverse"),
-    **_FEW_BAND,
+    **_BAND_16_COLORS,
 }
 
 # For the theme that uses the terminal's 16 colors, which cannot be blended.
-_TERMINAL_LOOKS: dict[str, SlotStyle] = {
-    **_FEW_BAND,
+_STYLES_TERMINAL_THEME: dict[str, SlotStyle] = {
+    **_BAND_16_COLORS,
     "welcome": SlotStyle("text-muted", attributes="dim"),
     "thinking-title": SlotStyle("text-muted", attributes="dim"),
     "mark": SlotStyle("text-muted", attributes="dim"),
@@ -205,14 +205,14 @@ class Palette:
         if style is None:
             app = self._widget.app
             is_terminal = app.current_theme.ansi
-            if slot.startswith(SLOT):
-                style = self._slots[slot] = _sgr_style(slot.removeprefix(SLOT))
+            if slot.startswith(SGR_SLOT_PREFIX):
+                style = self._slots[slot] = _sgr_style(slot.removeprefix(SGR_SLOT_PREFIX))
                 return style
-            look = _special_looks(app).get(slot, _LOOKS[slot])
-            style = self._slots[slot] = Style.parse(look.attributes) + Style(
-                color=self._color(look.color, look.share, app.theme_variables, is_terminal=is_terminal),
+            slot_style = _special_styles(app).get(slot, SLOT_STYLES[slot])
+            style = self._slots[slot] = Style.parse(slot_style.attributes) + Style(
+                color=self._color(slot_style.color, slot_style.share, app.theme_variables, is_terminal=is_terminal),
                 bgcolor=self._color(
-                    look.background, look.background_share, app.theme_variables, is_terminal=is_terminal
+                    slot_style.background, slot_style.background_share, app.theme_variables, is_terminal=is_terminal
                 ),
             )
         return style
@@ -242,22 +242,22 @@ def _sgr_style(parameters: str) -> Style:
     if values:
         color = RichColor.from_ansi(values[1]) if values[0] == 5 else RichColor.from_rgb(*values[1:])
         return Style(color=color) if code == 38 else Style(bgcolor=color)
-    is_bright, is_ground = code >= 90, code // 10 in (4, 10)
+    is_bright, is_background = code >= 90, code // 10 in (4, 10)
     color = RichColor.from_ansi(code % 10 + 8 * is_bright)
-    return Style(bgcolor=color) if is_ground else Style(color=color)
+    return Style(bgcolor=color) if is_background else Style(color=color)
 
 
-def _special_looks(app: App[object]) -> dict[str, SlotStyle]:
-    """Return the looks that the theme and the colors of the terminal need instead of the usual ones."""
+def _special_styles(app: App[object]) -> dict[str, SlotStyle]:
+    """Return the styles that replace `SLOT_STYLES` for this theme and number of terminal colors."""
     if app.current_theme.ansi:
-        return _TERMINAL_LOOKS
+        return _STYLES_TERMINAL_THEME
     if app.console.color_system == "256":
-        return _CUBE_LOOKS[app.current_theme.dark]
-    return _FEW_LOOKS if app.console.color_system in ("standard", "windows") else {}
+        return _STYLES_256_COLORS[app.current_theme.dark]
+    return _STYLES_16_COLORS if app.console.color_system in ("standard", "windows") else {}
 
 
-def painted_over(segments: list[Segment], start: int, end: int, marked: Style) -> list[Segment]:
-    """Return `segments` with the style `marked` added to the characters from `start` to `end` (-1: the end)."""
+def painted_over(segments: list[Segment], start: int, end: int, added: Style) -> list[Segment]:
+    """Return `segments` with the style `added` on top of the characters from `start` to `end` (-1: the end)."""
     result: list[Segment] = []
     position = 0
     for text, style, _ in segments:
@@ -265,7 +265,7 @@ def painted_over(segments: list[Segment], start: int, end: int, marked: Style) -
         stop = len(text) if end == -1 else min(len(text), max(begin, end - position))
         result += [
             Segment(text[:begin], style),
-            Segment(text[begin:stop], style + marked if style else marked),
+            Segment(text[begin:stop], style + added if style else added),
             Segment(text[stop:], style),
         ]
         position += len(text)

@@ -49,7 +49,7 @@ class Pane(ScrollView):
 
     DEFAULT_CSS = CSS
 
-    tells_news: var[bool] = var(False)
+    shows_news_label: var[bool] = var(False)
     """`has_news` as of the last frame, to be watched."""
 
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
@@ -78,8 +78,8 @@ class Pane(ScrollView):
         return self.scrollable_content_region.width
 
     @property
-    def place(self) -> ReadingPosition | None:
-        """The place at the top of the view, None if the view follows the end."""
+    def reading_position(self) -> ReadingPosition | None:
+        """A copy of the position at the top of the view, None if the view follows the end."""
         return replace(self._reading_position) if self._reading_position is not None else None
 
     @property
@@ -114,7 +114,7 @@ class Pane(ScrollView):
         self.refresh()
 
     def lay_out_all(self) -> None:
-        """Lay out all entries, and keep the view at its place."""
+        """Lay out all entries, and keep the text at the top of the view."""
         self.column.invalidate(0)
         self.cover()
         self.column.lay_out_all()
@@ -124,7 +124,7 @@ class Pane(ScrollView):
         """Called before rows are laid out at another width, for subclasses that refer to rows."""
 
     def after_resize(self) -> None:
-        """Called when entries can be laid out at the new width, before the view is moved to its place."""
+        """Called when entries can be laid out at the new width, before the view is scrolled to its position."""
 
     def after_changes(self) -> None:
         """Called after rows may have moved, for subclasses that refer to rows."""
@@ -202,7 +202,7 @@ class Pane(ScrollView):
         span = selection.get_span(row) if selection is not None else None
         chosen = self._chosen_entry
         if chosen is not None and line is chosen.line(chosen.gap, width):
-            return self._paint(marked(line), width, span, is_chosen=True)
+            return self._paint(with_chosen_mark(line), width, span, is_chosen=True)
         if span is not None:
             return self._paint(line, width, span)
         strip = self._strips.get(line)
@@ -238,7 +238,7 @@ class Pane(ScrollView):
         self._strips.clear()
 
     def _show_changes(self) -> None:
-        """Lay out the rows around the view, move the view to its place, and repaint the rows that differ."""
+        """Lay out the rows around the view, scroll the view to its position, and repaint the rows that differ."""
         column = self.column
         is_resized = column.width != self.text_width
         if is_resized:
@@ -253,7 +253,7 @@ class Pane(ScrollView):
             column.invalidate(changed)
         if is_resized:
             self.after_resize()
-        target = self._find_place(is_resized)
+        target = self._find_target_row(is_resized)
         first = column.take_fresh()
         height = self.virtual_size.height
         self._move_to(target)
@@ -263,10 +263,10 @@ class Pane(ScrollView):
             top = max(0, first - round(self.scroll_y))
             if top < self.size.height:
                 self.refresh(Region(0, top, self.text_width, self.size.height - top))
-        self.tells_news = self.has_news
+        self.shows_news_label = self.has_news
         self.after_changes()
 
-    def _find_place(self, is_resized: bool) -> int:
+    def _find_target_row(self, is_resized: bool) -> int:
         """Lay out the rows around the view and return the row that belongs at its top."""
         column, view = self.column, self.size.height
         position = self._reading_position
@@ -372,7 +372,7 @@ class Pane(ScrollView):
             self.call_next(on_complete)
 
     def anchor(self, anchor: bool = True) -> None:
-        """Follow the end; `anchor(False)` does nothing, because the pane keeps its place by itself."""
+        """Follow the end; `anchor(False)` does nothing, because the pane keeps its position by itself."""
         if anchor:
             self.scroll_end()
 
@@ -408,8 +408,8 @@ class Pane(ScrollView):
         self.schedule()
 
 
-def marked(line: Line) -> Line:
-    """Return the first row of an entry with a mark in place of the blank after its icon."""
+def with_chosen_mark(line: Line) -> Line:
+    """Return the first row of an entry with `_CHOSEN_MARK` instead of the blank after its icon."""
     spans = list(line.spans)
     for index, (text, paint) in enumerate(spans):
         if text[1:2] == " ":

@@ -23,7 +23,7 @@ from qcode.tui.transcript.entries import Entry, Foldable
 from qcode.tui.transcript.line import Line, content_positions, extract, href_at
 from qcode.tui.transcript.pane import Pane, word_at
 
-_PULL_SECONDS = 1 / 20
+_SCROLL_INTERVAL_S = 1 / 20
 _CONTEXT = 12
 """Characters on each side by which a position in the text is found again after a resize."""
 
@@ -48,7 +48,7 @@ class WidthFreeAnchor:
     is_end: bool
 
 
-class MarkingPane(Pane):
+class SelectablePane(Pane):
     """A pane whose text can be selected. Textual's screen holds the selection; this class keeps it on its text."""
 
     # Textual's own selection is bound to screen rows and extends into other widgets.
@@ -73,7 +73,7 @@ class MarkingPane(Pane):
         self._kept_anchors: tuple[WidthFreeAnchor, ...] = ()
         self._pointer = Offset(0, 0)
         self._is_dragging = False
-        self.puller: Timer | None = None
+        self.scroll_timer: Timer | None = None
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         at = self._pointer_offset(event)
@@ -95,17 +95,17 @@ class MarkingPane(Pane):
         self._pointer = pointer
         self._extend()
         is_outside = pointer.y <= 0 or pointer.y >= self.size.height
-        if is_outside and self.puller is None:
-            self.puller = self.set_interval(_PULL_SECONDS, self._pull)
+        if is_outside and self.scroll_timer is None:
+            self.scroll_timer = self.set_interval(_SCROLL_INTERVAL_S, self._scroll_towards_pointer)
         elif not is_outside:
-            self._stop_pulling()
+            self._stop_scrolling()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         if self._press_anchor is None:
             return
         self.release_mouse()
         was_dragging, self._is_dragging, self._press_anchor = self._is_dragging, False, None
-        self._stop_pulling()
+        self._stop_scrolling()
         if was_dragging:
             self._report_selection()
 
@@ -120,7 +120,7 @@ class MarkingPane(Pane):
             event.prevent_default()
             if line is not None:
                 start, end = word_at(line, x) if event.chain == 2 else (line.lead, len(line.text))
-                first, last = (y, y) if event.chain == 2 else self._logical(y)
+                first, last = (y, y) if event.chain == 2 else self._rows_of_source_line(y)
                 begin = line.lead if first != y else start
                 self.select(Offset(begin, first), Offset(end if last == y else self._length(last), last))
                 self._report_selection()
@@ -132,14 +132,14 @@ class MarkingPane(Pane):
             return
         index, row = self.column.find(y)
         entry = self.column.entries[index]
-        if isinstance(entry, Foldable) and (row == entry.gap or line.is_mark):
+        if isinstance(entry, Foldable) and (row == entry.gap or line.is_decoration):
             self.toggle(entry)
 
     def toggle(self, entry: Foldable) -> None:
         """Unfold one entry, or fold it again; the rows above it stay where they are."""
         self.hold()
         self.content.unfold(entry, not entry.is_unfolded)
-        position = self.place
+        position = self.reading_position
         if position is not None:
             self.go_to(position)
 
@@ -261,7 +261,7 @@ class MarkingPane(Pane):
         first, last = sorted([(start.y, start.x), (y, x)])
         self.select(Offset(first[1], first[0]), Offset(min(last[1] + 1, self._length(last[0])), last[0]))
 
-    def _pull(self) -> None:
+    def _scroll_towards_pointer(self) -> None:
         """Scroll towards the pointer, faster the farther it is outside the view."""
         above, below = -self._pointer.y, self._pointer.y - self.size.height + 1
         step = -1 - above // 2 if self._pointer.y <= 0 else 1 + below // 2
@@ -269,16 +269,16 @@ class MarkingPane(Pane):
         self.hold()
         self._extend()
 
-    def _stop_pulling(self) -> None:
-        if self.puller is not None:
-            self.puller.stop()
-            self.puller = None
+    def _stop_scrolling(self) -> None:
+        if self.scroll_timer is not None:
+            self.scroll_timer.stop()
+            self.scroll_timer = None
 
     def _length(self, y: int) -> int:
         line = self.column.line(y)
         return len(line.text) if line is not None else 0
 
-    def _logical(self, y: int) -> tuple[int, int]:
+    def _rows_of_source_line(self, y: int) -> tuple[int, int]:
         """Return the first and last row of the source line that contains row `y`."""
         first = last = y
         while (line := self.column.line(first)) is not None and line.joint is not None:

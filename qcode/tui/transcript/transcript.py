@@ -19,7 +19,7 @@ from qcode.tui.transcript.content import Content, Thoughts
 from qcode.tui.transcript.entries import Entry, Foldable, PromptEntry
 from qcode.tui.transcript.line import GAP_CLASS, Line, join
 from qcode.tui.transcript.pane import ReadingPosition, RowLayout
-from qcode.tui.transcript.selection import MarkingPane
+from qcode.tui.transcript.selection import SelectablePane
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SearchPosition:
 
 @dataclass(slots=True)
 class _Search:
-    """A running search. `start` is the place where it began, None for the end of the transcript."""
+    """A running search. `start` is the position where it began, None for the end of the transcript."""
 
     start: ReadingPosition | None
     top: tuple[int, int]
@@ -56,7 +56,7 @@ class _Search:
     current: Hit | None = None
 
 
-class SearchingPane(MarkingPane):
+class SearchingPane(SelectablePane):
     """A pane that can be searched. `begin_search`, then `search` and `search_on`, then `end_search`."""
 
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
@@ -68,7 +68,7 @@ class SearchingPane(MarkingPane):
         """Remember the current position."""
         bottom = min(self.column.height, round(self.scroll_y) + self.size.height) - 1
         top = self.column.find(max(0, bottom)) if self.column.entries else (0, 0)
-        self._search = _Search(self.place, top)
+        self._search = _Search(self.reading_position, top)
         self._opened_entries = []
 
     def search(self, text: str) -> SearchPosition:
@@ -349,7 +349,7 @@ class Transcript(CardChoosingPane):
         return Content(self._clock, self._thinking_mode)
 
     def insert_earlier(self, earlier: Content) -> None:
-        """Insert entries above all others but the welcome; the text being read keeps its place."""
+        """Insert entries above all others but the welcome; the text being read stays in view."""
         self.content.insert_earlier(earlier)
         self.schedule()
 
@@ -407,7 +407,7 @@ def find_all(column: RowLayout, text: str) -> list[Hit]:
         rows = entry.shown_rows()
         if isinstance(entry, Foldable) and not entry.is_unfolded and pattern.search(entry.source()):
             rows = entry.full_rows(column.width)
-        hits += [Hit(entry, *place) for place in find_matches(rows, pattern)]
+        hits += [Hit(entry, *match) for match in find_matches(rows, pattern)]
     return hits
 
 
@@ -439,9 +439,9 @@ def _in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str
         parts += [joint, rows[index].text[rows[index].lead :]]
         length += len(joint) + len(parts[-1])
 
-    def place(at: int) -> tuple[int, int]:
+    def row_and_index(at: int) -> tuple[int, int]:
         step = max(index for index, start in enumerate(starts) if start <= at or index == 0)
         row = rows[begin + step]
         return begin + step, min(row.lead + at - starts[step], len(row.text))
 
-    return [(*place(found.start()), *place(found.end())) for found in pattern.finditer("".join(parts))]
+    return [(*row_and_index(found.start()), *row_and_index(found.end())) for found in pattern.finditer("".join(parts))]

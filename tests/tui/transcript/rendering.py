@@ -30,4 +30,4 @@ def slots_of(text: str, piece: str, width: int = 80) -> tuple[str, ...]:
 
 def facts(lines: list[Line]) -> list[Row]:
     """Return everything about `lines` that can be compared."""
-    return [(line.spans, line.lead, line.joint, line.is_mark) for line in lines]
+    return [(line.spans, line.lead, line.joint, line.is_decoration) for line in lines]

@@ -23,7 +23,7 @@ class TranscriptApp(App[None]):
     def compose(self) -> ComposeResult:
         yield self.transcript
 
-    def on_marking_pane_link_clicked(self, event: Transcript.LinkClicked) -> None:
+    def on_selectable_pane_link_clicked(self, event: Transcript.LinkClicked) -> None:
         self.links.append(event.href)
 
     @property

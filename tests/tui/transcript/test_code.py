@@ -31,9 +31,9 @@ def test_unknown_language_stays_plain() -> None:
 
 def test_growing_code_keeps_the_lexer_state_between_lines() -> None:
     highlighter = Highlighter("python")
-    rows = [row for line in DOCSTRING for row in highlighter.more([line])]
+    rows = [row for line in DOCSTRING for row in highlighter.highlight_next([line])]
     assert slots(rows[2]) == {"code-block", "code-string"}
-    assert rows == highlighter.whole(DOCSTRING)
+    assert rows == highlighter.highlight_block(DOCSTRING)
 
 
 def test_line_gets_its_colors_when_it_is_complete() -> None:
@@ -48,8 +48,8 @@ def test_line_gets_its_colors_when_it_is_complete() -> None:
 def test_every_line_keeps_its_text_with_any_lexer(language: str) -> None:
     lines = ["", "  <a b='c'>", "cat <<EOF", "{", '"k": [1, 2', "EOF", ">>> x", "/* a", "b */", "+x", "GET / HTTP/1.1"]
     highlighter = Highlighter(language)
-    grown = [row for line in lines for row in highlighter.more([line])]
-    for rows in (grown, highlighter.whole(lines)):
+    grown = [row for line in lines for row in highlighter.highlight_next([line])]
+    for rows in (grown, highlighter.highlight_block(lines)):
         assert ["".join(text for text, _ in row) for row in rows] == lines
 
 
@@ -62,7 +62,7 @@ def test_finished_block_does_not_depend_on_how_it_grew() -> None:
 
 def test_very_long_line_is_shown_without_colors() -> None:
     line = "x = " + "1 + " * 1000
-    assert Highlighter("python").whole([line]) == [[(line, ink("code-block"))]]
+    assert Highlighter("python").highlight_block([line]) == [[(line, ink("code-block"))]]
 
 
 def test_pygments_and_the_parser_are_not_loaded_with_the_widget() -> None:

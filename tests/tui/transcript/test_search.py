@@ -191,13 +191,13 @@ def test_new_text_below_view_is_indicated_until_scrolled_to() -> None:
         await settle(app, pilot)
         transcript.scroll_page_up()
         await settle(app, pilot)
-        told = [transcript.tells_news]
+        told = [transcript.shows_news_label]
         transcript.append_text("more")
         await settle(app, pilot)
-        told.append(transcript.tells_news)
+        told.append(transcript.shows_news_label)
         transcript.scroll_end()
         await settle(app, pilot)
-        told.append(transcript.tells_news)
+        told.append(transcript.shows_news_label)
         assert told == [False, True, False]
 
     play(scene)

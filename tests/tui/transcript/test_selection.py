@@ -244,7 +244,7 @@ def test_drag_past_the_edge_scrolls_and_extends_the_selection() -> None:
         stopped = app.top
         await pilot.pause()
         assert app.top == stopped
-        assert transcript.puller is None
+        assert transcript.scroll_timer is None
 
     play(scene)
 
