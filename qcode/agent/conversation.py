@@ -151,7 +151,6 @@ class Conversation:
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Continue with a session; `messages` are the history if the session has no file."""
         self.transcript = SessionTranscript(session, messages)
-        self.permissions.record_mode_in(session)
         self._counter = self.client.counter()
         if (count := self.transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
@@ -429,8 +428,7 @@ class Conversation:
 
     def open_session(self, session: Session, *, is_copy: bool = False) -> None:
         """Switch to another session. In a copy of this one, approvals still apply."""
-        if not is_copy:
-            self.permissions.forget_session()
+        self.permissions.follow_session(session, is_copy=is_copy)
         self.transcript.session.close()
         self._checkpoints.follow(session)
         self._begin(session)

@@ -108,6 +108,7 @@ class AgentParts:
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
+        self.permissions.record_mode_in(session)
         self._connect_tracing()
         self.notices = (*_unused_settings(context, selection), *problems, *notices)
         self.notices += () if self.skills is None else self.skills.notices()

@@ -185,11 +185,13 @@ class Permissions:
             self._base = replace(self._base, read_only=(*self._base.read_only, folder))
             self._compose()
 
-    def forget_session(self) -> None:
-        """Drop the rules and records of the session, because another one begins."""
-        self._written_rules = [rule for rule in self._written_rules if rule.scope == "folder"]
-        self._decisions.clear()
-        self._compose()
+    def follow_session(self, session: Session, *, is_copy: bool) -> None:
+        """Another session begins. The rules and records of the one before stay only in a copy of it."""
+        if not is_copy:
+            self._written_rules = [rule for rule in self._written_rules if rule.scope == "folder"]
+            self._decisions.clear()
+            self._compose()
+        self.record_mode_in(session)
 
     def note(self, call: ToolCall, decided: Decided, reason: str = "", rule: str = "") -> None:
         """Record a call."""
