@@ -160,6 +160,11 @@ class NewsLine(Widget):
         return Text(crop(f" ↓ {label} ", self.size.width), self._transcript.palette.style(ink("news")))
 
 
+_TITLE_ROWS, _TRANSCRIPT_ROWS, _MIN_HELP_ROWS = 1, 3, 3
+_FULL_HEIGHT = 20
+"""On a lower screen the help panel leaves one row to the transcript."""
+
+
 class HelpPanel(Vertical):
     """A panel with a title and scrollable text; hidden while closed."""
 
@@ -184,11 +189,25 @@ class HelpPanel(Vertical):
         self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
         self.display = True
         set_screen_class(self.screen, "-helping", True, "#aside")
+        self._fit()
         self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
         self.call_after_refresh(self._show_title)
 
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._fit)
+
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_title)
+
+    def _fit(self, _screen: object = None) -> None:
+        """Use the rows that the prompt and the status line leave, except for a few of the transcript."""
+        if not self.is_open:
+            return
+        others = (child for child in self.screen.children if child is not self and child.id != "transcript")
+        rows = sum(child.region.height + child.styles.margin.height for child in others if child.display)
+        room = self.screen.size.height - rows - self.styles.margin.height - _TITLE_ROWS
+        kept = _TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
+        self.query_one("#help-scroll").styles.max_height = max(_MIN_HELP_ROWS, room - kept)
 
     def _show_title(self) -> None:
         """Show the title and the keys; the one that scrolls only if some of the text is hidden."""

@@ -69,3 +69,17 @@ def test_help_scrolls_to_its_end_at_every_width(width: int) -> None:
         assert scroll.scroll_y + scroll.size.height == len(text.rows(text.content_size.width))
 
     drive(test, size=(width, 24))
+
+
+@pytest.mark.parametrize(("size", "rows"), [((80, 24), 16), ((120, 40), 32), ((40, 16), 12)])
+def test_help_uses_the_rows_of_the_screen(size: tuple[int, int], rows: int) -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("f1")
+        await run.pilot.pause()
+        scroll = run.app.query_one("#help-scroll")
+        assert scroll.size.height == rows
+        run.app.parts.prompt.replace_text("\n" * 20)
+        status = run.app.parts.status
+        await run.until(lambda: scroll.size.height < rows and status.region.bottom == size[1])
+
+    drive(test, size=size)

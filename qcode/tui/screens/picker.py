@@ -42,6 +42,8 @@ _MARKS = 4
 _MIN_LABEL = 20
 _MIN_TEXT = 9
 _MIN_DETAIL = 12
+_MIN_PINNED = 4
+"""A list with fewer lines has no room for the heading of a group that scrolls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,12 @@ class PickerList(Widget):
 
         index: int
 
+    @dataclass
+    class Hovered(Message):
+        """The mouse moved to another row."""
+
+        index: int
+
     def __init__(self, columns: Sequence[Column] = (), *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.rows: Sequence[PickerRow] = ()
@@ -100,6 +108,7 @@ class PickerList(Widget):
         self._query = ""
         self._lines: list[int | str] = []
         self._first = 0
+        self._shown_lines: list[int | str] = []
         self._max_widths: tuple[int, tuple[int, ...], bool] = (0, (), False)
 
     @property
@@ -148,13 +157,7 @@ class PickerList(Widget):
             return Content("")
         shape = self._shape(width)
         head = [self._head(shape, width)] if self._has_head else []
-        height = self._room
-        at = self._lines.index(self.index)
-        # Scroll as little as possible. With 10 lines, 4 of them visible from line 2 on, moving to line 6 shows lines 3
-        # to 6, and moving back to line 1 shows lines 1 to 4. The first row also scrolls its heading into view.
-        top = 0 if self.index == 0 else at
-        self._first = max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
-        lines = self._lines[self._first : self._first + height]
+        lines = self._shown_lines = self._scrolled_lines(self._room)
         content = [*head, *(self._line(line, shape, width) for line in lines)]
         if len(lines) < len(self._lines):
             shown = [line for line in lines if isinstance(line, int)]
@@ -162,12 +165,39 @@ class PickerList(Widget):
             content.append(Content.styled(" " * _MARKS + mark, "$muted").truncate(width, ellipsis=True))
         return Content("\n").join(content)
 
+    def _scrolled_lines(self, height: int) -> list[int | str]:
+        """Return the lines to show. The heading of the first row stays in view when its group scrolls."""
+        first = self._lines[self._scrolled_to(height)]
+        is_pinned = height >= _MIN_PINNED and isinstance(first, int) and bool(self.rows[first].group)
+        self._first = self._scrolled_to(height - is_pinned)
+        first = self._lines[self._first]
+        if is_pinned and isinstance(first, int):
+            return [self.rows[first].group, *self._lines[self._first : self._first + height - 1]]
+        return self._lines[self._first : self._first + height]
+
+    def _scrolled_to(self, height: int) -> int:
+        """Return the first line to show.
+
+        Scroll as little as possible. With 10 lines, 4 of them visible from line 2 on, moving to line 6 shows lines 3 to
+        6, and moving back to line 1 shows lines 1 to 4. The first row also scrolls its heading into view.
+        """
+        at = self._lines.index(self.index)
+        top = 0 if self.index == 0 else at
+        return max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
+
+    def _row_at(self, y: int) -> int | None:
+        """Return the index of the row at a line of the widget, None for a heading or a blank."""
+        at = y - self._has_head
+        line = self._shown_lines[at] if 0 <= at < len(self._shown_lines) else ""
+        return line if isinstance(line, int) else None
+
     def on_click(self, event: events.Click) -> None:
-        at = event.y - self._has_head
-        index = self._first + at
-        line = self._lines[index] if 0 <= at < self._room and index < len(self._lines) else ""
-        if isinstance(line, int):
-            self.post_message(self.Clicked(line))
+        if (index := self._row_at(event.y)) is not None:
+            self.post_message(self.Clicked(index))
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if (index := self._row_at(event.y)) not in (None, self.index):
+            self.post_message(self.Hovered(index))
 
     def _shape(self, width: int) -> _Shape:
         room = max(1, width - _MARKS)
@@ -375,13 +405,15 @@ class Finder(Vertical):
         self.choose()
 
     @on(PickerList.Clicked)
-    def _move_or_choose(self, event: PickerList.Clicked) -> None:
-        """A click highlights a row; a click on the highlighted row picks it."""
+    def _choose_clicked(self, event: PickerList.Clicked) -> None:
         event.stop()
-        if event.index == self._list.index:
-            self.choose()
-        else:
-            self.move_to(event.index)
+        self.move_to(event.index)
+        self.choose()
+
+    @on(PickerList.Hovered)
+    def _highlight_hovered(self, event: PickerList.Hovered) -> None:
+        event.stop()
+        self.move_to(event.index)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
