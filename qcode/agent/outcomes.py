@@ -160,7 +160,7 @@ _LIMITS = {
     Limit.COST: ("--max-budget-usd", "cost limit"),
     Limit.TIME: ("--timeout", "time limit"),
 }
-BROKE_OFF = "The turn stopped unexpectedly. Everything shown is kept. Send the prompt again."
+UNEXPECTED_END = "The turn stopped unexpectedly. Everything shown is kept. Send the prompt again."
 """The notice of the app if a conversation yields no `TurnEnded`."""
 
 

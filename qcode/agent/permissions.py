@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from qcode.agent.options import RunContext
 from qcode.config import state_file
-from qcode.config.settings import Settings
+from qcode.config.settings import Origin, Settings
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ConfigError
 from qcode.protocol.messages import ToolCall
@@ -88,8 +88,8 @@ class Origins:
     can switch the mode.
     """
 
-    rules: Mapping[RuleEffect, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    mode: str = ""
+    rules: Mapping[RuleEffect, tuple[str | Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    mode: str | Origin = ""
     stored_rules: KeptRules | None = None
     is_attended: bool = False
 
@@ -138,7 +138,7 @@ class Permissions:
 
     @property
     def mode_origin(self) -> str:
-        return self._mode_origin
+        return str(self._mode_origin)
 
     @property
     def is_trusted(self) -> bool:
@@ -220,7 +220,7 @@ class Permissions:
             rules, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
             for index, rule in enumerate(rules):
                 origin = origins[index] if index < len(origins) else "settings"
-                rows.append(RuleInForce(effect, rule.text, origin))
+                rows.append(RuleInForce(effect, rule.text, str(origin)))
             rows += [self._row(user_rule) for user_rule in self._written_rules if user_rule.effect == effect]
         return tuple(rows)
 
@@ -564,10 +564,10 @@ def configured_rules(settings: Settings) -> Rules:
 def origins_of(context: RunContext) -> Origins:
     """Return the origins of the rules and the mode of this run, and the store of the rules for this folder."""
     settings = context.settings
-    rule_origins = {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS}
+    mode = settings.origin("permissions.mode")
     return Origins(
-        {effect: tuple(map(str, origins)) for effect, origins in rule_origins.items()},
-        settings.origin("permissions.mode").where or "the default",
+        {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS},
+        "the default" if mode.kind == "default" else mode,
         KeptRules(context.paths.state_dir, context.folder) if context.options.user_config else None,
         context.is_attended,
     )

@@ -134,8 +134,8 @@ _PRINTING = frozenset(name for flag in FLAGS if "-p" in flag.names for name in f
 def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     """Return a subcommand and its arguments, None if `argv` has none. Flags may come before it: `-C DIR doctor`.
 
-    Raise `CommandLineError` if the first word is a misspelt subcommand: `doctr`, `doctr --json`. A prompt
-    of several words is one argument. `-p` makes every word a prompt.
+    Raise `CommandLineError` if the first word is a misspelt subcommand: `doctr`, `doctr --json`. A prompt of several
+    words is one argument. `-p` makes every word a prompt.
     """
     words = iter(enumerate(argv))
     known = [*FLAGS, *(flag for command in SUBCOMMANDS.values() for flag in command.flags)]

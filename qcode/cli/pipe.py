@@ -135,8 +135,8 @@ def begin_in(
 def _checked_selection(context: RunContext) -> Selection:
     """Return the model; raise `QcodeError` if it, a file or a session cannot be used.
 
-    These checks come before standard input is read. The agent is opened after it: in
-    `qcode -p A | qcode -c -p B` the session is complete only then.
+    These checks come before standard input is read. The agent is opened after it: in `qcode -p A | qcode -c -p B` the
+    session is complete only then.
     """
     from qcode.agent.models.client import check_connection
     from qcode.agent.models.selection import begin_with, provider_failures

@@ -15,6 +15,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
@@ -125,9 +126,12 @@ def _join_lists(below: Value, above: Value) -> Value:
     items: dict[object, Origin] = {}
     for item, origin in zip((*below.value, *above.value), (*below.items, *above.items), strict=True):
         items.setdefault(item, origin)
-    sources = dict.fromkeys((below.origin.where, above.origin.where))
+
+    def sources() -> str:
+        return ", ".join(dict.fromkeys((below.origin.where, above.origin.where)))
+
     is_project = below.origin.is_project or above.origin.is_project
-    joined = Origin(above.origin.kind, ", ".join(sources), is_project)
+    joined = Origin(above.origin.kind, sources, is_project)
     return Value(tuple(items), joined, tuple(items.values()))
 
 
@@ -437,8 +441,11 @@ class _LayerReader:
             self._fail(path, f"{dotted(path)}: {SERVER_NAME_RULE}")
 
     def _origin(self, path: KeyPath) -> Origin:
-        line = self._line(path)
-        return Origin("file", f"{self._file}:{line}" if line else str(self._file), self._scope == "project")
+        source = str(self._file) if self._text is None else partial(self._location_of, path)
+        return Origin("file", source, self._scope == "project")
+
+    def _location_of(self, path: KeyPath) -> str:
+        return f"{self._file}:{self._line(path)}"
 
     def _items(self, path: KeyPath, value: object) -> tuple[Origin, ...]:
         key = find_key(canonical(path))
@@ -446,10 +453,16 @@ class _LayerReader:
             return ()
         if self._text is None:
             return (self._origin(path),) * len(value)
+        is_project = self._scope == "project"
+        return tuple(
+            Origin("file", partial(self._location_of_item, path, index), is_project) for index in range(len(value))
+        )
+
+    def _location_of_item(self, path: KeyPath, index: int) -> str:
         from qcode.config.lines import find_item_lines
 
-        lines = find_item_lines(self._text).get(path, ())
-        return tuple(Origin("file", f"{self._file}:{line}", self._scope == "project") for line in lines)
+        assert self._text is not None
+        return f"{self._file}:{find_item_lines(self._text)[path][index]}"
 
     def _line(self, path: KeyPath) -> int | None:
         if self._text is None:

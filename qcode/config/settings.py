@@ -6,7 +6,7 @@ None leaves the choice to the code that uses the setting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, cast, get_args
@@ -471,11 +471,17 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a value. `where` is `file:line`, a variable or a flag; empty for a default."""
+    """The origin of a value. `source` is `file:line`, a variable or a flag, or finds it; empty for a default."""
 
     kind: Literal["default", "env", "file", "flag"]
-    where: str = ""
+    source: str | Callable[[], str] = ""
+    """A function, so that the lines of a file are only searched if a message names one."""
     is_project: bool = False
+
+    @property
+    def where(self) -> str:
+        """The text of `source`."""
+        return self.source if isinstance(self.source, str) else self.source()
 
     def __str__(self) -> str:
         return self.where or self.kind

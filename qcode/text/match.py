@@ -29,11 +29,11 @@ _MAX_TOP_LEVEL = 200
 class FileMatch:
     """A path relative to the folder; the path of a folder ends in `/`.
 
-    `marks` are the indexes of the matched letters.
+    `matched_positions` are the indexes of the matched letters.
     """
 
     path: str
-    marks: tuple[int, ...] = ()
+    matched_positions: tuple[int, ...] = ()
 
     @property
     def is_folder(self) -> bool:

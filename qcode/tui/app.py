@@ -122,7 +122,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._agent: Agent | None = None
         self._signals: EndingSignals | None = None
         self._crash: str | None = None
-        self._early: list[events.Event] = []
+        self._events_before_ready: list[events.Event] = []
         self._app_start = self.options.clock()
 
     @property
@@ -276,8 +276,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Hold back keys and submissions, with every later event, until the commands that handle them are loaded."""
         if not self.is_ready and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             is_writing = isinstance(event, events.Key) and (event.character or "").isalnum()
-            if self._early or not is_writing:
-                self._early.append(event)
+            if self._events_before_ready or not is_writing:
+                self._events_before_ready.append(event)
                 return
         if self.is_ready and (
             isinstance(event, events.Paste) or (isinstance(event, events.Key) and event.is_printable)
@@ -422,9 +422,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._run_in_background(self.show_sandbox, "sandbox")
         if first_prompt.strip():
             self.view.send_first(first_prompt)
-        if not self._early and self.parts.prompt.restore_draft():
+        if not self._events_before_ready and self.parts.prompt.restore_draft():
             self.view.notify("info", "Restored the prompt that was not sent before qcode ended.")
-        for event in self._early:
+        for event in self._events_before_ready:
             self.post_message(event)
         if self.options.picks_session:
             self._pick_session()
@@ -447,7 +447,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         If that included Enter, stay with the demo model.
         """
-        if any(isinstance(event, events.Key) and event.key == "enter" for event in self._early):
+        if any(isinstance(event, events.Key) and event.key == "enter" for event in self._events_before_ready):
             self.agent.keys.finish("")
             return
         self.call_later(self.parts.prompt.call_later, self.call_later, self.view.connect, "")

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from qcode.agent.outcomes import BROKE_OFF
+from qcode.agent.outcomes import UNEXPECTED_END
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import (
     NO_OPTIONS,
@@ -343,7 +343,7 @@ class LinearApp:
                 await asyncio.sleep(0)
         finally:
             await close_events(events)
-        self._presenter.abandon(BROKE_OFF)
+        self._presenter.abandon(UNEXPECTED_END)
 
     def _show_todo_changes(self, event: TurnEvent) -> None:
         """Print the changes to the model's list; its card only shows that there was a call."""

@@ -69,8 +69,8 @@ _MODE_WORDS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The current activity. `since` is its start; `until` makes it a countdown to that time, for the
-    retry `attempt` (0: for another wait).
+    """The current activity. `since` is its start; `until` makes it a countdown to that time, for the retry `attempt`
+    (0: for another wait).
 
     `is_moving` False (waiting for the user): no spinner, no clock, no timer.
     """

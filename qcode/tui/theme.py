@@ -124,9 +124,9 @@ def theme_note(theme: Theme) -> str:
 def choose_theme(chosen: str, names: Iterable[str], environ: Mapping[str, str], *, has_few_colors: bool = False) -> str:
     """Return the name of the first theme. `auto` is light or dark to match the terminal, dark if that is unknown.
 
-    On a terminal with 16 colors (`has_few_colors`) `auto` is its own palette: blended backgrounds would
-    become the same color there.
-    Some terminals set COLORFGBG to their color numbers, the background last: `15;0` is dark (rxvt, Konsole, iTerm2).
+    On a terminal with 16 colors (`has_few_colors`) `auto` is its own palette: blended backgrounds would become the same
+    color there. Some terminals set COLORFGBG to their color numbers, the background last: `15;0` is dark (rxvt,
+    Konsole, iTerm2).
     """
     known = tuple(names)
     if chosen == AUTO:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from qcode.agent.outcomes import BROKE_OFF
+from qcode.agent.outcomes import UNEXPECTED_END
 from qcode.protocol.approvals import Allow, Decision, Deny, Question, TurnApproval
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ApprovalRequested, ModelFellBack, TurnEnded, TurnEvent
@@ -54,7 +54,7 @@ class Turns:
         self._connectivity = ConnectivityStatus(widgets.status, clock)
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
-        self._of_servers: set[str] = set()
+        self._server_question_ids: set[str] = set()
         self._sent_text = self._blocked_text = ""
         max_continuations = agent.context.settings.output.max_continuations
         self._presenter = Presenter(
@@ -132,9 +132,9 @@ class Turns:
         self._conversation.answer(approval_id, decision)
         # An approved plan ends plan mode, and so may a yes to all edits.
         self._widgets.status.change(mode=self._conversation.mode)
-        if decision == Deny() and approval_id not in self._of_servers:
+        if decision == Deny() and approval_id not in self._server_question_ids:
             self.stop()
-        self._of_servers.discard(approval_id)
+        self._server_question_ids.discard(approval_id)
         self.after_question()
 
     def ask(self, approval: TurnApproval, position: str) -> None:
@@ -143,7 +143,7 @@ class Turns:
             self._conversation.answer(approval.id, Deny())
             return
         if isinstance(approval, Question) and approval.server:
-            self._of_servers.add(approval.id)
+            self._server_question_ids.add(approval.id)
         self._widgets.approval.ask(approval, position)
         self._announce("asking")
 
@@ -191,7 +191,7 @@ class Turns:
                 await asyncio.sleep(0)
         finally:
             await close_events(events)
-        self._presenter.abandon(BROKE_OFF)
+        self._presenter.abandon(UNEXPECTED_END)
         return Outcome.ERROR
 
     def _show_event(self, event: TurnEvent) -> None:

@@ -51,8 +51,8 @@ def test_earlier_queries_do_not_change_the_matches(files: list[str], queries: li
 @given(FILES, QUERIES)
 def test_highlighted_letters_spell_the_query(files: list[str], query: str) -> None:
     for match in FuzzySearch(PathIndex.of(files)).find(query):
-        assert "".join(match.path[at] for at in match.marks).lower() == query.lower()
-        assert list(match.marks) == sorted(set(match.marks))
+        assert "".join(match.path[at] for at in match.matched_positions).lower() == query.lower()
+        assert list(match.matched_positions) == sorted(set(match.matched_positions))
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,9 @@ EXTENSION_PARTS = tuple(
     f"qcode.{name}"
     for name in (
         "agent.claude", "agent.context.front_matter", "agent.context.placeholders", "agent.hooks.answers",
-        "agent.hooks.matcher", "agent.hooks.process", "agent.mcp.connection",
-        "agent.mcp.session", "agent.mcp.tools", "agent.mcp.transports", "config.definitions", "text.match",
-        "tools.files.pictures",
+        "agent.hooks.matcher", "agent.hooks.process", "agent.hooks.transcript", "agent.mcp.connection",
+        "agent.mcp.session", "agent.mcp.tools", "agent.mcp.transports", "config.definitions", "config.lines",
+        "text.match", "tools.files.pictures",
     )
 )  # fmt: skip
 """Not needed for configured extensions that are not used: they load with a hook that runs, a server that starts, ..."""

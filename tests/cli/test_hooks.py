@@ -87,7 +87,46 @@ def test_listing_names_a_settings_file_that_cannot_be_read(
     (folder / ".claude/settings.json").write_text("{")
     (folder.parent / "home/config.toml").write_text('[hooks]\nclaude = "own"\n')
     assert main(["hooks"]) == 0
-    assert ".claude/settings.json: is not valid JSON; its hooks do not run" in capfd.readouterr().err
+    assert ".claude/settings.json:1: is not valid JSON; its hooks do not run" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("hooks", "says"),
+    [
+        (["x"], ":2: `hooks` must be an object; its hooks do not run"),
+        ({"Stop": "true"}, ":3: hooks.Stop must be a list; it does not run"),
+        ({"Stop": ["true"]}, ":3: hooks.Stop[0] must be an object; it does not run"),
+        ({"Stop": [{"type": "command", "command": "true"}]}, ":3: hooks.Stop[0] must have a list `hooks`"),
+        ({"Stop": [{"hooks": {"command": "true"}}]}, ":3: hooks.Stop[0] must have a list `hooks`"),
+        ({"Stop": [{"hooks": ["true"]}]}, ":3: hooks.Stop[0].hooks[0] must be an object; it does not run"),
+    ],
+)
+def test_part_of_claude_settings_of_another_form_is_named_and_the_others_work(
+    hooks: Any, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / ".claude").mkdir()
+    valid = {"PostToolUse": [{"hooks": [{"type": "command", "command": "true"}]}]}
+    values = {**hooks, **valid} if isinstance(hooks, dict) else hooks
+    (folder / ".claude/settings.json").write_text(json.dumps({"hooks": values}, indent=1))
+    (folder.parent / "home/config.toml").write_text('[hooks]\nclaude = "own"\n')
+    assert main(["hooks"]) == 0
+    printed = capfd.readouterr()
+    assert f".claude/settings.json{says}" in printed.err
+    assert ("PostToolUse: true" in printed.out) is isinstance(hooks, dict)
+
+
+def test_claude_hook_with_invalid_args_never_runs_without_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / ".claude").mkdir()
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "/bin/true", "args": "--safe"}]}]}
+    (folder / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    (folder.parent / "home/config.toml").write_text('[hooks]\nclaude = "own"\n')
+    assert main(["hooks"]) == 0
+    assert "not run: Stop: /bin/true" in (out := capfd.readouterr().out)
+    assert "its args are not a list of texts" in out
 
 
 def test_failed_matcher_is_not_said_to_match_nothing(

@@ -16,7 +16,8 @@ def test_flags_beat_environment_beats_project_beats_user(folders: Folders, tmp_p
     assert folders.load().model == "user"
     folders.in_project("\nmodel = 'project'")
     assert folders.load().model == "project"
-    assert folders.load().origin("model") == Origin("file", f"{folders.project_file}:2", True)
+    origin = folders.load().origin("model")
+    assert (origin.kind, origin.where, origin.is_project) == ("file", f"{folders.project_file}:2", True)
     assert folders.load().small_model == "user"
     env = {"QCODE_MODEL": " env "}
     assert folders.load(env).model == "env"

@@ -22,6 +22,7 @@ PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 )
 assert zlib.crc32(PNG[12:29]) == struct.unpack(">I", PNG[29:33])[0]
+UNREADABLE = {"code": -32700, "message": "expected XML"}
 CONTROLS = "\x1b]0;owned\x07\x1b[31mred\x00\u202e\U000e0041hidden"
 
 
@@ -53,7 +54,19 @@ def main() -> None:
     if kind == "endless":
         while True:
             sys.stdout.write("x" * 65_536)
+    if kind in ("misnumbered", "confused"):
+        misanswer(kind)
     serve(is_strict=kind == "strict")
+
+
+def misanswer(kind: str) -> None:
+    """Answer every request with a wrong id and then text, or as one that could not be read."""
+    for line in sys.stdin:
+        if "id" not in json.loads(line):
+            continue
+        wrong = {"id": 999, "result": {}} if kind == "misnumbered" else {"id": None, "error": UNREADABLE}
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **wrong}) + "\nsome text\n")
+        sys.stdout.flush()
 
 
 def serve(*, is_strict: bool) -> None:

@@ -76,7 +76,7 @@ def test_file_is_found_by_letters_and_inserted_with_enter() -> None:
         await run.pilot.press(*"see @", *"mai")
         await run.pilot.pause()
         assert [choice.text for choice in menu.choices] == ["@src/main.py", "@src/deep/test_main.py"]
-        assert menu.choices[0].marks == (4, 5, 6)
+        assert menu.choices[0].matched_positions == (4, 5, 6)
         await run.pilot.press("enter")
         assert prompt.text == "see @src/main.py "
         assert not menu.is_open

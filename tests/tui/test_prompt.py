@@ -8,7 +8,7 @@ import pytest
 from textual import events
 
 from qcode.tui.prompt.history import PromptHistory
-from qcode.tui.prompt.labels import Pastes, pasted
+from qcode.tui.prompt.labels import Pastes, clean_paste
 from qcode.tui.screens.palette import ThemePicker
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
@@ -81,7 +81,7 @@ def test_ten_lines_and_a_thousand_characters_are_not_collapsed() -> None:
 
 
 def test_all_line_endings_become_line_feeds() -> None:
-    assert pasted("a\r\nb\rc\nd") == "a\nb\nc\nd"
+    assert clean_paste("a\r\nb\rc\nd") == "a\nb\nc\nd"
 
 
 def test_up_and_down_walk_the_history_and_keep_the_draft() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from qcode.tui.prompt.editing import EDITING_KEYS, KillRing, end_of, start_of
+from qcode.tui.prompt.editing import EDITING_KEYS, KillRing, grapheme_end, grapheme_start
 from tests.tui.harness import Running, drive
 
 FAMILY = "👨‍👩‍👧"
@@ -210,9 +210,9 @@ def test_no_sequence_of_editing_keys_fails_in_a_scrolled_prompt(seed: int) -> No
 def test_cursor_stops_at_the_same_positions_in_both_directions(line: str) -> None:
     right, left = [0], [len(line)]
     while right[-1] < len(line):
-        right.append(end_of(line, right[-1]))
+        right.append(grapheme_end(line, right[-1]))
     while left[-1] > 0:
-        left.append(start_of(line, left[-1]))
+        left.append(grapheme_start(line, left[-1]))
     assert right == left[::-1]
 
 
@@ -288,7 +288,7 @@ def test_consecutive_kills_are_joined_until_other_input() -> None:
     ring.kill("a", is_backwards=True)
     ring.kill("c", is_backwards=False)
     assert ring.yank() == "abc"
-    ring.rest()
+    ring.end_run()
     ring.kill("d", is_backwards=False)
     assert (ring.yank(), ring.rotate(), ring.rotate()) == ("d", "abc", "d")
 

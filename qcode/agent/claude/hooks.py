@@ -11,15 +11,62 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from qcode.text.clean import one_line, visible
+from qcode.values import dataclass
+
 MAX_SETTINGS = 1024 * 1024
 
 
-def read_claude_hooks(file: Path) -> Mapping[str, Any]:
-    """Return the `hooks` of a settings file of Claude Code, empty without the file; raise `ValueError` in one line."""
+@dataclass(frozen=True, slots=True)
+class ClaudeHook:
+    """A hook of a settings file; `group` has its matcher, `line` is the line of its event in the file."""
+
+    event: str
+    group: Mapping[str, Any]
+    fields: Mapping[str, Any]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeHooks:
+    """The hooks of a settings file. `problems` has a line `file:line: what` for each part of another form."""
+
+    hooks: tuple[ClaudeHook, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def read_claude_hooks(file: Path) -> ClaudeHooks:
+    """Return the hooks of a settings file of Claude Code; none without the file."""
+    try:
+        text = _read_text(file)
+        if text is None:
+            return ClaudeHooks()
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        what = str(error) if type(error) is ValueError else "is not valid JSON"
+        return ClaudeHooks((), (f"{file}:{getattr(error, 'lineno', 1)}: {what}; its hooks do not run",))
+    groups = values.get("hooks", {}) if isinstance(values, dict) else None
+    if not isinstance(groups, dict):
+        what = "`hooks` must be an object" if isinstance(values, dict) else "settings must be a JSON object"
+        line = _line_of("hooks", text, 0) if isinstance(values, dict) else 1
+        return ClaudeHooks((), (f"{file}:{line}: {what}; its hooks do not run",))
+    hooks: list[ClaudeHook] = []
+    problems: list[str] = []
+    for found in _parts(groups, text):
+        if isinstance(found, ClaudeHook):
+            hooks.append(found)
+        else:
+            line, what = found
+            problems.append(f"{file}:{line}: {visible(one_line(what, 200))}; it does not run")
+    return ClaudeHooks(tuple(hooks), tuple(problems))
+
+
+def _read_text(file: Path) -> str | None:
+    """Return the text of a settings file, None if it does not exist; raise `ValueError` in one line."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return None
     except OSError as error:
         raise ValueError(f"cannot read the file: {error.strerror}") from None
     try:
@@ -30,20 +77,33 @@ def read_claude_hooks(file: Path) -> Mapping[str, Any]:
     if len(data) > MAX_SETTINGS:
         raise ValueError("is larger than 1 MiB")
     try:
-        values = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        raise ValueError("is not valid JSON") from None
-    found = values.get("hooks", {}) if isinstance(values, dict) else None
-    if not isinstance(found, dict):
-        raise ValueError("`hooks` must be an object")
-    return found
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
 
 
-def claude_hooks(groups: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the event, the group with the matcher, and each hook; parts of another form are left out."""
+def _parts(groups: Mapping[str, Any], text: str) -> Iterator[ClaudeHook | tuple[int, str]]:
+    """Yield each hook, and for each part of another form the line of its event and the problem."""
+    start = text.find('"hooks"')
     for event, rows in groups.items():
-        for group in rows if isinstance(rows, list) else []:
+        line = _line_of(event, text, start)
+        if not isinstance(rows, list):
+            yield line, f"hooks.{event} must be a list"
+            continue
+        for row, group in enumerate(rows):
             hooks = group.get("hooks") if isinstance(group, dict) else None
-            for hook in hooks if isinstance(hooks, list) else []:
+            if not isinstance(hooks, list):
+                what = "must be an object" if not isinstance(group, dict) else "must have a list `hooks`"
+                yield line, f"hooks.{event}[{row}] {what}"
+                continue
+            for number, hook in enumerate(hooks):
                 if isinstance(hook, dict):
-                    yield event, group, hook
+                    yield ClaudeHook(event, group, hook, line)
+                else:
+                    yield line, f"hooks.{event}[{row}].hooks[{number}] must be an object"
+
+
+def _line_of(key: str, text: str, start: int) -> int:
+    """Return the line of a key; 1 if it is spelled in another way in the text."""
+    at = text.find(json.dumps(key, ensure_ascii=False), max(0, start))
+    return text.count("\n", 0, at) + 1 if at >= 0 else 1

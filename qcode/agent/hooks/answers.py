@@ -159,7 +159,9 @@ def _permission(answer: HookAnswer, values: Mapping[str, Any], special: Mapping[
     new, old = special.get("permissionDecision"), values.get("decision")
     decision = old if new is None else new
     if decision is not None and (not isinstance(decision, str) or decision not in _PERMISSIONS):
-        raise _Malformed("permissionDecision must be allow, deny or ask")
+        raise _Malformed(
+            'decision must be "approve" or "block"' if new is None else "permissionDecision must be allow, deny or ask"
+        )
     reason = _text(special, "permissionDecisionReason") or _text(values, "reason")
     updated = _object(special, "updatedInput")
     return replace(answer, decision=_PERMISSIONS.get(decision or "", ""), reason=reason, input=updated)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.text.clean import one_line, visible
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.config.settings import Origin
 
 OnFailure: TypeAlias = Literal["ask", "block", "go-on"]
 HookOrigin: TypeAlias = Literal["own", "project", "program"]
@@ -89,7 +92,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A hook as it runs. `location` is the `file:line` that defines it, empty for a hook of a program.
+    """A hook as it runs. `location`, as text, is the `file:line` that defines it, empty for a hook of a program.
 
     `label` is its command line or the name of its function. `condition` are permission rules: if there are any, the
     hook runs only for calls that one of them covers.
@@ -102,7 +105,7 @@ class Handler:
     on_failure: OnFailure
     origin: HookOrigin
     may_allow: bool = False
-    location: str = ""
+    location: str | Origin = ""
     label: str = ""
     condition: tuple[str, ...] = ()
 
@@ -154,20 +157,17 @@ def project_hook_rows(root: Path) -> list[tuple[str, str]]:
 
 
 def _claude_rows(root: Path) -> list[tuple[str, str]]:
-    from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks
+    from qcode.agent.claude.hooks import read_claude_hooks
     from qcode.config.paths import CLAUDE_SETTINGS
 
     rows: list[tuple[str, str]] = []
     for name in CLAUDE_SETTINGS:
-        try:
-            settings = read_claude_hooks(root / name)
-        except ValueError:
-            continue
-        for event, _, hook in claude_hooks(settings):
-            args = hook.get("args")
-            words = [hook.get("command") or hook.get("type") or "?", *(args if isinstance(args, list) else ())]
+        for hook in read_claude_hooks(root / name).hooks:
+            args = hook.fields.get("args")
+            command = hook.fields.get("command") or hook.fields.get("type") or "?"
+            words = [command, *(args if isinstance(args, list) else ())]
             command = visible(one_line(" ".join(map(str, words)), 400))
-            rows.append((f"hook {visible(event)}", f"runs {command} if hooks.claude is on ({name})"))
+            rows.append((f"hook {visible(hook.event)}", f"runs {command} if hooks.claude is on ({name})"))
     return rows
 
 

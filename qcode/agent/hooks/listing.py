@@ -28,7 +28,11 @@ def hook_lines(
     for index, handler in enumerate(handlers):
         matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN))})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
-        facts = [handler.location or "the program", f"{handler.timeout_s:g} s", f"on failure: {handler.on_failure}"]
+        facts = [
+            str(handler.location) or "the program",
+            f"{handler.timeout_s:g} s",
+            f"on failure: {handler.on_failure}",
+        ]
         facts += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
         facts += ["may allow"] if handler.counts_allow else []
         facts += [] if runs is None else [_run_summary(runs[index])]
@@ -57,7 +61,7 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
             "matcher": handler.matcher,
             "command": handler.label,
             "origin": handler.origin,
-            "where": handler.location,
+            "where": str(handler.location),
             "timeout_s": handler.timeout_s,
             "on_failure": handler.on_failure,
             "may_allow": handler.counts_allow,

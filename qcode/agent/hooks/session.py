@@ -11,11 +11,11 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qcode.agent.hooks.events import END_TIMEOUT_S, HookInput
-from qcode.agent.hooks.transcript import TranscriptFile
 from qcode.engine.effects import Compact, Confirm, Confirmed
 from qcode.protocol.approvals import Approval, ApprovalMode, Question
 from qcode.protocol.errors import ErrorInfo, ErrorKind
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.answers import HookAnswer
     from qcode.agent.hooks.runner import HookRunner
     from qcode.agent.hooks.sources import UnusedHook
+    from qcode.agent.hooks.transcript import TranscriptFile
 
 MAX_CONTEXT = 10_000
 _SHOWN_CONTEXT = 2_000
@@ -100,6 +101,8 @@ class SessionHooks:
         self._redact = redact
         self._source = source
         self._transcript: TranscriptFile | None = None
+        self._transcript_name = ""
+        self._unwritten_messages: list[tuple[datetime, Message]] = []
         self._prompt_id = ""
         self.prompt_context: tuple[Text, ...] | None = ()
         self._start_contexts: list[str] = []
@@ -137,17 +140,36 @@ class SessionHooks:
     # The session
 
     def open_transcript(self, messages: Sequence[Message]) -> None:
-        """Start the transcript of a session, with the messages that it has already."""
-        self._transcript = self._file(self._facts().session_id)
-        self._transcript.begin(messages)
+        """Start the transcript of a session, with the messages that it has already.
+
+        The file is written when the first hook gets its path, because most turns run no hook.
+        """
+        self._transcript, self._transcript_name = None, self._facts().session_id
+        now = datetime.now(UTC)
+        self._unwritten_messages = [(now, message) for message in messages]
+
+    def _transcript_path(self) -> str:
+        """Return the path of the transcript, which exists now and gets each further message at once."""
+        if not self._transcript_name:
+            return ""
+        if self._transcript is None:
+            self._transcript = self._file(self._transcript_name)
+            self._transcript.begin(self._unwritten_messages)
+            self._unwritten_messages = []
+        return str(self._transcript.path)
 
     def _file(self, name: str) -> TranscriptFile:
+        from qcode.agent.hooks.transcript import TranscriptFile  # loads with the first hook that runs
+
         return TranscriptFile(self._state_dir, name, self._folder, self._redact)
 
     def record(self, message: Message) -> None:
         """Add a committed message to the transcript."""
-        if self._transcript is not None:
-            self._transcript.append(message)
+        now = datetime.now(UTC)
+        if self._transcript is None:
+            self._unwritten_messages.append((now, message))
+        else:
+            self._transcript.append(message, now)
 
     def begin(self, source: str, messages: Sequence[Message]) -> None:
         """Begin another session. The SessionEnd hooks of the previous session run now, SessionStart with the prompt."""
@@ -323,7 +345,7 @@ class SessionHooks:
         return {
             "session_id": facts.session_id,
             "prompt_id": self._prompt_id,
-            "transcript_path": "" if self._transcript is None else str(self._transcript.path),
+            "transcript_path": self._transcript_path(),
             "cwd": str(self._folder),
             "permission_mode": MODES.get(facts.mode, facts.mode),
             "hook_event_name": event,
@@ -346,7 +368,7 @@ class HookScope:
     def for_subagent(self, agent_id: str, agent_type: str) -> HookScope:
         """Return the scope of a sub-agent, which has a separate transcript."""
         scope = HookScope(self._session, agent_id, agent_type)
-        session_id = self._session.fields("")["session_id"]
+        session_id = self._session._facts().session_id
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in agent_id)
         scope._transcript = self._session._file(f"{session_id}-{safe}")
         scope._transcript.begin()
@@ -358,7 +380,7 @@ class HookScope:
     def record(self, message: Message) -> None:
         """Add a message of the sub-agent to its transcript."""
         if self._transcript is not None:
-            self._transcript.append(message)
+            self._transcript.append(message, datetime.now(UTC))
 
     async def run(self, event: str, inputs: Sequence[HookInput], whole: HookInput | None = None) -> HookAnswer:
         """Run the handlers of an event, and show their messages and failures to the user."""

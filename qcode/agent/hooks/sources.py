@@ -20,6 +20,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.options import RunContext
     from qcode.config.kinds import HookConfig
+    from qcode.config.settings import Origin
 
 _OWN_CLAUDE_FILE = ".claude/settings.json"
 _PROJECT_VARIABLE = lazy_pattern(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
@@ -105,7 +106,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
         entries: tuple[HookConfig, ...] = getattr(settings, event)
         origins = context.settings.item_origins.get(f"hooks.{event}", ())
         for hook, origin in zip(entries, origins, strict=False):
-            collected.add_written(event, hook, origin.where, "project" if origin.is_project else "own")
+            collected.add_written(event, hook, origin, "project" if origin.is_project else "own")
     if settings.claude in ("own", "both") and home and context.user_folder is not None:
         collected.add_claude(Path(home) / _OWN_CLAUDE_FILE, "own")
     if settings.claude in ("project", "both") and context.is_trusted:
@@ -123,7 +124,7 @@ class _Collected:
         self.unused: list[UnusedHook] = []
         self.problems: list[str] = []
 
-    def add_written(self, event: str, hook: HookConfig, location: str, origin: HookOrigin) -> None:
+    def add_written(self, event: str, hook: HookConfig, location: Origin, origin: HookOrigin) -> None:
         """Add a hook of qcode's settings."""
         form = EVENTS[event]
         command = HookCommand(hook.command, hook.argv, hook.env)
@@ -148,26 +149,24 @@ class _Collected:
             why = f"it runs {visible(unpinned)}, which qcode does not watch for changes; move that file to .qcode"
             self.problems.append(f"{handler.location}: hooks.{handler.event}: {why}")
         if why:
-            self.unused.append(UnusedHook(handler.event, handler.label, handler.location, why))
+            self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), why))
         else:
             self.handlers.append(handler)
 
     def add_claude(self, file: Path, origin: HookOrigin) -> None:
         """Add the hooks of a settings file of Claude Code."""
-        from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks  # loads with the first such file
+        from qcode.agent.claude.hooks import read_claude_hooks  # loads with the first such file
 
-        try:
-            groups = read_claude_hooks(file)
-        except ValueError as error:
-            self.problems.append(f"{file}: {error}; its hooks do not run")
-            return
-        for event, group, hook in claude_hooks(groups):
+        read = read_claude_hooks(file)
+        self.problems += read.problems
+        for found in read.hooks:
+            event, hook, location = found.event, found.fields, f"{file}:{found.line}"
             command = str(hook.get("command") or hook.get("type") or "?")
-            why = _why_unused(event, group, hook)
+            why = _why_unused(event, found.group, hook)
             if why:
-                self.unused.append(UnusedHook(event, command, str(file), why))
+                self.unused.append(UnusedHook(event, command, location, why))
             else:
-                self._add(_claude_handler(event, str(group.get("matcher") or ""), hook, str(file), origin))
+                self._add(_claude_handler(event, str(found.group.get("matcher") or ""), hook, location, origin))
 
 
 def is_relative(command: HookCommand) -> bool:
@@ -189,6 +188,11 @@ def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -
         return "asynchronous hooks do not run in qcode"
     if not isinstance(hook.get("command"), str) or not hook["command"].strip() or "\0" in hook["command"]:
         return "it has no command"
+    args = hook.get("args")
+    if args is None:
+        args = []
+    if not isinstance(args, list) or not all(isinstance(arg, str) and "\0" not in arg for arg in args):
+        return "its args are not a list of texts"
     if not isinstance(group.get("matcher", ""), str | None):
         return "its matcher is not text"
     if hook.get("if") and event not in _ABOUT_CALLS:
@@ -198,11 +202,8 @@ def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -
 
 def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], location: str, origin: HookOrigin) -> Handler:
     form = EVENTS[event]
-    args = hook.get("args")
     line: str = hook["command"]
-    argv: tuple[str, ...] = ()
-    if isinstance(args, list) and all(isinstance(arg, str) for arg in args):
-        argv = (line, *args)
+    argv: tuple[str, ...] = (line, *hook["args"]) if hook.get("args") is not None else ()
     timeout = hook.get("timeout")
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < 86_400
     timeout_s = float(timeout) if is_number and timeout is not None else form.timeout_s

@@ -1,7 +1,7 @@
 """The conversation as a file for hooks, one JSON line per message in Claude Code's form.
 
-Separate from `session`: hooks search this file for lines such as `"role":"assistant"`, so its form is a contract. It is
-written only if there are hooks; the session file stays the record of the conversation.
+Separate from `session`, which loads it with the first hook that runs. Hooks search this file for lines such as
+`"role":"assistant"`, so its form is a contract; the session file stays the record of the conversation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
@@ -30,35 +30,35 @@ class TranscriptFile:
         self._session_id = name
         self._redact = redact
 
-    def begin(self, messages: Iterable[Message] = ()) -> None:
-        """Create or replace the file with the messages so far, and remove files that are old."""
+    def begin(self, messages: Iterable[tuple[datetime, Message]] = ()) -> None:
+        """Create or replace the file with the messages so far and their times, and remove files that are old."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _remove_old(self.path.parent)
             self._write(messages, os.O_TRUNC)
 
-    def append(self, message: Message) -> None:
+    def append(self, message: Message, at: datetime) -> None:
         with contextlib.suppress(OSError):
-            self._write([message], os.O_APPEND)
+            self._write([(at, message)], os.O_APPEND)
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
-    def _write(self, messages: Iterable[Message], flags: int) -> None:
-        data = b"".join(self._line(message) for message in messages)
+    def _write(self, messages: Iterable[tuple[datetime, Message]], flags: int) -> None:
+        data = b"".join(self._line(message, at) for at, message in messages)
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
 
-    def _line(self, message: Message) -> bytes:
+    def _line(self, message: Message, at: datetime) -> bytes:
         content = [block for block in (self._block(part) for part in message.blocks) if block is not None]
         line = {
             "type": message.role,
             "message": {"role": message.role, "content": content},
             "sessionId": self._session_id,
             "cwd": self._folder,
-            "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            "timestamp": at.isoformat().replace("+00:00", "Z"),
         }
         # Without blanks, as hooks expect it when they search for text.
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))

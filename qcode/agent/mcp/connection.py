@@ -1,4 +1,4 @@
-"""The life cycle of one server: connect, negotiate a protocol, list the tools, make calls, restart once after a crash.
+"""The life cycle of one server: connect, negotiate a protocol, list the tools, make calls, restart after a crash.
 
 One task runs `run`; other tasks make calls. Which servers may run and which tools are offered is decided elsewhere.
 """
@@ -23,11 +23,13 @@ from qcode.agent.mcp.session import (
     error_text,
     explain,
     failures,
+    innermost,
     inputs_of,
     is_closed,
     list_all,
     load,
     open_session,
+    transport_problem,
 )
 from qcode.agent.mcp.spec import (
     MAX_REASON,
@@ -61,6 +63,9 @@ if TYPE_CHECKING:
     )
 
     from qcode.agent.mcp.oauth import ServerAuth
+
+STABLE_S = 60.0
+"""Seconds after which a connection that ends is restarted again."""
 
 _BETWEEN_LISTS_S = 1.0
 _AFTER_CANCEL_S = 0.3
@@ -138,24 +143,29 @@ class ServerConnection:
         await asyncio.to_thread(load)
         is_second = False
         while True:
-            was_ready, used_sse = False, self._uses_sse
+            was_ready, used_sse, began = False, self._uses_sse, 0.0
             try:
                 async with self._connect(is_second) as (session, fresh_s):
-                    was_ready = True
+                    was_ready, began = True, time.monotonic()
                     await self._serve(session, fresh_s)
                 self._check_login()
                 why = self._with_log("the connection ended")
             except (ServerError, NotApprovedError):
                 raise
             except failures() as error:
+                # The task group of the session wraps what is raised inside it.
+                if isinstance(cause := innermost(error), (ServerError, NotApprovedError)):
+                    raise cause from None
                 self._check_login()
                 if self._uses_sse and not used_sse:
                     continue
-                why = self._with_log(explain(error))
+                why = self._with_log(explain(error, self.log.status_line))
             finally:
                 self._session = None
-            # A server that exited before it answered may support only the older handshake.
-            if is_second or not (was_ready or self._connection_lost.is_set()):
+            # A server that exited before it answered may support only the older handshake. A server over HTTP may end
+            # its sessions now and then, so a connection that held for a while is restarted again.
+            is_stable = was_ready and time.monotonic() - began > STABLE_S
+            if (is_second and not is_stable) or not (was_ready or self._connection_lost.is_set()):
                 raise ServerError(why)
             is_second = True
             if was_ready:
@@ -260,9 +270,11 @@ class ServerConnection:
                 raise ServerError(self.log.violation or "the server ended during the call") from None
             if error.message == "Session terminated":
                 self._connection_lost.set()
-            raise ServerError(f"the server answered with an error: {error_text(error)}") from None
+                raise ServerError("its session ended before the request and starts again; repeat the call") from None
+            problem = transport_problem(error, self.log.status_line)
+            raise ServerError(problem or f"the server answered with an error: {error_text(error)}") from None
         except failures() as error:
-            raise ServerError(explain(error)) from None
+            raise ServerError(explain(error, self.log.status_line)) from None
         finally:
             self._running_requests.remove(running)
 

@@ -144,7 +144,9 @@ def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) ->
     Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
     """
     rows = [
-        spec.detail() if spec.is_from_project else f"file:     {visible(spec.origin)}\nwhat:     {visible(spec.target)}"
+        spec.detail()
+        if spec.is_from_project
+        else f"file:     {visible(str(spec.origin))}\nwhat:     {visible(spec.target)}"
     ]
     changes = pins.changed_files(spec, files)
     rows += [f"starts:   {visible(name)}{_state(file)}" for name, file in sorted(files.items())]

@@ -552,7 +552,7 @@ class Servers:
         )
         log = server.connection.log.text if server.connection is not None else ""
         spec = server.spec
-        return ServerStatus(spec.name, server.state, spec.target, spec.origin, tools, server.problem, log)
+        return ServerStatus(spec.name, server.state, spec.target, str(spec.origin), tools, server.problem, log)
 
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec

@@ -118,20 +118,26 @@ def failures() -> tuple[type[Exception], ...]:
     return (MCPError, OSError, RuntimeError, ValueError, httpx2.HTTPError, httpx2.InvalidURL, ExceptionGroup, *closed)
 
 
-def explain(error: BaseException) -> str:
-    """Return one line for the user."""
+def innermost(error: BaseException) -> BaseException:
+    """Return the first error of a group, of any depth; another error as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def explain(error: BaseException, status: str = "") -> str:
+    """Return one line for the user; `status` is that of the last HTTP response, such as `502 Bad Gateway`."""
     import httpx2
     from mcp import MCPError
     from pydantic import ValidationError
 
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = innermost(error)
     text = single_spaced(str(error), MAX_REASON)
     match error:
         case MCPError() if is_closed(error):
             return "the connection ended"
         case MCPError():
-            return f"it answered with an error: {error_text(error)}"
+            return transport_problem(error, status) or f"it answered with an error: {error_text(error)}"
         case httpx2.ConnectError():
             return f"it cannot be reached: {text}"
         case httpx2.HTTPStatusError():
@@ -140,7 +146,29 @@ def explain(error: BaseException) -> str:
             return f"its response is not valid ({_first_problem(error)})"
         case OSError():
             return f"it cannot be started: {error.strerror or text}"
-    return text or type(error).__name__
+    return text.rstrip(".") or type(error).__name__
+
+
+def transport_problem(error: Any, status: str) -> str:  # noqa: ANN401  # an MCPError, whose package loads late
+    """Return what failed below the protocol, empty if the server sent the error. `status` as in `explain`.
+
+    The HTTP transport of the `mcp` package reports such failures as if they were errors of the server.
+    """
+    text = str(error.message)
+    if text == "Server returned an error response" and status:
+        return f"it answered {status}"
+    if text.startswith("Failed to parse "):
+        return "its response is not a message of the protocol"
+    if text.startswith("Unexpected content type:"):
+        kind = single_spaced(text.partition(":")[2], 80)
+        return f"it answered with {kind or 'no content type'} instead of JSON; check the URL"
+    if text.startswith("server answered a request with 202"):
+        return "it answered 202 Accepted without a response"
+    if text.startswith("SSE stream failed:"):
+        return "its response is too large or not valid"
+    if text.startswith("SSE stream ended"):
+        return "the connection was lost before its response arrived"
+    return ""
 
 
 def error_text(error: Any) -> str:  # noqa: ANN401  # an MCPError, whose package loads late

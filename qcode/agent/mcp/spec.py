@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from qcode.config.paths import MCP_FILE
-from qcode.config.settings import McpServer, Settings
+from qcode.config.settings import McpServer, Origin, Settings
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.text.clean import visible
 from qcode.text.json import Json
@@ -72,7 +72,7 @@ class ServerSpec:
     name: str
     config: McpServer
     scope: str
-    origin: str
+    origin: str | Origin
     is_of_client: bool = False
     connect: Connect | None = None
 
@@ -108,7 +108,7 @@ class ServerSpec:
     def detail(self) -> str:
         """Return everything that an approval covers, a row for each value; a project's file has no user secrets."""
         config = self.config
-        rows = [("file:", self.origin)]
+        rows = [("file:", str(self.origin))]
         if config.url is not None:
             rows.append(("address:", config.url))
             rows += [("header:", f"{name}: {value}") for name, value in config.headers.items()]
@@ -303,7 +303,7 @@ def may_be_secret(name: str) -> bool:
 
 def _spec_of_config(name: str, config: McpServer, settings: Settings, root: Path) -> ServerSpec:
     key = f"mcp_servers.{name}.{'url' if config.url else 'command'}"
-    return ServerSpec(name, config, _scope(root) if config.is_from_project else OWN, str(settings.origin(key)))
+    return ServerSpec(name, config, _scope(root) if config.is_from_project else OWN, settings.origin(key))
 
 
 OF_TEXT = "--mcp-config"

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.agent.mcp.spec import ServerError
 from qcode.config.settings import McpServer
+from qcode.text.clean import single_spaced
 from qcode.text.numbers import exit_text
 from qcode.tools.processes import end_surely
 from qcode.values import dataclass
@@ -73,10 +75,11 @@ async def connect_stdio(
     groups.add(process.pid)
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
+    first = _FirstResponse()
     tasks = [
-        asyncio.ensure_future(_read(out_read, to_session, log, on_end)),
+        asyncio.ensure_future(_read(out_read, to_session, log, on_end, first)),
         asyncio.ensure_future(_listen(err_read, log)),
-        asyncio.ensure_future(_write(process, from_session, to_session)),
+        asyncio.ensure_future(_write(process, from_session, to_session, first)),
     ]
     try:
         yield from_server, to_server
@@ -134,8 +137,39 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await end_surely(process)
 
 
+class _FirstResponse:
+    """Checks messages until the first response to a request: a wrong id there would only show as a timeout."""
+
+    def __init__(self) -> None:
+        self._sent: dict[Any, None] = {}
+        self._has_arrived = False
+
+    def sent(self, message: Any) -> None:  # noqa: ANN401  # a message of the mcp package, which loads late
+        if not self._has_arrived and hasattr(message, "method") and getattr(message, "id", None) is not None:
+            self._sent[message.id] = None
+
+    def checked(self, message: Any) -> Any:  # noqa: ANN401
+        """Return the message to forward; raise `ServerError` for a response to a request that was not sent.
+
+        An error without an id is about the last request: the server could not read it.
+        """
+        if self._has_arrived or hasattr(message, "method"):
+            return message
+        if message.id is None and self._sent:
+            return message.model_copy(update={"id": next(reversed(self._sent))})
+        # The mcp package accepts "1" for 1.
+        if str(message.id) not in map(str, self._sent):
+            raise ServerError(f"it answered a request that was not sent (id {single_spaced(str(message.id), 80)})")
+        self._has_arrived = True
+        return message
+
+
 async def _read(
-    handle: int, out: MemoryObjectSendStream[SessionMessage | Exception], log: Log, on_end: Callable[[], None]
+    handle: int,
+    out: MemoryObjectSendStream[SessionMessage | Exception],
+    log: Log,
+    on_end: Callable[[], None],
+    first: _FirstResponse,
 ) -> None:
     """Forward the messages of the server; log lines that are not messages."""
     import anyio
@@ -150,10 +184,11 @@ async def _read(
                 except ValueError:
                     log.add(line[:400].rstrip() + b"\n")
                     continue
-                await out.send(SessionMessage(message))
+                await out.send(SessionMessage(first.checked(message)))
+    except ServerError as error:
+        log.stop(str(error))
     except ValueError:
-        log.violation = f"it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB"
-        log.note(f"[stopped: {log.violation}]")
+        log.stop(f"it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         return
     finally:
@@ -172,6 +207,7 @@ async def _write(
     process: asyncio.subprocess.Process,
     messages: MemoryObjectReceiveStream[SessionMessage],
     out: MemoryObjectSendStream[SessionMessage | Exception],
+    first: _FirstResponse,
 ) -> None:
     import anyio
 
@@ -179,6 +215,7 @@ async def _write(
     assert stdin is not None
     try:
         async for message in messages:
+            first.sent(message.message)
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             stdin.write(f"{text}\n".encode())
             await stdin.drain()
@@ -203,6 +240,7 @@ async def _pipe(handle: int, limit: int) -> AsyncIterator[asyncio.StreamReader]:
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """The maximum size of a response or event."""
 
+BETWEEN_GETS_S = 0.25
 _CONNECT_S = 20.0
 _ENDING_S = 1.0
 _IS_EVENTS = "text/event-stream"
@@ -243,7 +281,7 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
 
     _check(config)
     watch = _ResponseGuard(log)
-    hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings], "response": [watch.see]}
+    hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings, watch.pace], "response": [watch.see]}
     # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
     try:
@@ -269,17 +307,30 @@ async def _hurry_endings(request: httpx2.Request) -> None:
 
 
 class _ResponseGuard:
-    """Records error statuses, which the transport does not report in detail, and limits the size of responses."""
+    """Records error statuses, which the transport does not report in detail, and limits the size of responses.
+
+    It also spaces the requests that resume a stream: a server may ask for no pause between them (`retry: 0`).
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._next_get = 0.0
+
+    async def pace(self, request: httpx2.Request) -> None:
+        if request.method != "GET":
+            return
+        now = time.monotonic()
+        wait_s, self._next_get = self._next_get - now, max(now, self._next_get) + BETWEEN_GETS_S
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
 
     async def see(self, response: httpx2.Response) -> None:
         import httpx2
 
         self._log.status = response.status_code
+        self._log.status_line = single_spaced(f"{response.status_code} {response.reason_phrase}", 80)
         if response.status_code >= 400 and response.status_code not in (404, 405):
-            self._log.note(f"answered {response.status_code} {response.reason_phrase}")
+            self._log.note(f"answered {self._log.status_line}")
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.RemoteProtocolError("the response is compressed, which is not supported")
         stream = response.stream
@@ -316,13 +367,14 @@ _TAIL_LINES = 5
 class Log:
     """The end of a server's log. `note` adds a line by qcode.
 
-    `status` is the status of the last HTTP response, `exit_code` the exit code of a program that ended with an error.
-    `violation` is the reason if qcode ended the connection, empty if it did not.
+    `status` is that of the last HTTP response, `status_line` has its reason too. `exit_code` is the exit code of a
+    program that ended with an error, `violation` the reason if qcode ended the connection, empty if it did not.
     """
 
     def __init__(self) -> None:
         self._data = b""
         self.status = 0
+        self.status_line = ""
         self.exit_code: int | None = None
         self.violation = ""
 
@@ -331,6 +383,10 @@ class Log:
 
     def note(self, text: str) -> None:
         self.add(f"{text}\n".encode("utf-8", "replace"))
+
+    def stop(self, violation: str) -> None:
+        self.violation = violation
+        self.note(f"[stopped: {violation}]")
 
     def end(self, exit_code: int) -> None:
         self.exit_code = exit_code

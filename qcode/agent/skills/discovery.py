@@ -128,7 +128,7 @@ class SkillCache:
         identity = _identity(file, label)
         row = self._before.get(file)
         if isinstance(row, dict) and identity and row.get("identity") == identity:
-            skill = _skill_of(row)
+            skill = _skill_of(file, row.get("values"))
             if skill is not None and skill.place == folder.label and skill.is_from_project == is_from_project:
                 self._now[file] = row
                 return skill
@@ -161,8 +161,15 @@ def _identity(file: str, label: str) -> list[Json]:
     return [label, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
 
 
-def _row_of(skill: Skill) -> list[Json]:
-    return [_plain(getattr(skill, field.name)) for field in fields(skill)]
+def _row_of(skill: Skill) -> JsonObject:
+    """Return the fields of a skill that its file and the defaults do not determine, because most are as by default."""
+    implied = {"file": skill.file, "folder": skill.file.parent}
+    row: JsonObject = {}
+    for field in fields(skill):
+        value = getattr(skill, field.name)
+        if value != implied.get(field.name, field.default):
+            row[field.name] = _plain(value)
+    return row
 
 
 def _plain(value: Any) -> Json:  # noqa: ANN401 - of any field
@@ -170,24 +177,27 @@ def _plain(value: Any) -> Json:  # noqa: ANN401 - of any field
 
 
 _STORED = {"Path": str, "tuple[str, ...]": list, "str": str, "bool": bool, "int": int}
+_REQUIRED = frozenset({"handle", "description", "place"})
 
 
 @cache
-def _field_types() -> tuple[tuple[str, str, type[object]], ...]:
-    return tuple((field.name, str(field.type), _STORED[str(field.type)]) for field in fields(Skill))
+def _stored_types() -> dict[str, type[object]]:
+    return {name: _STORED[str(kind)] for name, kind in Skill.__annotations__.items()}
 
 
-def _skill_of(row: JsonObject) -> Skill | None:
-    """Return a stored skill, None if a value has the wrong type."""
-    stored, types = row.get("values"), _field_types()
-    if not isinstance(stored, list) or [type(value) for value in stored] != [kind for _, _, kind in types]:
+def _skill_of(file: str, stored: Json) -> Skill | None:
+    """Return a stored skill, None if a value is missing or has the wrong type."""
+    if not isinstance(stored, dict) or not stored.keys() >= _REQUIRED:
         return None
-    values: dict[str, Any] = {}
-    for (name, kind, _), value in zip(types, stored, strict=True):
-        if kind == "Path":
+    types, path = _stored_types(), Path(file)
+    values: dict[str, Any] = {"file": path, "folder": path.parent}
+    for name, value in stored.items():
+        if type(value) is not types.get(name):
+            return None
+        if name == "folder":
             values[name] = Path(str(value))
         elif isinstance(value, list):
-            if not set(map(type, value)) <= {str}:
+            if not all(isinstance(item, str) for item in value):
                 return None
             values[name] = tuple(value)
         else:

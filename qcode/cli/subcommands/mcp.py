@@ -254,7 +254,8 @@ def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> li
     width = max((len(spec.name) for spec in specs), default=0)
     states = {spec.name: f"{_state(spec, pins, _files(spec, context))}{_login(spec, context)}" for spec in specs}
     return [
-        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.target)}  ({visible(spec.origin)})" for spec in specs
+        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.target)}  ({visible(str(spec.origin))})"
+        for spec in specs
     ]
 
 
@@ -263,7 +264,7 @@ def _row_json(spec: ServerSpec, pins: Pins, context: ServerContext) -> JsonObjec
         "name": spec.name,
         "state": _state(spec, pins, _files(spec, context)),
         "what": spec.target,
-        "origin": spec.origin,
+        "origin": str(spec.origin),
         "is_from_project": spec.is_from_project,
     }
 

@@ -1,7 +1,7 @@
 """Sends requests to the host and receives its answers. Knows the envelope of the protocol, not its requests.
 
-A cancelled request is withdrawn with a `control_cancel_request`. After the end of the input every request
-fails at once.
+A cancelled request is withdrawn with a `control_cancel_request`. After the end of the input every request fails at
+once.
 """
 
 from __future__ import annotations

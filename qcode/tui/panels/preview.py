@@ -1,7 +1,7 @@
 """The detail of an approval as rows of the transcript: a diff, a command, or a text of the model.
 
-`Rows` shows such rows in a `Static`. A preview leaves out and hides nothing: the caller has made
-invisible characters visible, and `ensure_visible` checks this again.
+`Rows` shows such rows in a `Static`. A preview leaves out and hides nothing: the caller has made invisible characters
+visible, and `ensure_visible` checks this again.
 """
 
 from __future__ import annotations

@@ -115,9 +115,8 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         """Scroll to the cursor, unless its line was just removed and it has not been moved yet.
 
         `TextArea` undoes and redoes in this order: text, size, scroll bar, cursor. Undoing a paste of 9 lines hides the
-        scroll
-        bar, which scrolls to the cursor: still on line 9 of a text that has 1. The cursor moves right after that, which
-        scrolls again.
+        scroll bar, which scrolls to the cursor: still on line 9 of a text that has 1. The cursor moves right after
+        that, which scrolls again.
         """
         if self.cursor_location[0] >= self.document.line_count:
             return Offset(0, 0)
@@ -136,7 +135,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             self._end_run()
 
     def _end_run(self) -> None:
-        self._kills.rest()
+        self._kills.end_run()
         self._yanked_range = None
 
     # Movement
@@ -152,7 +151,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         if column == 0:
             return super().get_cursor_left_location()
         label = self.label_at((row, column), is_before=True)
-        return row, label[0] if label is not None else start_of(self.document[row], column)
+        return row, label[0] if label is not None else grapheme_start(self.document[row], column)
 
     def action_cursor_right(self, select: bool = False) -> None:
         """Move the cursor. The suggestion is a hint: Textual would insert it."""
@@ -164,7 +163,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         if column == len(self.document[row]):
             return super().get_cursor_right_location()
         label = self.label_at((row, column), is_before=False)
-        return row, label[1] if label is not None else end_of(self.document[row], column)
+        return row, label[1] if label is not None else grapheme_end(self.document[row], column)
 
     def get_cursor_word_left_location(self) -> Location:
         row, column = self.cursor_location
@@ -269,49 +268,48 @@ class KillRing:
     """The texts that were cut, as in readline. Consecutive cuts are joined into one entry."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
+        self._entries: list[str] = []
         self._index = 0
-        self._is_open = False
+        self._is_joining = False
 
     def kill(self, text: str, *, is_backwards: bool) -> None:
         """Add a text that was cut, joined to the previous one if nothing happened in between.
 
         `is_backwards`: it came before the previous one. Ctrl+W on `one two` twice cuts `two`, then `one `: the entry
-        becomes
-        `one two`.
+        becomes `one two`.
         """
         if not text:
             return
-        if self._is_open and self._pieces:
-            last = self._pieces[-1]
-            self._pieces[-1] = text + last if is_backwards else last + text
+        if self._is_joining and self._entries:
+            last = self._entries[-1]
+            self._entries[-1] = text + last if is_backwards else last + text
         else:
-            self._pieces = [*self._pieces[-_MAX_KILLS + 1 :], text]
-        self._is_open = True
-        self._index = len(self._pieces) - 1
+            self._entries = [*self._entries[-_MAX_KILLS + 1 :], text]
+        self._is_joining = True
+        self._index = len(self._entries) - 1
 
-    def rest(self) -> None:
+    def end_run(self) -> None:
         """End the run of cuts: the next cut starts a new entry."""
-        self._is_open = False
+        self._is_joining = False
 
     def yank(self) -> str:
         """Return the newest entry, empty if there is none."""
-        self._index = len(self._pieces) - 1
-        return self._pieces[-1] if self._pieces else ""
+        self._index = len(self._entries) - 1
+        return self._entries[-1] if self._entries else ""
 
     def rotate(self) -> str:
         """Return the entry before the one returned last; after the oldest, the newest again."""
-        if not self._pieces:
+        if not self._entries:
             return ""
-        self._index = (self._index - 1) % len(self._pieces)
-        return self._pieces[self._index]
+        self._index = (self._index - 1) % len(self._entries)
+        return self._entries[self._index]
 
 
 _JOINER = "\u200d"
 _MAX_GRAPHEME = 64
 
 
-def start_of(line: str, column: int) -> int:
+def grapheme_start(line: str, column: int) -> int:
     """Return the start of the grapheme that ends at `column`."""
     low = max(0, column - _MAX_GRAPHEME)
     at = column - 1
@@ -320,7 +318,7 @@ def start_of(line: str, column: int) -> int:
     return max(at, 0)
 
 
-def end_of(line: str, column: int) -> int:
+def grapheme_end(line: str, column: int) -> int:
     """Return the end of the grapheme that starts at `column`."""
     high = min(len(line), column + _MAX_GRAPHEME)
     at = column + 1
@@ -335,9 +333,9 @@ def _is_boundary(line: str, at: int) -> bool:
         return True
     if after == _JOINER or _extends(after) or before == _JOINER:
         return False
-    if _is_regional(before) and _is_regional(after):
+    if _is_flag_letter(before) and _is_flag_letter(after):
         count = 0
-        while count < at and _is_regional(line[at - 1 - count]):
+        while count < at and _is_flag_letter(line[at - 1 - count]):
             count += 1
         return count % 2 == 0
     return True
@@ -348,5 +346,5 @@ def _extends(character: str) -> bool:
     return is_skin_tone or unicodedata.category(character) in ("Mn", "Me", "Mc")
 
 
-def _is_regional(character: str) -> bool:
+def _is_flag_letter(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"

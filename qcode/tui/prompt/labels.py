@@ -59,7 +59,7 @@ def spans(line: str, *kinds: Labels[Any]) -> list[tuple[int, int]]:
     return [match.span() for match in _LABEL.finditer(line) if any(match[0] in kind for kind in kinds)]
 
 
-def replaced(text: str, kind: Labels[str]) -> str:
+def expand_labels(text: str, kind: Labels[str]) -> str:
     """Return `text` with every label of `kind` replaced by its meaning. Labels inside a meaning are not replaced."""
     return _LABEL.sub(lambda match: kind[match[0]] if match[0] in kind else match[0], text)
 
@@ -87,10 +87,10 @@ class Pastes:
 
     def expand(self, text: str) -> str:
         """Return `text` with every paste label of this run expanded."""
-        return replaced(text, self.labels)
+        return expand_labels(text, self.labels)
 
 
-def pasted(text: str) -> str:
+def clean_paste(text: str) -> str:
     """Return a paste as the prompt inserts it: with `\\n` line ends (terminals paste `\\r`) and no control characters.
 
     The user thus sees exactly what is sent.
@@ -120,7 +120,7 @@ class Images:
         """Return the images whose labels are in `text`, each once, in order."""
         return tuple(self.labels[label].image for label in dict.fromkeys(self.labels.labels_in(text)))
 
-    def lasting(self, text: str) -> str:
+    def with_file_mentions(self, text: str) -> str:
         """Return `text` for use in another session: each label is replaced by a mention of its file."""
         for label in self.labels.labels_in(text):
             path = self.labels[label].path

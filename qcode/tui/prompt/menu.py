@@ -38,14 +38,14 @@ _MIN_HINT_WIDTH = 60
 class MenuItem:
     """A row of the menu. `text` is inserted; if `is_complete`, Enter may also send it.
 
-    `hint` is the argument of a command. `marks` are the positions of the matched letters in `label`.
+    `hint` is the argument of a command. `matched_positions` are the positions of the matched letters in `label`.
     """
 
     text: str
     label: str
     help: str = ""
     is_complete: bool = True
-    marks: tuple[int, ...] = ()
+    matched_positions: tuple[int, ...] = ()
     hint: str = ""
 
     @property
@@ -162,7 +162,7 @@ class SlashMenu(Widget):
             label = Content.assemble((name, label_style), (hint, "$muted"), " " * max(0, width - cell_len(left)))
         else:
             label = Content.styled(name, label_style)
-        for mark in choice.marks:
+        for mark in choice.matched_positions:
             label = label.stylize("bold underline", mark, mark + 1)
         room = max(1, self.size.width - 2)
         if not choice.help and len(choice.label) > room:
@@ -174,11 +174,11 @@ class SlashMenu(Widget):
         return row.truncate(max(1, self.size.width), ellipsis=True)
 
 
-_BEFORE = lazy_pattern(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
+_MENTION_BEFORE_CURSOR = lazy_pattern(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
 _REST_PLAIN = lazy_pattern(r"(?:\\.|[^\s\\])*")
 _REST_QUOTED = lazy_pattern(r'[^"]*"?')
 _ESCAPED = lazy_pattern(r"\\(.)")
-_AWKWARD = lazy_pattern(r'(["\\\s])')
+_NEEDS_ESCAPE = lazy_pattern(r'(["\\\s])')
 _MAX_MESSAGES, _MAX_RECENT = 60, 20
 
 
@@ -193,7 +193,7 @@ class Mention:
 
 def mention_at(line: str, column: int) -> Mention | None:
     """Return the mention at the cursor or directly before it, None if there is none."""
-    match = _BEFORE.search(line[:column])
+    match = _MENTION_BEFORE_CURSOR.search(line[:column])
     if match is None:
         return None
     if match[1] is not None:
@@ -206,7 +206,7 @@ def mention_at(line: str, column: int) -> Mention | None:
 def mention_of(path: str, *, is_open: bool = False) -> str:
     """Return the mention of a path: plain, quoted or escaped. `is_open` leaves the quote open for more typing."""
     if '"' in path or "\\" in path:
-        return "@" + _AWKWARD.sub(r"\\\1", path)
+        return "@" + _NEEDS_ESCAPE.sub(r"\\\1", path)
     if re.search(r"\s", path):
         return f'@"{path}' + ("" if is_open else '"')
     return f"@{path}"
@@ -219,7 +219,7 @@ def file_choices(found: Iterable[FileMatch]) -> tuple[MenuItem, ...]:
             mention_of(match.path, is_open=match.is_folder),
             clean(match.path),
             is_complete=not match.is_folder,
-            marks=match.marks if clean(match.path) == match.path else (),
+            matched_positions=match.matched_positions if clean(match.path) == match.path else (),
         )
         for match in found
     )

@@ -16,7 +16,7 @@ from textual.widgets.text_area import Selection
 
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
-from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Images, Pastes, image_paths, pasted
+from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Images, Pastes, clean_paste, image_paths
 from qcode.tui.prompt.menu import file_choices, mention_at
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Prompt(EditingArea):
     @property
     def lasting_text(self) -> str:
         """The text for use in another session, without labels."""
-        return self.images.lasting(self.whole_text)
+        return self.images.with_file_mentions(self.whole_text)
 
     def keep_draft(self) -> None:
         """Store the text for the next start, in case this one ends before it is sent."""
@@ -368,7 +368,7 @@ class Prompt(EditingArea):
     def paste_text(self, text: str) -> None:
         """Insert a paste: labels if it consists of image paths, otherwise text, folded if it is long."""
         self.leave_search(takes=True)
-        text = pasted(text)
+        text = clean_paste(text)
         paths = image_paths(text)
         if not (paths and self._sources is not None and self.add_pictures(self._sources.pictures(paths))):
             self._insert(self.pastes.fold(text))
@@ -440,7 +440,7 @@ class Prompt(EditingArea):
         self.post_message(self.Submitted(self.pastes.expand(typed), typed, self.images.images_in(typed)))
 
     def _remember(self, typed: str) -> None:
-        self.sent.add(typed, self.images.lasting(self.pastes.expand(typed)))
+        self.sent.add(typed, self.images.with_file_mentions(self.pastes.expand(typed)))
 
     # The menu
 

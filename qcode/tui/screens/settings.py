@@ -120,7 +120,7 @@ UNSET = {
     "ui.theme": "last choice, or auto",
     "ui.bell": "while not in focus",
 }
-"""What a setting that is not set means."""
+"""The effective value of a setting that is not set."""
 
 
 class SettingsScreen(ListScreen[None]):

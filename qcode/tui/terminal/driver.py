@@ -1,10 +1,9 @@
 """Terminal features that Textual's driver lacks: title, bell, notifications, Alt+Enter, signals, hangup.
 
 `TerminalApp` writes to the terminal only while the app has it, and takes it back even if the borrowing program fails.
-It repaints the whole screen when the terminal may have changed it.
-`survive_hangup` ends the app if the terminal goes away: Textual 8.2 writes from a thread that dies with the first
-failed write, after which the next write of the app blocks forever and no signal is handled. `TerminalTitle` keeps
-title and bell up to date.
+It repaints the whole screen when the terminal may have changed it. `survive_hangup` ends the app if the terminal goes
+away: Textual 8.2 writes from a thread that dies with the first failed write, after which the next write of the app
+blocks forever and no signal is handled. `TerminalTitle` keeps title and bell up to date.
 """
 
 from __future__ import annotations
@@ -80,8 +79,7 @@ def enable_alt_keys() -> None:
     """Make Textual recognize Alt+Enter and Alt+Backspace in terminals without the Kitty protocol.
 
     Such terminals send Escape before the key. Textual 8.2 reads that as Enter, which would send the prompt, and as
-    Ctrl+W,
-    which deletes more. Alt+Enter becomes Ctrl+J, which inserts a new line in every terminal.
+    Ctrl+W, which deletes more. Alt+Enter becomes Ctrl+J, which inserts a new line in every terminal.
     """
     add_key_sequence("\x1b\r", "ctrl+j")
     add_key_sequence("\x1b\x7f", "alt+backspace")

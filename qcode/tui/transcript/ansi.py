@@ -1,7 +1,7 @@
 """Converts the colors of command output (SGR sequences) to inks, and removes all other control sequences.
 
-Blinking and concealed text are ignored, because output must stay legible. The slots are named
-`sgr-` and the parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns them into styles.
+Blinking and concealed text are ignored, because output must stay legible. The slots are named `sgr-` and the parameters
+of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns them into styles.
 """
 
 from __future__ import annotations

@@ -113,6 +113,12 @@ def test_malformed_field_is_a_failure(values: dict[str, Any]) -> None:
     assert answer_of_object("PreToolUse", values).failure
 
 
+def test_malformed_decision_is_named_as_it_was_written() -> None:
+    assert answer_of_object("PreToolUse", {"decision": 5}).failure == 'decision must be "approve" or "block"'
+    special = {"hookSpecificOutput": {"permissionDecision": 5}, "decision": "block"}
+    assert answer_of_object("PreToolUse", special).failure == "permissionDecision must be allow, deny or ask"
+
+
 def test_continue_false_stops_with_a_reason() -> None:
     answer = answer_of_object("PostToolUse", {"continue": False, "stopReason": "enough", "suppressOutput": True})
     assert (answer.stops, answer.stop_reason) == (True, "enough")

@@ -432,6 +432,20 @@ def test_without_hooks_no_transcript_is_written(tmp_path: Path) -> None:
     assert not list((tmp_path / "home").rglob("hook-transcripts"))
 
 
+def test_transcript_is_written_when_a_hook_first_runs(tmp_path: Path) -> None:
+    lengths: list[int] = []
+
+    def count(given: dict[str, Any]) -> None:
+        lengths.append(len(Path(given["transcript_path"]).read_text().splitlines()))
+
+    for name in ("none", "some"):
+        (tmp_path / name).mkdir()
+    play(tmp_path / "none", ["done"], {"PreToolUse": count})
+    assert not list((tmp_path / "none/home").rglob("hook-transcripts"))
+    play(tmp_path / "some", [[READ], [READ], "done"], {"PostToolUse": count, "Stop": count})
+    assert lengths == [2, 4, 6]
+
+
 def test_compaction_can_be_prevented_and_is_reported(tmp_path: Path) -> None:
     async def compact(answer: dict[str, Any] | None) -> tuple[list[dict[str, Any]], list[TurnEvent]]:
         inputs: list[dict[str, Any]] = []

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qcode.agent.mcp import transports
+from qcode.agent.mcp import connection, transports
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
 from tests.agent.mcp.serving import ServerFolders, call, names, open_servers, texts, until
+from tests.fakes.faulty_tool_server import FaultyToolServer
 
 if TYPE_CHECKING:
     from tests.fakes.sdk_tool_server import HttpToolServer
@@ -70,8 +71,7 @@ def test_unusable_address_is_named_with_its_reason(folders: ServerFolders) -> No
         async with open_servers(folders.servers(*specs, env={"LINES": "canary\nX: y"})) as servers:
             await until(lambda: {status.state for status in servers.statuses()} == {"failed"})
             notices = texts(servers)
-            assert "refusing failed: it answered with an error" in notices
-            assert "401" in notices
+            assert "refusing failed: it answered 401" in notices
             assert "closed failed: it cannot be reached" in notices
             assert "odd failed: the header Authorization contains characters" in notices
             assert "canary" not in notices
@@ -110,3 +110,79 @@ def test_older_transport_is_not_tried_after_another_refusal(folders: ServerFolde
 
     with HttpToolServer(sse=True, refuses=500) as server:
         asyncio.run(body(server))
+
+
+_FAULTS = [
+    ("status 429", "it answered 429 Too Many Requests"),
+    ("a page", "it answered with text/html instead of JSON; check the URL"),
+    ("broken JSON", "its response is not a message of the protocol"),
+    ("202", "it answered 202 Accepted without a response"),
+    ("a stream that ends", "the connection was lost before its response arrived"),
+]
+
+
+@pytest.mark.parametrize(("fault", "says"), _FAULTS)
+def test_fault_of_http_is_named_and_the_connection_stays(fault: str, says: str, folders: ServerFolders) -> None:
+    async def body(server: FaultyToolServer) -> None:
+        async with open_servers(folders.servers(at(server.url))) as servers:
+            outcome = await call(servers, "web__echo")
+            assert outcome.is_error
+            assert outcome.content == f"the server web: {says}"
+            server.fault = ""
+            assert (await call(servers, "web__echo")).content == "echo"
+            assert server.sessions == 1
+
+    with FaultyToolServer(fault) as server:
+        asyncio.run(body(server))
+
+
+@pytest.mark.parametrize(("fault", "says"), _FAULTS)
+def test_fault_of_http_at_the_start_is_the_reason_of_the_failure(fault: str, says: str, folders: ServerFolders) -> None:
+    async def body(server: FaultyToolServer) -> None:
+        async with open_servers(folders.servers(at(server.url))) as servers:
+            assert servers.statuses()[0].problem == says
+
+    with FaultyToolServer(start_fault=fault) as server:
+        asyncio.run(body(server))
+
+
+def test_ended_session_starts_again_however_often(folders: ServerFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "STABLE_S", 0.0)
+
+    async def body(server: FaultyToolServer) -> None:
+        async with open_servers(folders.servers(at(server.url))) as servers:
+            for number in range(1, 4):
+                server.fault = "an ended session"
+                outcome = await call(servers, "web__echo")
+                assert outcome.content == (
+                    "the server web: its session ended before the request and starts again; repeat the call"
+                )
+                server.fault = ""
+                await until(lambda: servers.statuses()[0].state == "ready" and server.sessions == number + 1)  # noqa: B023
+                assert (await call(servers, "web__echo")).content == "echo"
+
+    with FaultyToolServer() as server:
+        asyncio.run(body(server))
+
+
+def test_stream_that_is_resumed_without_pause_is_paced(folders: ServerFolders) -> None:
+    async def body(server: FaultyToolServer) -> None:
+        spec = ServerSpec("web", McpServer(url=server.url, timeout_s=1), "own", "config.toml:1")
+        async with open_servers(folders.servers(spec)) as servers:
+            assert "ran longer than 1 s" in (await call(servers, "web__echo")).content
+        assert server.count("GET") < 20
+
+    with FaultyToolServer("resumes forever") as server:
+        asyncio.run(body(server))
+
+
+def test_headers_are_not_sent_to_the_target_of_a_redirect(folders: ServerFolders) -> None:
+    async def body(server: FaultyToolServer, other: FaultyToolServer) -> None:
+        server.redirects_to = other.url
+        async with open_servers(folders.servers(at(server.url, **{"X-Key": "canary"}))) as servers:
+            assert other.url in servers.statuses()[0].problem
+            assert "canary" not in texts(servers)
+        assert other.asked == []
+
+    with FaultyToolServer() as server, FaultyToolServer() as other:
+        asyncio.run(body(server, other))

@@ -137,6 +137,29 @@ def test_unusable_server_is_named_with_its_reason(folders: ServerFolders, monkey
     asyncio.run(body())
 
 
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("misnumbered", "it answered a request that was not sent (id 999)"),
+        ("confused", "it answered with an error: expected XML"),
+    ],
+)
+def test_response_to_no_request_fails_the_server_at_once(kind: str, says: str, folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec(kind=kind, startup_timeout_s=3_600))) as servers:
+            assert servers.statuses()[0].problem.startswith(says)
+
+    asyncio.run(body())
+
+
+def test_server_that_is_never_ready_is_started_once(folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec(kind="silent", startup_timeout_s=0.5))):
+            assert folders.begun() == 1
+
+    asyncio.run(body())
+
+
 def test_slow_server_does_not_delay_the_first_turn(folders: ServerFolders) -> None:
     async def body() -> None:
         servers = folders.servers(folders.spec(kind="silent"))

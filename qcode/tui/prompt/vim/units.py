@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
 
-from qcode.tui.prompt.editing import end_of
+from qcode.tui.prompt.editing import grapheme_end
 from qcode.tui.prompt.vim.motions import EMOJI, FIRST_UNIT, LAST_UNIT, PUNCTUATION, UNITS_PER_CLASS, WORD, char_class
 
 LABEL = 4
@@ -63,7 +63,7 @@ class Units:
         packed, at = [], 0
         for start, end in (*labels, (len(line), len(line))):
             while at < start:
-                after = min(end_of(line, at), start)
+                after = min(grapheme_end(line, at), start)
                 packed.append(self._character(line[at:after]))
                 at = after
             if end > start:

@@ -1,0 +1,127 @@
+"""A tool server over HTTP with faults below the protocol: statuses, streams that end, and other media types.
+
+`fault` is what happens to calls of tools; `asked` are the methods and headers so far.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+STREAM = "text/event-stream"
+
+
+class FaultyToolServer:
+    """Serves one tool, `echo`, at `url`. `start_fault` applies to the first request of a connection instead."""
+
+    def __init__(self, fault: str = "", start_fault: str = "") -> None:
+        self.fault = fault
+        self.start_fault = start_fault
+        self.redirects_to = ""
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.sessions = 0
+
+    def __enter__(self) -> FaultyToolServer:
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                outer.record(self)
+                if outer.fault == "resumes forever":
+                    self.send(200, b"id: 1\nretry: 0\ndata:\n\n", STREAM)
+                else:
+                    self.send(405)
+
+            def do_POST(self) -> None:
+                outer.record(self)
+                message = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+                outer.answer(self, message)
+
+            def do_DELETE(self) -> None:
+                self.send(200)
+
+            def send(self, status: int, data: bytes = b"", kind: str = "application/json", **headers: str) -> None:
+                self.send_response(status)
+                for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        class Quiet(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """Ignore clients that leave early."""
+
+        self._http = Quiet(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}/mcp"
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+    def record(self, request: BaseHTTPRequestHandler) -> None:
+        self.asked.append((request.command, dict(request.headers.items())))
+
+    def count(self, method: str) -> int:
+        return sum(asked == method for asked, _ in self.asked)
+
+    def answer(self, request: Any, message: dict[str, Any]) -> None:
+        method = message["method"]
+        if "id" not in message:
+            request.send(202)
+        elif self.redirects_to:
+            request.send(307, Location=self.redirects_to)
+        elif method in ("server/discover", "initialize") and self.start_fault:
+            self._fail(self.start_fault, request)
+        elif method == "initialize":
+            self.sessions += 1
+            info = {"name": "faulty", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            data = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+            request.send(200, data, **{"Mcp-Session-Id": f"session-{self.sessions}"})
+        elif method == "tools/call" and self.fault:
+            self._fail(self.fault, request)
+        else:
+            request.send(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], **_result(method)}).encode())
+
+    def _fail(self, fault: str, request: Any) -> None:
+        match fault:
+            case "status 429":
+                request.send(429, b"<html>slow down</html>", "text/html")
+            case "a page":
+                request.send(200, b"<html>Welcome to the hotel</html>", "text/html")
+            case "broken JSON":
+                request.send(200, b'{"jsonrpc": "2.0", "id": 1, "resu')
+            case "202":
+                request.send(202)
+            case "a stream that ends":
+                request.send(200, b'event: message\ndata: {"jsonrpc":', STREAM)
+            case "resumes forever":
+                request.send(200, b"id: 1\nretry: 0\ndata:\n\n", STREAM)
+            case "an ended session":
+                request.send(404, b"gone", "text/plain")
+
+
+def _result(method: str) -> dict[str, Any]:
+    results: dict[str, Any] = {
+        "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": "echo"}]},
+    }
+    if method in results:
+        return {"result": results[method]}
+    return {"error": {"code": -32601, "message": "Method not found"}}
