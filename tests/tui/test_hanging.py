@@ -83,3 +83,17 @@ def test_help_uses_the_rows_of_the_screen(size: tuple[int, int], rows: int) -> N
         await run.until(lambda: scroll.size.height < rows and status.region.bottom == size[1])
 
     drive(test, size=size)
+
+
+def test_help_has_two_columns_if_it_is_longer_than_a_wide_screen() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("f1")
+        await run.pilot.pause()
+        text = run.app.query_one("#help-text", HangingText)
+        assert run.app.query_one("#help-scroll").max_scroll_y == 0, "all of it is in view"
+        assert {*text.plain.split()} <= {*run.screen.split()}
+        await run.send("/context")
+        await run.pilot.pause()
+        assert text.rows(156) == text.rows(80), "a short text has one"
+
+    drive(test, size=(160, 50))

@@ -20,7 +20,8 @@ from qcode.text.clean import one_line, plain_line, visible_rows
 from qcode.text.numbers import count_text
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.picker import ListScreen, PickerRow
+from qcode.tui.screens.picker import ListScreen
+from qcode.tui.screens.picker_list import PickerRow
 from qcode.tui.transcript.diff import parse_diff, render_diff
 from qcode.tui.transcript.line import Line, ink, wrap
 from qcode.values import dataclass
