@@ -513,7 +513,7 @@ class Conversation:
         self.transcript.compact(effect)
         self._toolbox.forget_instructions()
         if self.hooks is not None:
-            self.hooks.note_compaction(effect)
+            self.hooks.record_compaction(effect)
 
     def learn(self, effect: Learn) -> None:
         self.client.learn(effect)

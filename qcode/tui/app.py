@@ -151,7 +151,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
         on_change = self._note_files
-        finder = AttachmentFinder(agent, say=lambda level, text: self.view.notify(level, text), changed=on_change)
+        finder = AttachmentFinder(agent, say=parts.transcript.add_notice, changed=on_change)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
         show_line = parts.status.show_shell_line
@@ -182,7 +182,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.view.failures.watch(self._in_app)
         self.is_ready = True
         for problem in self.all_theme_problems():
-            self.view.notify("warning", problem)
+            parts.transcript.add_notice("warning", problem)
 
     def _sources(self, finder: AttachmentFinder) -> Sources:
         from qcode.tui.commands.command import argument_hint, choices_for
@@ -269,6 +269,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
+        self.watch(self.parts.prompt, "scroll_y", self._show_prompt_scroll)
         self.parts.prompt.replace_text(self.options.draft)
         self.call_after_refresh(self._after_first_paint)
 
@@ -316,6 +317,15 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _show_prompt_kind(self, event: Prompt.KindChanged) -> None:
         """Show by the mark's color that Enter runs a line in the shell. The text has the `!`."""
         self.query_one("#prompt-mark", Static).set_class(event.kind == "shell", "-shell")
+
+    @on(Prompt.Changed)
+    def _forget_first_press(self) -> None:
+        if self.is_ready:
+            self.view.cancel_keys.forget_clearing()
+
+    def _show_prompt_scroll(self, scroll_y: float) -> None:
+        """Replace the mark while rows of the prompt are above its first visible row."""
+        self.query_one("#prompt-mark", Static).update("↑" if round(scroll_y) else "›")
 
     @on(Prompt.ScrollRequested)
     def _scroll(self, event: Prompt.ScrollRequested) -> None:
@@ -423,7 +433,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if first_prompt.strip():
             self.view.send_first(first_prompt)
         if not self._events_before_ready and self.parts.prompt.restore_draft():
-            self.view.notify("info", "Restored the prompt that was not sent before qcode ended.")
+            self.parts.transcript.add_notice("info", "Restored the prompt that was not sent before qcode ended.")
         for event in self._events_before_ready:
             self.post_message(event)
         if self.options.picks_session:

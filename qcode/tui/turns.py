@@ -65,9 +65,9 @@ class Turns:
     def is_running(self) -> bool:
         return self._idle is not None
 
-    def name_background_key(self, key: str) -> None:
-        """Show on cards that `key`, such as `Ctrl+B`, moves their command to the background."""
-        self._presenter.background_key = key
+    def show_background_hint(self, hint: str) -> None:
+        """Show `hint`, which names the key, on cards whose command can move to the background."""
+        self._presenter.background_hint = hint
 
     def submit(self, submission: Submission) -> None:
         """Start a turn. If one runs, queue the prompt: to join it, or as the next turn if it has options."""

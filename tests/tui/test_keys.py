@@ -110,6 +110,23 @@ def test_double_escape_clears_the_prompt_and_up_restores_it() -> None:
     drive(test)
 
 
+@pytest.mark.parametrize("key", ["ctrl+u", "up"])
+def test_hint_to_clear_the_prompt_ends_with_the_draft(key: str) -> None:
+    async def test(run: Running) -> None:
+        await run.send("earlier")
+        await run.until_idle()
+        await run.type("draft")
+        await run.pilot.press("escape")
+        assert "press Esc again to clear the prompt" in run.status
+        await run.pilot.press(key)
+        await run.until(lambda: "press Esc again" not in run.status)
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert run.app.parts.prompt.text == {"ctrl+u": "", "up": "earlier"}[key]
+
+    drive(test)
+
+
 def test_ctrl_c_interrupts_then_clears_then_quits_on_the_second_press() -> None:
     gate, conversation = _long_turn()
 
@@ -407,6 +424,30 @@ def test_ctrl_o_expands_and_collapses_output() -> None:
     drive(test, conversation)
 
 
+def test_ctrl_o_without_output_in_view_says_what_it_changes() -> None:
+    output = "\n".join(f"row {number}" for number in range(30))
+    long_text = "\n\n".join(f"line {number}" for number in range(60))
+    conversation = ScriptedConversation([ToolFinished(call(), ToolOutcome(output), "done"), *says(long_text), ended()])
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+o")
+        assert "nothing to unfold yet" in run.status
+        assert not run.app.parts.transcript.content.is_unfolded
+        await run.send("go")
+        await run.until_idle()
+        assert "line 59" in run.screen
+        await run.pilot.press("ctrl+o")
+        assert "all output is unfolded now" in run.status
+        await run.pilot.press("ctrl+o")
+        assert "all output is folded again" in run.status
+        run.app.view.hint("")
+        await run.pilot.press("home", "ctrl+o")
+        await run.until(lambda: "row 12" in run.screen)
+        assert "unfolded" not in run.status
+
+    drive(test, conversation)
+
+
 def test_new_text_below_is_announced_above_the_prompt_with_the_key_that_shows_it() -> None:
     gate = Gate()
     lines = TextDelta(0, "\n\n".join(f"row {number}" for number in range(60)))
@@ -428,6 +469,33 @@ def test_new_text_below_is_announced_above_the_prompt_with_the_key_that_shows_it
         await run.pilot.press("backspace", "end")
         await run.until(lambda: run.app.parts.transcript.is_anchored)
         await run.until(lambda: "new text below" not in run.screen)
+
+    drive(test, conversation)
+
+
+def test_answer_of_a_command_is_shown_above_the_prompt_while_the_user_reads_elsewhere() -> None:
+    gate = Gate()
+    lines = TextDelta(0, "\n\n".join(f"row {number}" for number in range(60)))
+    conversation = ScriptedConversation([lines, gate, TextDelta(0, "\n\nlast")])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.until(lambda: "row 59" in run.screen)
+        await run.pilot.press("home")
+        first_row = run.screen.split("\n")[0]
+        await run.send("/mode nonsense")
+        await run.until(lambda: "nonsense" in run.screen)
+        assert run.app.parts.help.heading == "Warning"
+        gate.open()
+        await run.until_idle()
+        assert run.screen.split("\n")[0] == first_row
+        assert "nonsense" in run.screen
+        run.app.parts.transcript.add_notice("info", "a job has ended")
+        await run.pilot.press("escape", "end")
+        await run.send("/mode bypass")
+        await run.until(lambda: "Cannot switch to bypass here" in run.screen)
+        assert not run.app.parts.help.is_open
 
     drive(test, conversation)
 

@@ -14,6 +14,7 @@ from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant
+from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
@@ -22,7 +23,7 @@ from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, RewindScopePicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
-from tests.fakes.scripted import call_reply, text_reply
+from tests.fakes.scripted import Hang, begun, call_reply, text_reply
 from tests.tui.harness import Running, running
 
 
@@ -319,6 +320,34 @@ def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
     assert "discarded 8k" in text
     assert "By model" in text
     assert "unknown" in text
+
+
+def test_cost_report_says_that_the_usage_of_an_interrupted_turn_is_not_reported() -> None:
+    turns = [
+        TurnUsage("go", "a/m", Usage(), None, ApiCalls(1), is_interrupted=True),
+        TurnUsage("on", "a/m", Usage(1_000), None, ApiCalls(1), is_interrupted=True),
+    ]
+    first, second = cost_text_of(turns).split("\n")[-2:]
+    assert first.split("go")[1].strip() == "usage not reported (interrupted)  unknown"
+    assert second.split("on ")[1].strip() == "1k in, output not reported (interrupted)  unknown"
+    assert "?" not in cost_text_of(turns)
+    assert "Cost        unknown (usage not reported)" in cost_text_of(turns[:1])
+
+
+def test_interrupted_turn_is_known_as_such_live_and_in_a_resumed_session(tmp_path: Path) -> None:
+    it = talk(tmp_path, [*begun("Some"), Hang()], is_attended=True)
+
+    async def body() -> None:
+        async for event in it.conversation.submit("go"):
+            if isinstance(event, TextDelta):
+                it.conversation.cancel()
+
+    asyncio.run(body())
+    assert [turn.is_interrupted for turn in it.conversation.usage()] == [True]
+    it.conversation.release()
+    again = talk(tmp_path, resumes=it.conversation.session_id)
+    assert [turn.is_interrupted for turn in again.conversation.usage()] == [True]
+    again.conversation.release()
 
 
 def test_preview_shows_typed_text_without_attachments() -> None:
