@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from qcode.agent.conversation import Conversation
+    from qcode.agent.options import Options
 
 _ALWAYS_RESTORED = frozenset({"plan", "default"})
 _WITH_TRUST = "accept-edits"
 _WITH_FLAG = frozenset({"auto", "bypass"})
 
 
-def restore_session(conversation: Conversation, *, is_mode_chosen: bool, is_model_chosen: bool) -> Iterator[Notice]:
-    """Restore mode and model; yield a notice for each that was restored, or that was not.
-
-    `is_mode_chosen` and `is_model_chosen`: a flag of this run sets it, so it stays.
-    """
+def restore_session(conversation: Conversation, options: Options) -> tuple[Notice, ...]:
+    """Restore mode and model, unless a flag in `options` sets them; return what to tell the user."""
     history = conversation.session.history
-    if is_mode_chosen:
-        conversation.session.set_mode(conversation.mode)
+    notices: list[Notice] = []
+    if options.permission_mode is None:
+        notices += _restore_mode(conversation, history.mode)
     else:
-        yield from _restore_mode(conversation, history.mode)
-    yield from _restore_model(conversation, history.model_of(history.next_number), is_chosen=is_model_chosen)
+        conversation.session.set_mode(conversation.mode)
+    model = history.model_of(history.next_number)
+    return (*notices, *_restore_model(conversation, model, is_chosen=options.model is not None))
 
 
 def _restore_mode(conversation: Conversation, recorded: str) -> Iterator[Notice]:

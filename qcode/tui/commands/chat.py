@@ -76,8 +76,8 @@ def _effort(context: CommandContext, typed: str) -> None:
 
 
 def _pick_effort(context: CommandContext) -> None:
+    from qcode.tui.panels.picker_list import PickerRow
     from qcode.tui.screens.picker import Picker
-    from qcode.tui.screens.picker_list import PickerRow
 
     rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.requested_effort is None)]
     rows += [
@@ -136,8 +136,8 @@ def _mode(context: CommandContext, name: str) -> None:
 
 
 def _pick_mode(context: CommandContext) -> None:
+    from qcode.tui.panels.picker_list import PickerRow
     from qcode.tui.screens.picker import Picker
-    from qcode.tui.screens.picker_list import PickerRow
 
     current = context.agent.conversation.mode
     rows = [PickerRow(mode, mode_label(mode), meaning, mode == current) for mode, meaning in MODES.items()]

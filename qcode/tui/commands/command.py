@@ -304,7 +304,14 @@ def table_text(rows: Sequence[tuple[str, str]]) -> str:
 
 
 _TYPED = re.compile(r"/([A-Za-z][\w:-]*)?(?: (.*))?", re.DOTALL)
-_KEY_NAMES = {"pageup": "PgUp", "pagedown": "PgDn", "question_mark": "?", "escape": "Esc"}
+_KEY_NAMES = {
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "question_mark": "?",
+    "escape": "Esc",
+    "underscore": "_",
+    "slash": "/",
+}
 
 
 def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:

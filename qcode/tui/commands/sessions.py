@@ -179,10 +179,10 @@ def _open(context: CommandContext, session_id: str) -> None:
     except ValueError as refusal:
         context.view.notify("warning", str(refusal))
         return
-    from qcode.tui.opening import restored_session
+    from qcode.agent.sessions.resumption import restore_session
     from qcode.tui.transcript.replay import is_shown_by_resume
 
-    restored = restored_session(context.agent)
+    restored = restore_session(context.agent.conversation, context.agent.context.options)
     context.screen.show_conversation()
     for item in restored:
         context.view.notify(item.level, item.text)

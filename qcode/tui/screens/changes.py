@@ -18,10 +18,10 @@ from textual.widgets import Static
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
 from qcode.text.clean import one_line, plain_line, visible_rows
 from qcode.text.numbers import count_text
+from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.picker import ListScreen
-from qcode.tui.screens.picker_list import PickerRow
 from qcode.tui.transcript.diff import parse_diff, render_diff
 from qcode.tui.transcript.line import Line, ink, wrap
 from qcode.values import dataclass

@@ -23,10 +23,10 @@ from qcode.agent.context.memory import Memory, MemoryFile, memory_detail
 from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line, visible_lines
 from qcode.text.numbers import tokens_text
+from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.control_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.pager import PagerScreen, hanging_lines
 from qcode.tui.screens.picker import Picker
-from qcode.tui.screens.picker_list import PickerRow
 from qcode.tui.widgets import HangingText, foot
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))

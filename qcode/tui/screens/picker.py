@@ -20,7 +20,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from qcode.text.match import fold, rank
-from qcode.tui.screens.picker_list import Column, PickerList, PickerRow
+from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
 from qcode.tui.widgets import SteadyInput, foot
 
 Result = TypeVar("Result")

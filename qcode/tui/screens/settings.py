@@ -16,8 +16,8 @@ from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
+from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
-from qcode.tui.screens.picker_list import Column, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 

@@ -11,11 +11,12 @@ import pytest
 from qcode.agent.agent import Agent
 from qcode.agent.models.selection import resume_with, select_model
 from qcode.agent.options import LATEST, RunContext
+from qcode.agent.sessions.resumption import restore_session
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.events import Notice
-from qcode.tui.opening import open_agent, restored_session
+from qcode.tui.opening import open_agent
 
 
 class Folder:
@@ -48,7 +49,7 @@ class Folder:
     def resume(self, *flags: str) -> tuple[ApprovalMode, list[Notice]]:
         """Return the mode after `qcode -c`, and the notices."""
         agent = self.open("-c", *flags)
-        notices = list(restored_session(agent))
+        notices = list(restore_session(agent.conversation, agent.context.options))
         agent.conversation.release()
         return agent.conversation.mode, notices
 
@@ -166,6 +167,6 @@ def test_demo_session_continues_with_a_model_that_has_a_key(folder: Folder, monk
     context = folder.context("-c", "--trust")
     assert context.options.resume == LATEST
     agent = open_agent(context, resume_with(context))
-    (notice,) = restored_session(agent)
+    (notice,) = restore_session(agent.conversation, context.options)
     agent.conversation.release()
     assert notice.text == f"This session used the demo model. Continuing with {agent.conversation.model}."

@@ -283,7 +283,7 @@ def test_failed_check_is_a_line_and_does_not_end_the_app(tmp_path: Path) -> None
         ("/permissions allow shell(make doc)", "allow shell(make doc) applies to this session"),
         ("/permissions allow shell(sudo *)", "every use needs approval"),
         ("/permissions undo shell(make test)", "change it there"),
-        ("/permissions undo shell(none)", "no active rule shell(none)"),
+        ("/permissions undo shell(none)", "No active rule shell(none)"),
         ("/permissions check make doc", "shell make doc: asks first"),
         ("/permissions check write a.py", "write a.py: asks first"),
         ("/permissions what", "Use /permissions, or with list"),

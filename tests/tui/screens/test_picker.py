@@ -14,9 +14,9 @@ from textual.widgets import Input
 
 from qcode.tui.app import QcodeApp
 from qcode.tui.layout import PANEL_STYLES
+from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
 from qcode.tui.screens.palette import PalettePicker
 from qcode.tui.screens.picker import Finder, Picker
-from qcode.tui.screens.picker_list import Column, PickerList, PickerRow
 from qcode.tui.widgets import SteadyInput, foot
 from tests.tui.harness import Running, drive
 

@@ -259,3 +259,13 @@ def test_setting_can_be_changed_by_a_typed_command(file: Path) -> None:
         assert "must be true or false" in run.text
 
     drive(test, settings=configuring(file))
+
+
+def test_unknown_theme_is_not_written(file: Path) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/config ui.theme drak")
+        await run.pilot.pause()
+        assert "Unknown theme 'drak'. Did you mean dark?" in run.text
+        assert file.read_text() == FILE
+
+    drive(test, ScriptedConversation(), settings=configuring(file))
