@@ -380,7 +380,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.view.replay()
             show_resumed(conversation, transcript)
             notices = tuple(notice for notice in notices if not is_shown_by_resume(conversation, notice.text))
-        if conversation.mode == "bypass":
+        if conversation.mode == "bypass" and self.agent.trust.is_trusted:
             transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
         for notice in notices:
             transcript.add_notice(notice.level, notice.text)

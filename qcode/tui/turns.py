@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.agent.outcomes import UNEXPECTED_END
-from qcode.protocol.approvals import Allow, Decision, Deny, Question, TurnApproval
+from qcode.protocol.approvals import Decision, Deny, Question, TurnApproval, trusts_folder
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ApprovalRequested, ModelFellBack, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
@@ -127,7 +127,7 @@ class Turns:
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Pass on what the user decided. A plain no also ends the turn, so that the user says what to do instead."""
-        if decision == Allow("trust"):
+        if trusts_folder(decision):
             self._trust_folder()
         self._conversation.answer(approval_id, decision)
         # An approved plan ends plan mode, and so may a yes to all edits.

@@ -52,18 +52,42 @@ def test_four_keys_insert_a_new_line_and_send_nothing() -> None:
     drive(test, conversation)
 
 
-def test_shift_tab_in_a_restricted_folder_says_why_it_has_no_effect() -> None:
+def test_shift_tab_in_a_restricted_folder_leaves_out_accept_edits_and_says_why() -> None:
     async def test(run: Running) -> None:
-        await run.pilot.press("shift+tab")
-        assert "Restricted folder: modes apply once you trust it (/trust)" in run.status
+        modes = []
+        for _ in range(3):
+            await run.pilot.press("shift+tab")
+            assert "no accept edits until you trust this folder (/trust)" in run.status
+            modes.append(run.app.agent.conversation.mode)
+        assert modes == ["plan", "default", "plan"]
 
     drive(test, is_trusted=lambda: False)
 
     async def trusted(run: Running) -> None:
         await run.pilot.press("shift+tab")
-        assert "Restricted" not in run.status
+        assert run.app.agent.conversation.mode == "accept-edits"
+        assert "accept edits" in run.status
+        assert "trust" not in run.status
 
     drive(trusted)
+
+
+def test_mode_without_effect_in_a_restricted_folder_is_not_shown_as_the_mode() -> None:
+    trusted: list[bool] = []
+
+    def trust() -> str:
+        trusted.append(True)
+        return "Folder trusted."
+
+    async def test(run: Running) -> None:
+        await run.send("/mode accept-edits")
+        assert "Mode accept-edits applies once you trust this folder (/trust)." in run.text
+        assert "ask before edits" in run.status
+        assert "accept edits" not in run.status
+        await run.send("/trust")
+        assert "accept edits" in run.status
+
+    drive(test, is_trusted=lambda: bool(trusted), trust=trust)
 
 
 def test_escape_interrupts_at_once_and_keeps_the_shown_text() -> None:

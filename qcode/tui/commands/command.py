@@ -128,6 +128,10 @@ class CommandContext:
         """Switch the permission mode."""
         self.agent.conversation.set_mode(mode)
         self.view.show_mode()
+        from qcode.tui.preferences import pending_mode_notice  # loads after the first paint
+
+        if notice := pending_mode_notice(mode, is_trusted=self.agent.trust.is_trusted):
+            self.view.notify("info", notice)
 
 
 def is_prompt_empty(context: CommandContext) -> bool:

@@ -19,7 +19,7 @@ from qcode.agent.permissions import (
     RuleInForce,
     TriedKind,
 )
-from qcode.protocol.approvals import mode_label
+from qcode.protocol.approvals import effective_mode, mode_label
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import tokens_text
@@ -68,8 +68,9 @@ def decision_text(decision: CallRecord) -> str:
 
 
 def mode_line(permissions: Permissions) -> str:
+    mode = effective_mode(permissions.mode, is_trusted=permissions.is_trusted)
     trust = "" if permissions.is_trusted else ", restricted folder: allow rules do not apply"
-    return f"mode {mode_label(permissions.mode)}{trust}"
+    return f"mode {mode_label(mode)}{trust}"
 
 
 def permissions_text(permissions: Permissions) -> str:
