@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from textual.screen import Screen
 
 from qcode.agent.settings import Setting
+from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.usage import Usage
@@ -253,6 +254,8 @@ class AppView:
         transcript, conversation = self._widgets.transcript, self._agent.conversation
         transcript.clear()
         transcript.add_welcome(self._welcome_lines())
+        if not self._agent.trust.is_trusted:
+            transcript.add_notice("info", RESTRICTED_NOTICE)
         self.replay()
         if self._session_id != conversation.session_id:
             self._session_id = conversation.session_id
