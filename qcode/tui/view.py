@@ -128,6 +128,7 @@ class AppView:
         self.session_name: SessionName = session_name
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
+        self._has_resumed = False
         self.model_use: ModelUse = ModelUse(agent, say=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
@@ -238,27 +239,31 @@ class AppView:
         self.app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:
-        self._session_id = self._agent.conversation.session_id
+        self._session_id, self._has_resumed = self._agent.conversation.session_id, False
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.replace_items(())
         self._widgets.transcript.add_welcome(self._welcome_lines())
 
     def _welcome_lines(self) -> tuple[str, ...]:
-        """Return the welcome; a model chosen after the start replaces the first one and its reason."""
+        """Return the welcome. A model from after the start, or of a resumed session, has no reason."""
         model = self._agent.conversation.model
-        welcome = self._welcome if model == self._first_model else replace(self._welcome, model=(model,))
-        return welcome.lines()
+        is_first = model == self._first_model and not self._has_resumed
+        return (self._welcome if is_first else replace(self._welcome, model=(model,))).lines()
 
     def show_conversation(self) -> None:
         transcript, conversation = self._widgets.transcript, self._agent.conversation
+        is_resumed, self._session_id = self._session_id != conversation.session_id, conversation.session_id
+        if is_resumed:
+            self._has_resumed = True
+            self._show_model()
+            self.show_mode()
         transcript.clear()
         transcript.add_welcome(self._welcome_lines())
         if not self._agent.trust.is_trusted:
             transcript.add_notice("info", RESTRICTED_NOTICE)
         self.replay()
-        if self._session_id != conversation.session_id:
-            self._session_id = conversation.session_id
+        if is_resumed:
             show_resumed(conversation, transcript)
         self._widgets.todos.replace_items(todos_in(conversation.messages))
         self.session_name.refresh()

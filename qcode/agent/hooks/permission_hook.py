@@ -125,7 +125,9 @@ def read_event(user: HookUser, data: bytes) -> HookEvent | None:
     if not isinstance(folder, str) or not folder.startswith("/") or "\0" in folder:
         raise UnreadableEventError("the event names no working folder")
     action = hook_format.tools.get(name)
-    event = HookEvent(folder, (), only_narrows=user == "codex", is_bypassed=values.get("permission_mode") in _BYPASSED)
+    mode = values.get("permission_mode")
+    is_bypassed = isinstance(mode, str) and mode in _BYPASSED
+    event = HookEvent(folder, (), only_narrows=user == "codex", is_bypassed=is_bypassed)
     if name.startswith("mcp__"):
         return replace(event, calls=(("mcp", name.removeprefix("mcp__")),))
     if action is None:

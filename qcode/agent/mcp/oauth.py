@@ -37,11 +37,14 @@ from mcp.shared.auth import (
 )
 
 from qcode.agent.mcp.credentials import Credentials, Login
+from qcode.agent.mcp.session import validation_problem
 from qcode.agent.mcp.spec import ServerError
 from qcode.protocol.errors import KeyringError, KeyStoreError
 from qcode.protocol.tools import Refused
+from qcode.providers.sdk import quiet
 from qcode.safety.addresses import is_global, read_url
 from qcode.text.clean import single_spaced
+from qcode.text.json import parse_object, text_in
 from qcode.tools.web import Fetch, RequestTarget
 
 NetworkZone: TypeAlias = Literal["public", "private", "loopback"]
@@ -205,7 +208,11 @@ class ServerAuth(OAuthClientProvider):
                     if self._login.token != sent:
                         return self._login.token
                     return await self._refresh()
-            except (TimeoutError, OSError, KeyStoreError):
+            except FileNotFoundError:  # no folder for logins, so there is none
+                return ""
+            except (TimeoutError, OSError, KeyStoreError) as error:
+                why = "another process holds its lock" if isinstance(error, TimeoutError) else str(error)
+                self.problem = f"its login cannot be refreshed: {single_spaced(why, _MAX_MESSAGE_CHARS)}"
                 return ""
 
     async def _refresh(self) -> str:
@@ -216,16 +223,16 @@ class ServerAuth(OAuthClientProvider):
         except (Refused, ServerError, OAuthFlowError) as error:
             self.problem = f"its login cannot be refreshed: {single_spaced(str(error), _MAX_MESSAGE_CHARS)}"
             return ""
-        if response.status_code in (400, 401):  # expired or revoked
+        refusal = _refusal_text(response)
+        if response.status_code in (400, 401) and refusal:  # expired or revoked; a page of a proxy says neither
             await self._store(replace(self._login, tokens={}, expires_at=None))
             return ""
-        try:
-            tokens = OAuthToken.model_validate_json(response.content) if response.status_code == 200 else None
-        except ValueError:
-            tokens = None
-        if tokens is None:
-            self.problem = f"its login cannot be refreshed: the authorization server answered {response.status_code}"
+        is_answered = response.status_code == 200
+        problem = _token_problem(response.content) if is_answered else f"answered {response.status_code}{refusal}"
+        if problem:
+            self.problem = f"its login cannot be refreshed: the authorization server {problem}"
             return ""
+        tokens = OAuthToken.model_validate_json(response.content)
         before, row = self._login.tokens, tokens.model_dump(mode="json", exclude_none=True)
         # A response may leave out what stays the same (RFC 6749, section 6).
         row = {**{name: before[name] for name in ("refresh_token", "scope") if name in before}, **row}
@@ -254,12 +261,17 @@ class ServerAuth(OAuthClientProvider):
         self._is_loaded = self._initialized = True
         self.context.clear_tokens()
         self.context.oauth_metadata = self.context.protected_resource_metadata = None
+        quiet("mcp")  # it logs a failed login with the response, which may hold a token
+        # From this version on the package names the resource in every request (RFC 8707).
+        challenge.request.headers["mcp-protocol-version"] = _RESOURCE_VERSION
         flow = self._auth_flow(challenge.request)
         response = challenge
         try:
             await anext(flow)  # the request of the challenge, which is not sent again
             while (outgoing := await flow.asend(response)) is not challenge.request:
                 response = await self._send(self._checked(outgoing))
+                if outgoing.method == "POST":
+                    self._check_response(response)
         except (OAuthFlowError, Refused) as error:
             raise ServerError(f"the login failed: {single_spaced(str(error), _MAX_MESSAGE_CHARS)}") from None
         except ValueError:
@@ -310,6 +322,21 @@ class ServerAuth(OAuthClientProvider):
         if methods and "none" not in methods:
             self.context.client_metadata.token_endpoint_auth_method = _POST if _POST in methods else _BASIC
         return create_client_registration_request(metadata, self.context.client_metadata, "")
+
+    def _check_response(self, response: httpx2.Response) -> None:
+        """Raise `OAuthFlowError` for a registration or token that cannot be used.
+
+        The package would put the response into its error text, with the token or secret in it.
+        """
+        if response.status_code not in (200, 201):
+            raise OAuthFlowError(f"the authorization server answered {response.status_code}{_refusal_text(response)}")
+        if self.context.client_info is None:
+            invalid = validation_problem(lambda: OAuthClientInformationFull.model_validate_json(response.content))
+            problem = invalid and f"sent an invalid registration ({invalid})"
+        else:
+            problem = _token_problem(response.content)
+        if problem:
+            raise OAuthFlowError(f"the authorization server {problem}")
 
     def _usable_metadata(self) -> OAuthMetadata:
         """Return the metadata of the authorization server; raise `OAuthFlowError` for one that is not safe."""
@@ -386,6 +413,22 @@ async def send(
     )
     answered = {"content-type": page.kind, **({"location": page.location} if page.location else {})}
     return httpx2.Response(page.status, headers=answered, content=page.data, request=httpx2.Request(method, url))
+
+
+def _token_problem(content: bytes) -> str:
+    """Return what is wrong with a response of the token endpoint, empty if it can be used."""
+    invalid = validation_problem(lambda: OAuthToken.model_validate_json(content))
+    if not invalid:
+        token = OAuthToken.model_validate_json(content).access_token
+        invalid = "" if token and token.isascii() and token.isprintable() else "access_token: not usable in a header"
+    return invalid and f"sent an invalid token ({invalid})"
+
+
+def _refusal_text(response: httpx2.Response) -> str:
+    """Return the error of a response in its standard form (RFC 6749, section 5.2), empty without one."""
+    values = parse_object(response.text) or {}
+    text = " ".join(text_in(values.get(name)) for name in ("error", "error_description"))
+    return f": {single_spaced(text, _MAX_MESSAGE_CHARS)}" if text.strip() else ""
 
 
 def _with_token(request: httpx2.Request, token: str) -> httpx2.Request:

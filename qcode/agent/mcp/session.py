@@ -303,14 +303,14 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
 
     key = _LISTS[method]
     entries = raw.get(key)
-    if not isinstance(entries, list) or _problem(
+    if not isinstance(entries, list) or validation_problem(
         lambda: methods.parse_server_result(method, version, {**raw, key: []})
     ):
         return ()  # the page itself is invalid, so the caller's own validation fails
     valid, rejected = [], []
     for entry in entries:
         page = {**raw, key: [entry]}
-        problem = _problem(lambda page=page: methods.parse_server_result(method, version, page))  # type: ignore[misc]
+        problem = validation_problem(lambda page=page: methods.parse_server_result(method, version, page))  # type: ignore[misc]
         if not problem and key == "tools" and version in MODERN_PROTOCOL_VERSIONS:
             problem = find_invalid_x_mcp_header(entry["inputSchema"]) or ""
         if problem:
@@ -322,7 +322,7 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
     return tuple(rejected)
 
 
-def _problem(check: Callable[[], object]) -> str:
+def validation_problem(check: Callable[[], object]) -> str:
     """Return the first problem that a validation finds, in one line."""
     from pydantic import ValidationError
 
@@ -337,7 +337,8 @@ def _problem(check: Callable[[], object]) -> str:
 
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False)[0]
-    return single_spaced(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", MAX_REASON)
+    location = ".".join(map(str, first["loc"]))
+    return single_spaced(f"{location}: {first['msg']}" if location else first["msg"], MAX_REASON)
 
 
 async def negotiate(session: ClientSession, *, probes: bool) -> None:
