@@ -299,7 +299,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _take_prompt(self, event: Prompt.Submitted) -> None:
         from qcode.tui.commands.table import submit_text
 
-        submit_text(self.commands, event.text, event.typed_text, event.images)
+        submit_text(self.commands, event.text, event.typed_text, event.attached)
 
     @on(SearchClosed)
     def _focus_after_search(self) -> None:
