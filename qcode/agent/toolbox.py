@@ -233,9 +233,17 @@ class Toolbox:
         self, prompt: str, attached: tuple[Block, ...], options: TurnOptions
     ) -> tuple[str, tuple[Block, ...], TurnOptions]:
         """Return a prompt with the prompts and resources of tool servers that it names; raise `InputError`."""
-        if self._typed_names is None:
+        if not ("/" in prompt or "@" in prompt) or (typed_names := self._load_typed_names()) is None:
             return prompt, attached, options
-        return await self._typed_names.expanded(prompt, attached, options)
+        return await typed_names.expanded(prompt, attached, options)
+
+    def _load_typed_names(self) -> TypedNames | None:
+        """Return the reader of what a typed text names, which loads with the first text that may name something."""
+        if self._typed_names is None and self.servers is not None:
+            from qcode.agent.mcp.typed import TypedNames
+
+            self._typed_names = TypedNames(self.servers, lambda: self.workspace.scratch)
+        return self._typed_names
 
     @property
     def is_reading(self) -> bool:
@@ -244,10 +252,11 @@ class Toolbox:
 
     def steer(self, text: str, give: Callable[[tuple[Block, ...]], None], *, reads: bool) -> None:
         """Call `give` with the resources that a steering message mentions, once they are read; at once without any."""
-        if self._typed_names is None or not reads:
+        typed_names = self._load_typed_names() if reads else None
+        if typed_names is None:
             give(())
         else:
-            self._typed_names.steer(text, give)
+            typed_names.steer(text, give)
 
     def unsteer(self, text: str) -> bool:
         """Withdraw a steering message that is not given yet; return False if there is none with this text."""
@@ -259,7 +268,8 @@ class Toolbox:
 
     def names_resource(self, word: str) -> bool:
         """Return whether an `@word` names a resource of a tool server."""
-        return self._typed_names is not None and self._typed_names.names_resource(word)
+        typed_names = self._load_typed_names()
+        return typed_names is not None and typed_names.names_resource(word)
 
     def use_folders(self, added: tuple[Path, ...], root: Path) -> None:
         """Replace the added folders that the tools may work in; `root` is the folder of the project."""
@@ -271,10 +281,7 @@ class Toolbox:
 
     def use_servers(self, servers: Servers) -> None:
         """Offer the tools of these servers; there were none so far."""
-        from qcode.agent.mcp.typed import TypedNames
-
         self.servers = servers
-        self._typed_names = TypedNames(servers, lambda: self.workspace.scratch)
         self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
 
     def trust_folder(self) -> None:

@@ -15,8 +15,8 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qcode.agent.mcp.context import NotApprovedError, ServerContext
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
-from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, start_reason
 from qcode.agent.mcp.spec import (
     MAX_REASON,

@@ -284,9 +284,10 @@ def is_stale(spec: ServerSpec, current: Mapping[str, ServerSpec]) -> bool:
 
 def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:
     """Return possible secrets sent to servers: values of variables and headers after expansion with `env`."""
-
     values: list[str] = []
     for spec in specs:
+        if not spec.is_of_client and not any(map(may_be_secret, (*spec.config.env, *spec.config.headers))):
+            continue
         try:
             config = spec.expanded(env)
         except ServerError:
