@@ -41,7 +41,7 @@ class Truncated(str):
 
 
 Reply: TypeAlias = str | Call | Sequence[str | Call] | ProviderError
-"""A text, a call, a list of texts and calls, or an error that the request raises."""
+"""A text, a call, a list of strings and calls, or an error that the request raises."""
 
 
 class Scripted:

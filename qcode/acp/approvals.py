@@ -77,10 +77,11 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
                 *(for_folder if rule and approval.is_keepable else ()),
                 deny,
             ]
-        case PlanApproval():
+        case PlanApproval(is_trusted=is_trusted):
+            accept = PermissionOption("accept-edits", "allow_always", "Yes, accept edits", AcceptPlan("accept-edits"))
             return [
                 PermissionOption("default", "allow_once", "Yes, ask before edits", AcceptPlan("default")),
-                PermissionOption("accept-edits", "allow_always", "Yes, accept edits", AcceptPlan("accept-edits")),
+                *([accept] if is_trusted else ()),
                 PermissionOption("plan", "reject_once", "No, keep planning", Deny()),
             ]
         case Question(choices=choices):

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions, effective_mode, mode_label
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line, visible
@@ -233,7 +233,7 @@ def _permissions(permissions: Permissions) -> str:
     ]
     return "\n".join(
         [
-            f"Mode {permissions.mode}{trust}",
+            f"Mode {mode_label(effective_mode(permissions.mode, is_trusted=permissions.is_trusted))}{trust}",
             "Rules:",
             *(rules or ["  none: calls the mode does not allow ask first"]),
             "Decisions of this session:",

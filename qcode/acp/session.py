@@ -418,12 +418,12 @@ class EditorSession:
             part = text[at : at + 100_000]
             self.send(chunk("agent_message_chunk", part, f"command-{self.commands.count}"))
 
-    def _current_state(self) -> tuple[str, str, str | None]:
+    def _current_state(self) -> tuple[str, str, str | None, bool]:
         conversation = self.agent.conversation
-        return conversation.mode, conversation.model, conversation.effort
+        return self.settings.mode, conversation.model, conversation.effort, self.agent.permissions.is_trusted
 
     def _sync(self) -> None:
-        """Send the mode and the options if the mode, the model or the effort has changed."""
+        """Send the mode and the options if the mode, the model, the effort or the trust has changed."""
         state, before = self._current_state(), self._state
         if state == before:
             return

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from qcode.acp.wire import WireError, invalid
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import ApprovalMode, effective_mode
 from qcode.protocol.model import EFFORTS
 from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
@@ -28,6 +28,7 @@ _MODES: dict[ApprovalMode, tuple[str, str]] = {
     "auto": ("Auto", "Commands run without asking in the sandbox"),
     "bypass": ("Bypass", "Runs everything without asking"),
 }
+_NEEDS_TRUST = ", once this folder is trusted (/trust)"
 
 
 class SessionSettings:
@@ -41,22 +42,24 @@ class SessionSettings:
         self._has_sandbox = has_sandbox
         self._may_bypass = agent.conversation.mode == "bypass"
 
+    @property
+    def mode(self) -> ApprovalMode:
+        """The mode in effect."""
+        agent = self._agent
+        return effective_mode(agent.conversation.mode, is_trusted=agent.permissions.is_trusted)
+
     def modes(self) -> JsonObject:
         return {
-            "currentModeId": self._agent.conversation.mode,
-            "availableModes": [
-                {"id": mode, "name": _MODES[mode][0], "description": _MODES[mode][1]} for mode in self._offered_modes()
-            ],
+            "currentModeId": self.mode,
+            "availableModes": self._mode_rows("id"),
         }
 
     def options(self) -> list[Json]:
         """Return every option with its current value."""
         conversation = self._agent.conversation
-        modes: list[Json] = [
-            {"value": mode, "name": _MODES[mode][0], "description": _MODES[mode][1]} for mode in self._offered_modes()
-        ]
+        modes = self._mode_rows("value")
         options: list[Json] = [
-            _select_option("mode", "Permission mode", "mode", conversation.mode, modes),
+            _select_option("mode", "Permission mode", "mode", self.mode, modes),
             _select_option("model", "Model", "model", conversation.model, self._model_groups()),
         ]
         if conversation.thinks:
@@ -67,10 +70,12 @@ class SessionSettings:
         return options
 
     def set_mode(self, mode_id: str) -> None:
-        """Switch the permission mode; raise `WireError` for one that is not offered."""
+        """Switch the permission mode; raise `WireError` for one that is not offered or needs trust."""
         mode = next((mode for mode in self._offered_modes() if mode == mode_id), None)
         if mode is None:
             raise invalid(f'the mode "{one_line(mode_id, 80)}" is not available')
+        if effective_mode(mode, is_trusted=self._agent.permissions.is_trusted) != mode:
+            raise invalid(f'the mode "{mode}" needs a trusted folder; type /trust to see what this one contains')
         self._agent.conversation.set_mode(mode)
 
     def connect_model(self, model: str) -> ModelClient | None:
@@ -97,8 +102,17 @@ class SessionSettings:
 
     def _offered_modes(self) -> list[ApprovalMode]:
         hidden = {"auto": not self._has_sandbox, "bypass": not self._may_bypass}
-        current = self._agent.conversation.mode
-        return [mode for mode in get_args(ApprovalMode) if mode == current or not hidden.get(mode, False)]
+        return [mode for mode in get_args(ApprovalMode) if mode == self.mode or not hidden.get(mode, False)]
+
+    def _mode_rows(self, key: str) -> list[Json]:
+        """Return the offered modes with their names; their ids are under `key`."""
+        is_trusted = self._agent.permissions.is_trusted
+        rows: list[Json] = []
+        for mode in self._offered_modes():
+            name, description = _MODES[mode]
+            needs_trust = effective_mode(mode, is_trusted=is_trusted) != mode
+            rows.append({key: mode, "name": name, "description": description + (_NEEDS_TRUST if needs_trust else "")})
+        return rows
 
     def _model_groups(self) -> list[Json]:
         """Return the models by provider, the current one always among them."""

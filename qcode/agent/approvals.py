@@ -59,21 +59,10 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_NAME = 80
 SHELL = Shell.spec.name
-_AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
-_MODES: dict[ApprovalMode, str] = {
-    "default": "the user is asked before each change",
-    "accept-edits": "edits inside the folder run without asking, everything else asks",
-}
-_PLAN_SUMMARIES: dict[ApprovalMode, str] = {
-    "default": "Plan approved · asks before each change",
-    "accept-edits": "Plan approved · edits run without asking",
-}
 _NO_PLAN_MODE = "Plan mode has already ended: the mode is {mode}. Continue the work."
-_PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is now {mode}: {meaning}. Carry it out."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
 _UNUSED_EDIT = "Your edit was not used: {reason}. The question shows the call as before; edit it again to change it."
 _SUFFIX = lazy_pattern(r"\.\w{1,10}")
-_KEEP_PLANNING = "the plan is not approved and plan mode continues; change nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +222,9 @@ class PendingCalls:
         preview = _masked_preview(policy, preview)
         is_question = self._toolbox.asks_user(call.name)
         approval = approval_of(call, preview, repeats=request.repeats, is_question=is_question)
-        if isinstance(approval, ToolApproval):
+        if isinstance(approval, PlanApproval):
+            approval = replace(approval, is_trusted=policy.is_trusted)
+        elif isinstance(approval, ToolApproval):
             approval = await self._with_offers(approval, policy, resolved, preview, verdict)
             approval = replace(approval, is_revised=resolved.edited_arguments is not None)
         self._open[call.call_id] = approval
@@ -370,18 +361,20 @@ class PendingCalls:
     def _deny(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
         self._permissions.note(approval.call, "denied", reason)
         if isinstance(approval, PlanApproval):
-            feedback = f". They say: {reason}" if reason else ". Ask what to change, or end your reply"
-            reason = f"{_KEEP_PLANNING}{feedback}"
+            from qcode.engine import plan_mode
+
+            return plan_mode.rejected(approval.id, reason)
         is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
         return ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=approval.detail if is_edit else "")
 
     def _accept_plan(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
         """End plan mode and switch to the mode that the user chose; the arguments of the call cannot change it."""
-        mode = mode if mode in _AFTER_A_PLAN else "default"
+        from qcode.engine import plan_mode
+
+        mode = plan_mode.mode_after_plan(mode, is_trusted=self._permissions.is_trusted)
         self._permissions.set_mode(mode)
         self._permissions.note(call, "approved", f"mode {mode}")
-        text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
-        return ApprovalAnswered(call.call_id, is_allowed=True, text=text, summary=_PLAN_SUMMARIES[mode])
+        return plan_mode.approved(call.call_id, mode)
 
     def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
         """Settle the open approvals that the mode decides, after the mode may have changed.
@@ -561,10 +554,14 @@ def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple
 
 
 def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
-    """Return why a call asks, and whether a command would be sandboxed; empty for an edit that any mode asks about."""
+    """Return why a call asks and whether a command would be sandboxed, in one line for the user.
+
+    It is empty for an edit that asks only because of the mode.
+    """
     if kind == "edit" and verdict.rule.startswith("mode:"):
         return ""
-    reason = visible(verdict.reason)
+    lead = "A hook asks: " if verdict.rule.startswith("hook:") else "Asks because "
+    reason = f"{lead}{visible(verdict.reason)}"
     if kind != "command":
         return reason
     return f"{reason} · runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"

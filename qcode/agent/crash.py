@@ -24,7 +24,7 @@ _reports: dict[tuple[Path, str], Path] = {}
 """The reports of this process by folder and text: a repeated error has one report and does not displace others."""
 
 
-def keep_out(key: Secret) -> None:
+def redact_in_crash_reports(key: Secret) -> None:
     """Remove `key` from every crash report of this process; keys of the environment are always removed."""
     _kept_out.add(key)
 

@@ -108,22 +108,22 @@ class AgentParts:
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
-        self._connect_tracing()
+        self._connect_session()
         self.notices = (*_unused_settings(context, selection), *problems, *notices)
         self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
 
-    def _use_hooks(self, own_hooks: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
+    def _use_hooks(self, program_hooks: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
         """Connect the configured hooks and those of the program; return lines about hooks that cannot be used."""
         settings, conversation = self.context.settings.hooks, self.conversation
-        if not own_hooks and not settings.has_any:
+        if not program_hooks and not settings.has_any:
             return ()
         from qcode.agent.hooks.connect import connect_hooks
 
         source = "fork" if self.context.options.fork_session else "resume" if conversation.messages else "startup"
         hooks, problems = connect_hooks(
             self.context,
-            own_hooks,
+            program_hooks,
             lambda: (conversation.session_id, conversation.mode, conversation.model),
             scratch=lambda: scratch.path,
             redact=self.redact,
@@ -266,21 +266,21 @@ class AgentParts:
         )
         if not (settings.mcp_servers or files or in_project or context.client_servers or context.program_servers):
             return None
-        from qcode.agent.mcp.spec import named_servers
+        from qcode.agent.mcp.spec import configured_servers
 
-        named = named_servers(
+        servers = configured_servers(
             settings,
             files,
             context.root,
             is_trusted=in_project,
-            of_client=context.client_servers,
-            in_program=context.program_servers,
+            client_servers=context.client_servers,
+            program_servers=context.program_servers,
         )
-        if not named.specs and not named.complaints:
+        if not servers.specs and not servers.problems:
             return None
-        return self.open_servers(named.specs, named.complaints)
+        return self.open_servers(servers.specs, servers.problems)
 
-    def open_servers(self, specs: Sequence[ServerSpec], complaints: Sequence[str] = ()) -> Servers:
+    def open_servers(self, specs: Sequence[ServerSpec], problems: Sequence[str] = ()) -> Servers:
         """Return these tool servers, not started."""
         from qcode.agent.mcp.context import ServerContext
         from qcode.agent.mcp.pins import Pins
@@ -299,7 +299,7 @@ class AgentParts:
                 sample=self._sample,
             ),
             is_trusted=context.is_trusted,
-            complaints=complaints,
+            problems=problems,
             defer=context.settings.mcp.defer,
         )
 
@@ -317,9 +317,9 @@ class AgentParts:
 
     def hide_values(self, specs: Sequence[ServerSpec]) -> None:
         """Treat the values of the servers' headers as secrets."""
-        from qcode.agent.mcp.spec import header_values
+        from qcode.agent.mcp.spec import possible_secrets
 
-        self._secrets.update(value for value in header_values(specs, self.context.env) if value)
+        self._secrets.update(value for value in possible_secrets(specs, self.context.env) if value)
 
     def _prune(self, open_id: str) -> None:
         """Remove sessions that are older than the user wants to keep."""
@@ -348,7 +348,9 @@ class AgentParts:
             session, loaded = self.store.resume(requested)
         return session, loaded.messages, loaded.notices
 
-    def _connect_tracing(self) -> None:
+    def _connect_session(self) -> None:
+        """Let the session record the mode, and traces name the session."""
+        self.permissions.record_mode_in(self.conversation.session)
         if self._tracing is not None:
             self._tracing.session_id = lambda: self.conversation.session.session_id
 

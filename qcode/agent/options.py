@@ -139,7 +139,7 @@ class Options:
             if isinstance(value, str):  # iterating a string would yield its letters
                 raise TypeError(f"Options({option.name}=...) takes a list")
             if not all(isinstance(item, str | Path) for item in value):
-                raise TypeError(f"Options({option.name}=...) takes a list of texts")
+                raise TypeError(f"Options({option.name}=...) takes a list of strings")
             object.__setattr__(self, option.name, tuple(value))
         if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
             raise TypeError("Options(model=...) takes a name or a provider")
@@ -434,12 +434,12 @@ class RunContext:
 
 
 def _convert(options: Options) -> Options:
-    """Return options with values in Claude Code's form converted, and with the texts of files and pipes."""
+    """Return options with values in Claude Code's form converted, and with the contents of files and pipes."""
     if not _needs_conversion(options):
         return options
-    from qcode.agent.claude.settings import converted
+    from qcode.agent.claude.settings import convert_options
 
-    return replace(options, **converted(_given(options)))
+    return replace(options, **convert_options(_given(options)))
 
 
 def _given(options: Options) -> dict[str, Any]:

@@ -198,6 +198,11 @@ def retry_text(retry: Retry, cap: int | None = None) -> str:
     return f"{retry_cause(retry, cap)}; {action}"
 
 
+def restored_text(restored: PartialRestored) -> str:
+    """Return why an attempt that replaced the first one is dropped, for every front end."""
+    return f"the new attempt {'was interrupted' if restored.is_interrupted else 'failed'}; the first one is kept"
+
+
 def shortfall(ended: TurnEnded, note: str) -> str:
     """Return why the turn has no complete answer, empty if it has one. `note` is a notice about its last reply."""
     match ended.outcome:

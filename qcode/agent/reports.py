@@ -36,7 +36,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message, ToolResult, typed_text
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import StopReason, WebSearched
+from qcode.protocol.reply import Outcome, StopReason, WebSearched
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price, Usage, cache_hit_rate
 from qcode.text.clean import cut
@@ -78,7 +78,11 @@ class ContextReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
-    """The usage of one turn. `cost` is None if a price is unknown. `model` is the last model; `by_model` has all."""
+    """The usage of one turn. `cost` is None if a price or the usage is unknown.
+
+    `model` is the last model; `by_model` has all. `is_interrupted`: the user interrupted a reply, whose usage providers
+    often do not report.
+    """
 
     prompt: str
     model: str
@@ -87,6 +91,7 @@ class TurnUsage:
     api_calls: ApiCalls
     discarded_output_tokens: int = 0
     by_model: tuple[ModelUsage, ...] = ()
+    is_interrupted: bool = False
 
 
 def context_report(
@@ -147,7 +152,8 @@ def size_of_tool(tool: ToolSpec) -> int:
 
 def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
     discarded = ended.discarded_output_tokens
-    return TurnUsage(prompt, model, ended.usage, ended.cost, ended.api_calls, discarded, ended.by_model)
+    is_interrupted = ended.outcome is Outcome.CANCELLED
+    return TurnUsage(prompt, model, ended.usage, ended.cost, ended.api_calls, discarded, ended.by_model, is_interrupted)
 
 
 class ModelSpending:
@@ -279,7 +285,8 @@ def recorded_usage(
         compactions=kinds["summary"],
     )
     discarded = sum(attempt.usage.output or 0 for attempt in attempts if attempt.is_discarded)
-    return TurnUsage(prompt, model, usage, cost, calls, discarded, by_model)
+    is_interrupted = any(attempt.stop == "cancelled" for attempt in attempts)
+    return TurnUsage(prompt, model, usage, cost, calls, discarded, by_model, is_interrupted)
 
 
 LATENCY_BOUNDS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -388,10 +395,11 @@ def context_text(report: ContextReport) -> str:
         ("Free", report.free),
     ]
     filled = min(_BAR, round(report.used * _BAR / report.window)) if report.window else 0
+    bar = "█" * filled or ("▏" if report.used and report.window else "")
     note = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
-        f"{'█' * filled}{'░' * (_BAR - filled)}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
+        f"{bar}{'░' * (_BAR - len(bar))}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
         f"{_percent(report.used, report.window)}, {counted}{note}",
         "",
         *(f"{name:<14} {tokens_text(size):>6}  {_percent(size, report.window):>4}" for name, size in rows),
@@ -465,8 +473,19 @@ _UNKNOWN = "unknown"
 
 
 def _turn_line(turn: TurnUsage) -> str:
-    sizes = f"{_tokens(turn.usage.input):>6} in {_tokens(turn.usage.output):>6} out"
-    return f"  {cut(turn.prompt, 30):<30} {sizes}  {_cost([turn]) if turn.cost is not None else _UNKNOWN}"
+    cost = _cost([turn]) if turn.cost is not None else _UNKNOWN
+    return f"  {cut(turn.prompt, 30):<30} {_turn_tokens(turn)}  {cost}"
+
+
+def _turn_tokens(turn: TurnUsage) -> str:
+    """Return the tokens of a turn in columns, or in words if the provider did not report all of them."""
+    sent, received = turn.usage.input, turn.usage.output
+    if sent is not None and received is not None:
+        return f"{tokens_text(sent):>6} in {tokens_text(received):>6} out"
+    why = " (interrupted)" if turn.is_interrupted else ""
+    if sent is None:
+        return f"usage not reported{why}"
+    return f"{tokens_text(sent):>6} in, output not reported{why}"
 
 
 def _by_model(turn: TurnUsage) -> tuple[ModelUsage, ...]:
@@ -483,9 +502,10 @@ def _model_line(model: str, parts: Sequence[ModelUsage]) -> str:
 def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
     known = [turn.cost for turn in turns if turn.cost is not None]
     if not known:
-        return f"{_UNKNOWN} (no price for this model)"
+        is_reported = any(turn.usage.input is not None for turn in turns)
+        return f"{_UNKNOWN} ({'no price for this model' if is_reported else 'usage not reported'})"
     text = cost_text(sum(known, Decimal(0)))
-    return text if len(known) == len(turns) else f"{text}, without turns of unknown price"
+    return text if len(known) == len(turns) else f"{text}, without turns of unknown cost"
 
 
 def _details(*parts: tuple[str, int | None]) -> str:
@@ -529,7 +549,7 @@ def _sum_calls(left: ApiCalls, right: ApiCalls) -> ApiCalls:
 
 
 def _tokens(count: int | None) -> str:
-    return "?" if count is None else tokens_text(count)
+    return "not reported" if count is None else tokens_text(count)
 
 
 def _percent(part: int, whole: int) -> str:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from qcode.agent.after_edit.session import AfterEdit
     from qcode.agent.context.nested import NestedInstructions
     from qcode.agent.mcp.servers import Servers
-    from qcode.agent.mcp.typed import TypedNames
+    from qcode.agent.mcp.typed import ServerMentions
     from qcode.agent.skills.tool import SkillTool
     from qcode.protocol.messages import Message
     from qcode.tools.web_search import SearchService, WebSearch
@@ -121,7 +121,7 @@ class Toolbox:
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers: Servers | None = None
-        self._typed_names: TypedNames | None = None
+        self._server_mentions: ServerMentions | None = None
         if servers is not None:
             self.use_servers(servers)
         self._settings = settings
@@ -226,50 +226,40 @@ class Toolbox:
         restored = () if self._sandbox is None else self._sandbox.take_warnings()
         after_edits = () if self.edits is None else self.edits.take_warnings()
         notices = () if self.servers is None else self.servers.take_notices()
-        unattached = () if self._typed_names is None else self._typed_names.take_complaints()
+        unattached = () if self._server_mentions is None else self._server_mentions.take_problems()
         return (*restored, *after_edits, *(notice.text for notice in notices), *unattached)
 
     async def expand_prompt(
         self, prompt: str, attached: tuple[Block, ...], options: TurnOptions
     ) -> tuple[str, tuple[Block, ...], TurnOptions]:
         """Return a prompt with the prompts and resources of tool servers that it names; raise `InputError`."""
-        if not ("/" in prompt or "@" in prompt) or (typed_names := self._load_typed_names()) is None:
+        if self._server_mentions is None:
             return prompt, attached, options
-        return await typed_names.expanded(prompt, attached, options)
-
-    def _load_typed_names(self) -> TypedNames | None:
-        """Return the reader of what a typed text names, which loads with the first text that may name something."""
-        if self._typed_names is None and self.servers is not None:
-            from qcode.agent.mcp.typed import TypedNames
-
-            self._typed_names = TypedNames(self.servers, lambda: self.workspace.scratch)
-        return self._typed_names
+        return await self._server_mentions.expand(prompt, attached, options)
 
     @property
     def is_reading(self) -> bool:
         """Whether a tool server is being read for a prompt."""
-        return self._typed_names is not None and self._typed_names.is_reading
+        return self._server_mentions is not None and self._server_mentions.is_reading
 
     def steer(self, text: str, give: Callable[[tuple[Block, ...]], None], *, reads: bool) -> None:
         """Call `give` with the resources that a steering message mentions, once they are read; at once without any."""
-        typed_names = self._load_typed_names() if reads else None
-        if typed_names is None:
+        if self._server_mentions is None or not reads:
             give(())
         else:
-            typed_names.steer(text, give)
+            self._server_mentions.steer(text, give)
 
     def unsteer(self, text: str) -> bool:
         """Withdraw a steering message that is not given yet; return False if there is none with this text."""
-        return self._typed_names is not None and self._typed_names.unsteer(text)
+        return self._server_mentions is not None and self._server_mentions.unsteer(text)
 
     def cancel_reading(self) -> None:
-        if self._typed_names is not None:
-            self._typed_names.cancel()
+        if self._server_mentions is not None:
+            self._server_mentions.cancel()
 
     def names_resource(self, word: str) -> bool:
         """Return whether an `@word` names a resource of a tool server."""
-        typed_names = self._load_typed_names()
-        return typed_names is not None and typed_names.names_resource(word)
+        return self._server_mentions is not None and self._server_mentions.names_resource(word)
 
     def use_folders(self, added: tuple[Path, ...], root: Path) -> None:
         """Replace the added folders that the tools may work in; `root` is the folder of the project."""
@@ -281,7 +271,10 @@ class Toolbox:
 
     def use_servers(self, servers: Servers) -> None:
         """Offer the tools of these servers; there were none so far."""
+        from qcode.agent.mcp.typed import ServerMentions
+
         self.servers = servers
+        self._server_mentions = ServerMentions(servers, lambda: self.workspace.scratch)
         self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
 
     def trust_folder(self) -> None:
@@ -305,10 +298,6 @@ class Toolbox:
         """Whether a running call of this tool can be moved to the background."""
         return self.spec(name).is_backgroundable
 
-    def check_job_limit(self) -> None:
-        """Raise `Refused` if no more commands may run in the background."""
-        self.jobs.check_limit()
-
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the call that it stands for: a command, a skill's sub-agent, a server's tool."""
         tool = self._tools.get(name)
@@ -321,7 +310,7 @@ class Toolbox:
             return await asyncio.to_thread(self._skill_tool.forked, arguments) or (name, arguments)
         if self.servers is not None and name == self.servers.search_tools[1].spec.name:
             with suppress(Refused):  # the run reports the reason
-                return self.servers.search_tools[1].resolved(arguments)
+                return self.servers.search_tools[1].resolve(arguments)
         if not isinstance(tool, Diagnostics):
             return name, arguments
         try:
@@ -413,12 +402,21 @@ class Toolbox:
             )
         return await self._tools[name].run(arguments, self.workspace, context)
 
-    async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
+    async def run_line(
+        self, line: str, output: Callable[[str], None], background_requested: asyncio.Event | None = None
+    ) -> ToolOutcome:
         """Run a command line that the user typed, in the environment of the shell tool, without a timeout.
 
-        It needs no approval, because the user runs it.
+        It needs no approval, because the user runs it. See `run` for `background_requested`.
         """
-        context = ToolRunContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
+        context = ToolRunContext(
+            output,
+            MAX_COMMAND_S,
+            self.max_output_chars,
+            self._env,
+            jobs=self.jobs,
+            background_requested=background_requested,
+        )
         return await Shell().run({"command": line}, self.workspace, context)
 
     @property
@@ -541,7 +539,7 @@ class Background:
         if requested is None:
             return
         try:
-            self._toolbox.check_job_limit()
+            self._toolbox.jobs.check_limit()
         except Refused as refused:
             text = str(refused)
             raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None

@@ -394,7 +394,7 @@ class _LayerReader:
     def _walk(self, table: Mapping[str, object], prefix: KeyPath, layer: Layer) -> Iterator[tuple[KeyPath, object]]:
         for name, value in table.items():
             if not isinstance(name, str):  # possible only in a mapping that a program passed
-                self._fail(prefix, f"a key must be text, not {toml_type_name(name)}")
+                self._fail(prefix, f"a key must be a string, not {toml_type_name(name)}")
             path = (*prefix, name)
             key = find_key(canonical(path))
             if key is not None:

@@ -38,6 +38,7 @@ Where to look:
     turn              the next step, the end of a turn and its outcome
     effects           all inputs and effects, the settings of a turn, the check of its answer
     calls             the order in which calls run, and the results of calls that do not run
+    plan_mode         the result of a plan that the user approved or rejected
     reply/recovery    the decision after an attempt: one pure function, tested as a table
     reply/reply       how a decision is carried out: text that is shown, stored and judged
     reply/phase       the phases of a reply, and its result

@@ -237,9 +237,11 @@ class CallRound:
             return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
         self.denials.append(Denial(pending.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
+        shown = f"Denied: {answer.summary}" if answer.summary else text
         if self.limits.deny(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
             text += f" This call was denied {MAX_SAME_CALLS} times; one more ends the turn. Continue without it."
-        settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
+        outcome = ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff)
+        settled = self._settle(index, outcome if shown == text else replace(outcome, shown=shown), "denied")
         return [*settled, *self.advance(elapsed)]
 
     def store_outcome(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:

@@ -54,8 +54,8 @@ class ApprovalAnswered:
     """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
     `text` is the user's answer to a question: it becomes the result of the call, which then does not run. `summary`
-    is that answer in one line for the user, empty if it is the first line of `text`. `diff` is the denied change, for
-    the user only. `edited_arguments` replace the model's arguments; None: they are unchanged.
+    is that answer, or the reason, in one line for the user; empty if they need no other words. `diff` is the denied
+    change, for the user only. `edited_arguments` replace the model's arguments; None: they are unchanged.
     """
 
     call_id: str

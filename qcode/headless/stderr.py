@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from math import ceil
 from typing import BinaryIO
 
-from qcode.agent.outcomes import fallback_text, hook_ended_text, hook_text, limit_wait_text, retry_text
+from qcode.agent.outcomes import fallback_text, hook_ended_text, hook_text, limit_wait_text, restored_text, retry_text
 from qcode.protocol import events as ev
 from qcode.protocol.events import AgentEvent, LimitReached, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
@@ -171,7 +171,7 @@ def verbose_message(event: TurnEvent) -> str:
         case ev.Retry():
             return retry_text(event)
         case ev.PartialRestored():
-            return "the new attempt failed: the earlier text is kept"
+            return restored_text(event)
         case ev.Waiting():
             return f"{event.why.rstrip('.')}, {retry_countdown(event.attempt, ceil(event.seconds))}"
         case ev.HookEnded():

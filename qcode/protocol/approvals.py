@@ -32,6 +32,11 @@ def mode_label(mode: str) -> str:
     return "ask" if mode == "default" else mode
 
 
+def effective_mode(mode: ApprovalMode, *, is_trusted: bool) -> ApprovalMode:
+    """Return the mode in effect: in an untrusted folder every mode but plan asks as `default` does."""
+    return mode if is_trusted or mode == "plan" else "default"
+
+
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 """Parts of a text, each as its start and end."""
 
@@ -187,11 +192,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PlanApproval:
-    """The model proposes a plan, which is Markdown. Decided by `AcceptPlan`, which ends plan mode, or by `Deny`."""
+    """The model proposes a plan, which is Markdown. Decided by `AcceptPlan`, which ends plan mode, or by `Deny`.
+
+    `is_trusted`: the folder is trusted. In an untrusted one each edit asks, so `accept-edits` cannot be chosen.
+    """
 
     call: ToolCall
     question: str
     detail: str
+    is_trusted: bool = True
 
     @property
     def id(self) -> str:
@@ -261,9 +270,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AcceptPlan:
-    """End plan mode and carry out the plan in `mode`. A mode that a plan may not choose counts as `default`."""
+    """End plan mode and carry out the plan in `mode`. A mode that a plan may not choose counts as `default`.
+
+    `trusts_folder`: the front end trusts the folder first.
+    """
 
     mode: ApprovalMode = "default"
+    trusts_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +293,11 @@ class Revise:
 
 Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan | Revise
 """A decision that does not fit the approval denies it, and a notice says so."""
+
+
+def trusts_folder(decision: Decision) -> bool:
+    """Whether the front end trusts the folder before it passes on this decision."""
+    return decision == Allow("trust") or (isinstance(decision, AcceptPlan) and decision.trusts_folder)
 
 
 def misfit_notice(approval: Approval, decision: Decision) -> str:

@@ -68,10 +68,11 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class PartialRestored:
-    """The new attempt failed: the reply is restored to `text` and `reasoning`."""
+    """The new attempt failed, or was interrupted by the user: the reply is restored to `text` and `reasoning`."""
 
     text: str
     reasoning: str = ""
+    is_interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,13 +185,13 @@ class GitConfig:
             code, output = self._run("config", "--list", "--show-scope", "--show-origin", "-z")
             location_code, location = self._run("rev-parse", "--path-format=absolute", *_LOCATION_OPTIONS)
         except Unavailable as unavailable:
-            return watched, Repository(f"the configuration could not be listed: git {unavailable}")
+            return watched, Repository(f"the git configuration could not be listed: git {unavailable}")
         if code != 0:
-            return watched, Repository("the configuration of the repository could not be listed")
+            return watched, Repository("the git configuration could not be listed")
         fields = output.split(b"\0")
         watched += tuple(self._origins(fields))
         if before != identity_of(watched[: len(before)]):
-            return watched, Repository("the configuration changed while it was checked")
+            return watched, Repository("the git configuration changed while it was checked")
         return watched, self._repository_of(fields, location if location_code == 0 else b"")
 
     def _origins(self, fields: Sequence[bytes]) -> Iterator[str]:
@@ -245,7 +245,7 @@ class GitConfig:
     def _location_problem(self, location: _Location) -> str:
         for folder in (location.top, location.git, location.common):
             if not self._is_inside(folder):
-                return f"its repository is {folder}, outside the workspace"
+                return f"the git repository is {folder}, outside the workspace"
         return ""
 
     def _outside_paths(self, location: _Location) -> Iterator[str]:
@@ -272,7 +272,7 @@ def _risky_setting_problem(fields: Sequence[bytes], top: Path) -> str:
     if name is None:
         names = (entry.partition(b"\n")[0] for _, _, entry in entries)
         name = next((os.fsdecode(other) for other in names if _DIFF_PROGRAM.fullmatch(other)), None)
-    return f"the repository's configuration sets {name}" if name is not None else ""
+    return f"the git configuration sets {name}, which may run a program" if name is not None else ""
 
 
 _DIFF_PROGRAM = re.compile(rb"diff\.(?:external|.+\.command)")

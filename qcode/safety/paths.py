@@ -213,7 +213,7 @@ class PathJudge:
         parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
         yield from _judge_names(parts, access, is_folder=is_folder)
         if access == "write" and inside and not parts:
-            yield Verdict("deny", "the workspace folder itself", "path:root")
+            yield Verdict("deny", "it is the workspace folder itself", "path:root")
         if access == "write" and folder in self._read_only and folder not in self.roots:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
@@ -258,7 +258,7 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
     spelled = [piece.partition(":")[0] for part in parts for piece in part.split("\\")]
     folded = [protected_paths.fold(name) for name in spelled]
     if any(map(protected_paths.is_git_look_alike, spelled)):
-        yield _pick(("ask", "deny", "a look-alike of .git", "path:git"), access)
+        yield _pick(("ask", "deny", "it is a look-alike of .git", "path:git"), access)
     if ".git" in folded:
         is_config = folded[-1] in ("config", "config.worktree")
         reason = "git's configuration can run programs" if is_config else "only git may write in .git"
@@ -267,16 +267,16 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
     if parts and not is_folder and protected_paths.is_secret(parts[-1]):
         yield Verdict("ask", "files with this name contain secrets", GUARDED)
     if access == "write" and protected_paths.is_steering(parts):
-        yield Verdict("ask", "it configures or starts other programs", "path:steering")
+        yield Verdict("ask", protected_paths.steering_reason(parts), "path:steering")
     if access == "write" and any(map(protected_paths.is_dependency_folder, parts)):
-        yield Verdict("ask", "an installed dependency", "path:dependency")
+        yield Verdict("ask", "it is part of an installed dependency", "path:dependency")
 
 
 def _judge_file_kind(trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
     if trail.info is None or stat.S_ISDIR(trail.info.st_mode):
         return
     if not stat.S_ISREG(trail.info.st_mode):
-        yield Verdict("deny", "a device, pipe or socket", "path:kernel")
+        yield Verdict("deny", "it is a device, pipe or socket", "path:kernel")
     elif trail.info.st_nlink > 1:
         yield Verdict("ask", "the file has several hard links, so it also exists elsewhere", "path:hard-link")
     elif access == "write" and not trail.info.st_mode & 0o222:

@@ -299,7 +299,7 @@ class Policy:
 
     def _judge_open(self, command: str, flow: Flow) -> Verdict:
         """Judge a command with unresolved words; a deny rule that might match makes it ask."""
-        unclear = self._judge_unclear(command, "it depends on values that are unknown before it runs")
+        unclear = self._judge_unclear(command, "it depends on values that are known only when it runs")
         rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
         is_ruled = any(may_reach(rule, part.command) for rule in rules for part in flow.parts)
         if is_ruled or unclear.is_allowed or any(part.command.outputs for part in flow.parts):
@@ -406,9 +406,9 @@ class Policy:
                 and output_verdict.rule not in PROTECTED_RULES
             )
             decision = "ask" if is_layer or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
-            verdicts.append(
-                Verdict(decision, f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule)
-            )
+            is_ordinary = output_verdict.rule.startswith("mode:")
+            why = f"it writes to {word.text}" + ("" if is_ordinary else f": {output_verdict.reason}")
+            verdicts.append(Verdict(decision, why, output_verdict.rule))
         return strictest(*verdicts)
 
     def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
@@ -504,7 +504,7 @@ class Policy:
         if allowed is not None:
             return verdict_of_rule(allowed, "allow")
         proposed = f"{kind}({name})"
-        why = f"{label} has not been allowed yet" if kind == "fetch" else f"{label} is not known to be read-only"
+        why = f"{label} has not been allowed yet" if kind == "fetch" else f"{label} may do more than read"
         return Verdict("ask", why, kind, proposed if is_rule(proposed) else "")
 
     def _judge_text(self, value: object, name: str, judge: Callable[[str], Verdict]) -> Verdict:
@@ -528,7 +528,7 @@ _READS = Verdict("allow", "it only reads", SHELL_READS)
 _PLAN_SHELL = Verdict("deny", "plan mode only runs read-only commands", "mode:plan")
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", "mode:plan")
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
-_RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but reading needs approval", RESTRICTED)
+_RESTRICTED = Verdict("ask", "this folder is not trusted: only reading runs without asking", RESTRICTED)
 _NO_SANDBOX_TO_WRITE = Verdict(
     "ask", "it writes to a file, and no workspace sandbox is available here", "shell:no-sandbox"
 )

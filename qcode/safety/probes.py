@@ -19,7 +19,7 @@ def _unchecked(_: str) -> str:
 
 
 def _unchecked_repository() -> Repository:
-    return Repository("the configuration of the repository was not checked")
+    return Repository("the git configuration was not checked")
 
 
 def _unwalked() -> WorkspaceContents:

@@ -29,14 +29,16 @@ _SECRET = lazy_pattern(
 _SSH_KEY = lazy_pattern(r"id_(rsa|dsa|ecdsa|ed25519|xmss)(_sk)?([._-].*)?")
 _KEY = lazy_pattern(r"id_[^.]*")
 _TEMPLATE = lazy_pattern(r"\.env[._-](.*[._-])?(example|sample|template|dist|defaults?)|.*\.pub")
-_STEERING_FILES = frozenset(
+_INSTRUCTION_FILES = frozenset(
     {
-        ".mcp.json", "agents.md", "agents.override.md", "opencode.json", "opencode.jsonc", "claude.md",
-        "claude.local.md", "gemini.md", "qwen.md", "copilot-instructions.md",
-        ".cursorrules", ".windsurfrules", ".clinerules", ".aider.conf.yml", ".gitattributes", ".gitmodules",
-        ".gitlab-ci.yml", ".pre-commit-config.yaml", ".npmrc", ".yarnrc", ".yarnrc.yml", "jenkinsfile",
+        "agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", "qwen.md",
+        "copilot-instructions.md", ".cursorrules", ".windsurfrules", ".clinerules",
     }
 )  # fmt: skip
+_STEERING_FILES = _INSTRUCTION_FILES | {
+    ".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", ".gitattributes", ".gitmodules",
+    ".gitlab-ci.yml", ".pre-commit-config.yaml", ".npmrc", ".yarnrc", ".yarnrc.yml", "jenkinsfile",
+}  # fmt: skip
 _STEERING_FOLDERS = frozenset(
     {
         ".qcode", ".vscode", ".idea", ".husky", ".claude", ".cursor", ".gemini", ".qwen", ".codex", ".windsurf",
@@ -92,6 +94,13 @@ def is_steering(parts: tuple[str, ...]) -> bool:
     if any(pair in _STEERING_PAIRS for pair in pairwise(names)):
         return True
     return bool(names) and (names[-1] in _STEERING_FILES or any(name in _STEERING_FOLDERS for name in names))
+
+
+def steering_reason(parts: tuple[str, ...]) -> str:
+    """Return why writing a file that `is_steering` needs approval."""
+    if fold(parts[-1]) in _INSTRUCTION_FILES:
+        return "later sessions follow the instructions in this file"
+    return "this file decides what other programs run"
 
 
 def is_dependency_folder(part: str) -> bool:
@@ -175,7 +184,7 @@ def is_system_secret(path: str) -> bool:
 def in_kernel(path: str) -> Located | None:
     """Return the verdict for devices and kernel interfaces, even inside a workspace; None for other paths."""
     if any(is_within(path, folder) for folder in KERNEL_FOLDERS):
-        return "deny", "deny", "a device or kernel interface", "path:kernel"
+        return "deny", "deny", "it is a device or an interface of the kernel", "path:kernel"
     return None
 
 
@@ -184,13 +193,13 @@ def in_home(below_home: str) -> Located | None:
     name = "/".join(fold(part) for part in below_home.split("/"))
     places = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
     if not places.isdisjoint(CREDENTIALS):
-        return "deny", "deny", "credentials in the home folder", "path:credentials"
+        return "deny", "deny", "it holds credentials", "path:credentials"
     if _HISTORY.fullmatch(name):
-        return "deny", "deny", "a history of typed commands", "path:history"
+        return "deny", "deny", "it is a history of typed commands", "path:history"
     if _OPEN_SSH.fullmatch(name):
-        return "ask", "deny", "the configuration of ssh", "path:start-up"
+        return "ask", "deny", "it is the configuration of ssh", "path:start-up"
     if is_within(name, ".ssh"):
-        return "deny", "deny", "private keys in the home folder", "path:credentials"
+        return "deny", "deny", "it holds private keys", "path:credentials"
     if not places.isdisjoint(STARTUP):
         return "ask", "deny", "it takes effect when you log in or start a program", "path:start-up"
     return None
@@ -201,22 +210,22 @@ def in_own(path: str, folders: Iterable[str]) -> Located | None:
     for folder in folders:
         if is_within(path, folder):
             if _OWN_SECRETS.fullmatch(path.removeprefix(folder).casefold()):
-                return "deny", "deny", "keys or the trust store of qcode", "path:own"
-            return "ask", "deny", "configuration or sessions of qcode", "path:own"
+                return "deny", "deny", "it holds keys or trust decisions of qcode", "path:own"
+            return "ask", "deny", "it belongs to the configuration or sessions of qcode", "path:own"
     return None
 
 
 def outside(path: str, homes: tuple[str, ...]) -> Located:
     """Return the verdict for a path outside every root."""
     if _SECRET_SYSTEM.fullmatch(path):
-        return "deny", "deny", "system secrets", "path:credentials"
+        return "deny", "deny", "it holds secrets of the system", "path:credentials"
     other = _HOMES.match(path)
     is_ours = any(is_within(path, home) or is_within(home, path) for home in homes)
     if other is not None and not is_ours:
-        return "deny", "deny", "another user's home folder", "path:home"
+        return "deny", "deny", "it is in another user's home folder", "path:home"
     if path == "/" or (any(is_within(path, folder) for folder in _SYSTEM) and not is_ours and not _is_scratch(path)):
-        return "ask", "deny", "a system folder", "path:system"
-    return "ask", "ask", "outside the workspace", "path:outside"
+        return "ask", "deny", "it is in a system folder", "path:system"
+    return "ask", "ask", "it is outside the workspace", "path:outside"
 
 
 def is_within(path: str, folder: str) -> bool:

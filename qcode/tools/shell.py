@@ -398,8 +398,13 @@ def started(job: Job) -> ToolOutcome:
     return ToolOutcome(text, summary=_in_background(job), shown="")
 
 
+IN_BACKGROUND = "running in the background"
+_NOTE_ON_MOVE = lazy_pattern(r"\n?\[the user moved it to the background as job \d[^\n]*\]\Z")
+_NOTHING_YET = "[no output so far]"
+
+
 def _in_background(job: Job) -> str:
-    return f"running in the background (job {job.number})"
+    return f"{IN_BACKGROUND} (job {job.number})"
 
 
 def background_result(job: Job, text: str) -> ToolOutcome:
@@ -409,5 +414,11 @@ def background_result(job: Job, text: str) -> ToolOutcome:
         f"[the user moved it to the background as job {job.number}. This is its output so far; read more with jobs "
         f"(read, {job.number}).{hint}]"
     )
-    body = text.removesuffix("\n") if text.strip() else "[no output so far]"
+    body = text.removesuffix("\n") if text.strip() else _NOTHING_YET
     return ToolOutcome(f"{body}\n{note}", summary=_in_background(job), shown=text)
+
+
+def without_note_on_move(content: str) -> str:
+    """Return the output in the content of a `background_result`, without the note to the model."""
+    output = _NOTE_ON_MOVE.sub("", content)
+    return "" if output == _NOTHING_YET else output

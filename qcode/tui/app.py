@@ -69,12 +69,14 @@ class AppOptions:
 
     `history_file` keeps prompts across sessions, None for this run only. `on_first_paint` is called after the first
     paint. `clock` returns seconds from any starting point. `draft` is text that is in the prompt at first.
+    `picks_session`: the user first picks a session to resume.
     """
 
     history_file: Path | None = None
     on_first_paint: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic
     draft: str = ""
+    picks_session: bool = False
 
 
 class QcodeApp(ThemedApp, inherit_bindings=False):
@@ -102,12 +104,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         driver.enable_alt_keys()
         driver.read_pastes_whole()
         guard_widgets()
-        is_stand_in = selection.spec.name == "demo" and context.settings.model is None
         status = Status(
             model=selection.name,
             mode=context.settings.permissions.mode,
             branch=welcome.branch,
-            problem="no key set" if is_stand_in else "",
+            problem="no key set" if selection.is_last_resort else "",
             is_restricted=not context.is_trusted,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
@@ -150,7 +151,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
         on_change = self._note_files
-        finder = AttachmentFinder(agent, say=lambda level, text: self.view.notify(level, text), changed=on_change)
+        finder = AttachmentFinder(agent, say=parts.transcript.add_notice, changed=on_change)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
         show_line = parts.status.show_shell_line
@@ -181,7 +182,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.view.failures.watch(self._in_app)
         self.is_ready = True
         for problem in self.all_theme_problems():
-            self.view.notify("warning", problem)
+            parts.transcript.add_notice("warning", problem)
 
     def _sources(self, finder: AttachmentFinder) -> Sources:
         from qcode.tui.commands.command import argument_hint, choices_for
@@ -268,6 +269,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
+        self.watch(self.parts.prompt, "scroll_y", self._show_prompt_scroll)
         self.parts.prompt.replace_text(self.options.draft)
         self.call_after_refresh(self._after_first_paint)
 
@@ -315,6 +317,15 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _show_prompt_kind(self, event: Prompt.KindChanged) -> None:
         """Show by the mark's color that Enter runs a line in the shell. The text has the `!`."""
         self.query_one("#prompt-mark", Static).set_class(event.kind == "shell", "-shell")
+
+    @on(Prompt.Changed)
+    def _forget_first_press(self) -> None:
+        if self.is_ready:
+            self.view.cancel_keys.forget_clearing()
+
+    def _show_prompt_scroll(self, scroll_y: float) -> None:
+        """Replace the mark while rows of the prompt are above its first visible row."""
+        self.query_one("#prompt-mark", Static).update("↑" if round(scroll_y) else "›")
 
     @on(Prompt.ScrollRequested)
     def _scroll(self, event: Prompt.ScrollRequested) -> None:
@@ -369,7 +380,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.view.replay()
             show_resumed(conversation, transcript)
             notices = tuple(notice for notice in notices if not is_shown_by_resume(conversation, notice.text))
-        if conversation.mode == "bypass":
+        if conversation.mode == "bypass" and self.agent.trust.is_trusted:
             transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
         for notice in notices:
             transcript.add_notice(notice.level, notice.text)
@@ -422,11 +433,19 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if first_prompt.strip():
             self.view.send_first(first_prompt)
         if not self._events_before_ready and self.parts.prompt.restore_draft():
-            self.view.notify("info", "Restored the prompt that was not sent before qcode ended.")
+            self.parts.transcript.add_notice("info", "Restored the prompt that was not sent before qcode ended.")
         for event in self._events_before_ready:
             self.post_message(event)
-        if agent.keys.is_first:
+        if self.options.picks_session:
+            self._pick_session()
+        elif agent.keys.is_first:
             self._connect_first()
+
+    def _pick_session(self) -> None:
+        """Open the session picker. If the user closes it, the app stays in a new session."""
+        from qcode.tui.commands.table import run_by_key
+
+        run_by_key(self.commands, "resume")
 
     async def show_sandbox(self) -> None:
         """Show in the status line that there is no sandbox, once that is known."""

@@ -21,7 +21,6 @@ from qcode.agent.outcomes import UNEXPECTED_END
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import (
     NO_OPTIONS,
-    Allow,
     Answer,
     Decision,
     Deny,
@@ -31,7 +30,9 @@ from qcode.protocol.approvals import (
     ToolApproval,
     TurnApproval,
     TurnOptions,
+    effective_mode,
     mode_label,
+    trusts_folder,
 )
 from qcode.protocol.errors import ExitCode
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
@@ -105,7 +106,9 @@ class LinearCommandView:
         self._app.write_line(f"{title}:\n{text}")
 
     def show_mode(self) -> None:
-        self.notify("info", f"Mode: {mode_label(self._app.agent.conversation.mode)}.")
+        agent = self._app.agent
+        mode = effective_mode(agent.conversation.mode, is_trusted=agent.trust.is_trusted)
+        self.notify("info", f"Mode: {mode_label(mode)}.")
 
     def show_trust(self) -> None:
         """Print nothing: `/trust` reports the change."""
@@ -262,7 +265,7 @@ class LinearApp:
         self.write_line(
             "\n".join([first, *lines, "Type a message and press Enter. /help lists the commands, /quit leaves."])
         )
-        if self.agent.conversation.mode == "bypass":
+        if self.agent.conversation.mode == "bypass" and self.agent.trust.is_trusted:
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
         for notice in self._notices:
             if not is_shown_by_resume(self.agent.conversation, notice.text):
@@ -368,13 +371,13 @@ class LinearApp:
             is_of_model = isinstance(approval, Question) and not approval.server
             question = question_line(approval) if is_of_model else question_with_asker(approval)
             risk = risk_line(detail) if form.format == "command" else ""
-            context = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
+            context = [line for line in (risk, form.why) if line]
             draft = approval.draft if isinstance(approval, ToolApproval) else None
             choices += [_EDIT_LINE] if draft is not None else []
             self.write_line("\n".join([f"Question: {question}", detail, *context, *choices]))
             decision = await self._decide(form, draft)
         self.withdraw(approval.id)
-        if decision == Allow("trust"):
+        if trusts_folder(decision):
             self.view.add_notice("info", self.agent.trust.accept())
         self.agent.conversation.answer(approval.id, decision)
         if decision == Deny() and not (isinstance(approval, Question) and approval.server):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import ApprovalMode, effective_mode, mode_label
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
 
@@ -26,6 +26,20 @@ MODES: dict[ApprovalMode, str] = {
     "accept-edits": "edits inside the folder run without asking",
 }
 """The modes that Shift+Tab cycles through, in order. `auto` and `bypass` can only be set by flags."""
+_NEEDS_TRUST = "once you trust this folder (/trust)"
+
+
+def meaning_of(mode: ApprovalMode, *, is_trusted: bool) -> str:
+    """Return the meaning of a mode of `MODES`, and what it still needs in an untrusted folder."""
+    is_effective = effective_mode(mode, is_trusted=is_trusted) == mode
+    return MODES[mode] if is_effective else f"{MODES[mode]}, {_NEEDS_TRUST}"
+
+
+def pending_mode_notice(mode: ApprovalMode, *, is_trusted: bool) -> str:
+    """Return the notice that a chosen mode has no effect yet; empty if it has."""
+    if effective_mode(mode, is_trusted=is_trusted) == mode:
+        return ""
+    return f"Mode {mode_label(mode)} applies {_NEEDS_TRUST}. Until then qcode asks before each change."
 
 
 def shown_effort(conversation: Conversation) -> str:

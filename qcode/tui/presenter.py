@@ -20,6 +20,7 @@ from qcode.agent.outcomes import (
     hook_text,
     limit_approval,
     requests_note,
+    restored_text,
     retry_cause,
     retry_text,
     searched_text,
@@ -104,7 +105,7 @@ class Interaction(Protocol):
 class Presenter:
     """Shows the events of one turn after another. One instance serves the whole run.
 
-    `background_key` is the key that moves a command to the background, such as `Ctrl+B`; empty if there is none.
+    `background_hint` is shown on a card whose command can move to the background; empty if no key does that.
     """
 
     def __init__(
@@ -132,9 +133,10 @@ class Presenter:
         self._has_shown = False
         self._note = ""
         self._is_end_explained = False
+        self._is_prompted = False
         self._pending_restart: Retry | None = None
         self._recovery = ""
-        self._activity_text = self.background_key = ""
+        self._activity_text = self.background_hint = ""
         self._changes = DiffCount()
 
     def present(self, event: TurnEvent) -> None:
@@ -154,7 +156,7 @@ class Presenter:
                 self._show_retry(event)
             case PartialRestored():
                 self._transcript.restore(event.text, event.reasoning)
-                self._transcript.add_mark("the new attempt failed; showing the first one")
+                self._transcript.add_mark(restored_text(event))
             case ReplyFinished():
                 self._finish_reply(event)
             case ApprovalRequested():
@@ -179,7 +181,7 @@ class Presenter:
                 doing = hook_text(event) if isinstance(event, HookStarted) else "compacting the conversation"
                 self._set_activity(one_line(doing, 80))
             case Compacted():
-                self._transcript.add_notice("info", _compacted(event))
+                self._transcript.add_notice("info", _compacted(event, in_turn=self._is_prompted))
             case Notice():
                 self._show_notice(event)
             case TurnEnded():
@@ -191,6 +193,7 @@ class Presenter:
         """Show that a turn ended without its last event. `why` is one line."""
         self._pending_restart = None
         self._note = ""
+        self._is_prompted = False
         self._activity_text = ""
         self._transcript.settle()
         self._close_cards("cancelled")
@@ -200,6 +203,7 @@ class Presenter:
     def _start_turn(self, event: TurnStarted) -> None:
         self._show_attached(event.attached, event.prompt)
         self._is_end_explained = False
+        self._is_prompted = True
         self._changes = DiffCount()
         self._set_activity("starting")
 
@@ -360,8 +364,8 @@ class Presenter:
     def _start_tool(self, event: ToolStarted) -> None:
         self._interaction.withdraw(event.call.call_id)
         self._ensure_card(event.call, "running")
-        if event.is_backgroundable and self.background_key:
-            self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
+        if event.is_backgroundable and self.background_hint:
+            self._transcript.update_card(event.call.call_id, CardUpdate(hint=self.background_hint))
         self._set_activity(f"running {call_in_words(event.call.name)}")
 
     def _finish_tool(self, event: ToolFinished) -> None:
@@ -427,7 +431,9 @@ class Presenter:
         closing = ["interrupted" if is_cancelled else "", closing_text(event, self._changes)]
         if any(closing):
             self._transcript.add_mark(" · ".join(filter(None, closing)))
-        self._changes = DiffCount()  # a compaction is a turn without a start
+        # `/compact` is a turn without a start.
+        self._changes = DiffCount()
+        self._is_prompted = False
         self._activity_text = ""
 
     def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:
@@ -465,10 +471,12 @@ def _told_once(call: ToolCall, summary: str, state: CallState) -> str:
     return summary.removeprefix(f"{argument} ") if state == "failed" else summary
 
 
-def _compacted(event: Compacted) -> str:
+def _compacted(event: Compacted, *, in_turn: bool) -> str:
+    """Return the notice of a compaction. `in_turn`: it took place in a turn of the user's, not by `/compact`."""
     change = "older messages summarized" if event.kind == "summary" else "old tool output removed"
     sizes = f"{tokens_text(event.before_tokens)} → {tokens_text(event.after_tokens)} tokens"
-    return f"Compacted: {change} ({sizes}). /undo reverts it with its turn; the session file keeps everything."
+    undo = "/undo reverts it with its turn" if in_turn else "/undo reverts this"
+    return f"Compacted: {change} ({sizes}). {undo}; the session file keeps everything."
 
 
 def _show_nothing(event: _Silent) -> None:

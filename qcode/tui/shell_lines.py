@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import one_line
+from qcode.tools.shell import IN_BACKGROUND, without_note_on_move
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
 from qcode.tui.transcript.line import shorten
@@ -20,24 +21,26 @@ if TYPE_CHECKING:
 _MAX_KEPT = 16_000
 _MAX_SHOWN_CELLS = 24
 _STOPPED = "stopped by the user"
+INTERRUPT_HINT = "Esc to interrupt"
 
 
 def line_state(result: str) -> CardState:
     """Return the state of a line's card, from the `result` in its block."""
     if result == _STOPPED:
         return "cancelled"
-    return "done" if result in ("", "exit 0") else "failed"
+    return "done" if result in ("", "exit 0") or result.startswith(IN_BACKGROUND) else "failed"
 
 
-def without_code(output: str) -> str:
-    """Return a line's output without the note "exit code 0", which the card's mark shows."""
-    return output.removesuffix("[exit code 0]").rstrip("\n")
+def shown_output(output: str) -> str:
+    """Return a line's output without notes that the card shows otherwise: "exit code 0", and the move to a job."""
+    return without_note_on_move(output.removesuffix("[exit code 0]").rstrip("\n"))
 
 
 class ShellLines:
     """Runs shell lines independently of turns; several may run at once.
 
     `spawn` starts a coroutine as a worker. `show` gets the activity of the line that Esc stops, None without one.
+    `hint` names the keys for a line that runs.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class ShellLines:
         self._spawn = spawn
         self._show = show
         self._clock = clock
+        self.hint = INTERRUPT_HINT
         self._tasks: dict[asyncio.Task[ToolOutcome], Activity] = {}
         self._count = 0
 
@@ -62,17 +66,22 @@ class ShellLines:
         self._count += 1
         card = f"!{self._count}"
         self._transcript.add_card(card, "!", one_line(line))
-        self._transcript.update_card(card, CardUpdate(state="running", hint="Esc to stop"))
+        self._transcript.update_card(card, CardUpdate(state="running", hint=self.hint))
         output = [""]
 
         def show(text: str) -> None:
             output[0] = (output[0] + text)[-_MAX_KEPT:]
             self._transcript.update_card(card, CardUpdate(append=text))
 
-        task = asyncio.ensure_future(self._agent.toolbox.run_line(line, show))
+        task = asyncio.ensure_future(self._run(card, line, show))
         self._tasks[task] = Activity(f"running {shorten(one_line(line), _MAX_SHOWN_CELLS)}", self._clock())
         self._show_latest()
         self._spawn(self._follow(card, line, task, output))
+
+    async def _run(self, card: str, line: str, show: Callable[[str], None]) -> ToolOutcome:
+        """Run a line until it ends, or until the user moves it to the background as a call of the shell tool."""
+        with self._agent.conversation.background.track_call(card, "shell") as requested:
+            return await self._agent.toolbox.run_line(line, show, requested)
 
     def stop(self) -> bool:
         """Stop the latest running line; return whether there was one."""
@@ -109,7 +118,7 @@ class ShellLines:
         else:
             outcome = task.result()
             # Live output is unbounded; the stored output is truncated.
-            output = without_code(outcome.content)
+            output = shown_output(outcome.content)
             state: CardState = "failed" if outcome.is_error else "done"
             self._transcript.update_card(
                 card, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))

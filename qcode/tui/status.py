@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
-from qcode.protocol.approvals import mode_label
+from qcode.protocol.approvals import ApprovalMode, effective_mode, mode_label
 from qcode.text.clean import one_line
 from qcode.text.numbers import cost_text, count_text, duration_text, retry_countdown, tokens_text
 from qcode.tui.transcript.line import shorten, shorten_to_words
@@ -94,7 +94,7 @@ class Status:
     """
 
     model: str = ""
-    mode: str = "default"
+    mode: ApprovalMode = "default"
     mode_key: str = ""
     context_tokens: int = 0
     context_window: int = 0
@@ -223,15 +223,17 @@ def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
 
 
 def _mode(status: Status, *, is_long: bool) -> Content:
-    """Return the mode of vim, if the prompt has one, and the permission mode."""
+    """Return the mode of vim, if the prompt has one, and the permission mode in effect."""
     styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
-    style = styles.get(status.mode, "bold $text-error" if status.mode == "bypass" else "")
-    label = mode_label(status.mode)
-    words = _MODE_WORDS.get(status.mode, label)
-    mode = Content.styled(words if is_long or len(words) <= len(label) else label, style)
+    mode = effective_mode(status.mode, is_trusted=not status.is_restricted)
+    style = styles.get(mode, "bold $text-error" if mode == "bypass" else "")
+    label = mode_label(mode)
+    words = _MODE_WORDS.get(mode, label)
+    shown = Content.styled(words if is_long or len(words) <= len(label) else label, style)
     if not status.vim:
-        return mode
-    return Content.assemble((status.vim, "$text-accent" if status.vim == "INSERT" else "bold $text-accent"), _GAP, mode)
+        return shown
+    vim_style = "$text-accent" if status.vim == "INSERT" else "bold $text-accent"
+    return Content.assemble((status.vim, vim_style), _GAP, shown)
 
 
 def _problem(status: Status, now: float) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.agent.outcomes import UNEXPECTED_END
-from qcode.protocol.approvals import Allow, Decision, Deny, Question, TurnApproval
+from qcode.protocol.approvals import Decision, Deny, Question, TurnApproval, trusts_folder
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ApprovalRequested, ModelFellBack, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
@@ -65,9 +65,9 @@ class Turns:
     def is_running(self) -> bool:
         return self._idle is not None
 
-    def name_background_key(self, key: str) -> None:
-        """Show on cards that `key`, such as `Ctrl+B`, moves their command to the background."""
-        self._presenter.background_key = key
+    def show_background_hint(self, hint: str) -> None:
+        """Show `hint`, which names the key, on cards whose command can move to the background."""
+        self._presenter.background_hint = hint
 
     def submit(self, submission: Submission) -> None:
         """Start a turn. If one runs, queue the prompt: to join it, or as the next turn if it has options."""
@@ -127,7 +127,7 @@ class Turns:
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Pass on what the user decided. A plain no also ends the turn, so that the user says what to do instead."""
-        if decision == Allow("trust"):
+        if trusts_folder(decision):
             self._trust_folder()
         self._conversation.answer(approval_id, decision)
         # An approved plan ends plan mode, and so may a yes to all edits.

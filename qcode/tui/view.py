@@ -1,7 +1,6 @@
 """The app as commands and keys see it: all their actions on the screen. Imported after the first paint.
 
-`AppView` is the `View` of the app. `CancelKeys` handles Esc and Ctrl+C: close, interrupt or clear; pressed twice,
-rewind or quit. Each key performs the first action that applies; a hint announces the effect of a second press.
+`AppView` is the `View` of the app. Its Esc and Ctrl+C are in `commands.cancel_keys`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from textual.app import App
 from textual.screen import Screen
-from textual.timer import Timer
 
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
@@ -26,6 +23,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.match import unknown
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
+from qcode.tui.commands.cancel_keys import CancelKeys
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.aside import AsideTalk
@@ -37,7 +35,7 @@ from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
-from qcode.tui.shell_lines import ShellLines
+from qcode.tui.shell_lines import INTERRUPT_HINT, ShellLines
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.terminal.themed_app import ThemedApp
@@ -57,6 +55,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
+_UNDO_PAUSE_SECONDS = 1.0
+_NOTICE_TITLES: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
 
 
 class SessionName:
@@ -119,14 +119,15 @@ class AppView:
         self._agent = agent
         self._shell = shell
         self._leave = leave
-        self.jobs: JobWatch = JobWatch(agent, clock, say=self.notify, show_count=self._count_jobs)
+        self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._count_jobs)
         agent.toolbox.jobs.watcher = self._watch_job
         self.aside: AsideTalk = AsideTalk(agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost))
         self._copy = copy
-        self.failures: Failures = Failures(agent.report_crash, self.notify)
+        self.failures: Failures = Failures(agent.report_crash, self.transcript.add_notice)
         self.session_name: SessionName = session_name
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
+        self._has_resumed = False
         self.model_use: ModelUse = ModelUse(agent, say=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
@@ -192,6 +193,12 @@ class AppView:
         self._shell.start(line)
         self.transcript.scroll_end(animate=False)
 
+    def name_background_key(self, key: str) -> None:
+        """Show on cards that `key`, such as `Ctrl+B`, moves their command to the background; empty: no key does."""
+        hint = f"{key} to run in background" if key else ""
+        self.turns.show_background_hint(hint)
+        self._shell.hint = " · ".join(filter(None, (INTERRUPT_HINT, hint)))
+
     def send_first(self, prompt: str) -> None:
         """Send the prompt from the command line as if it had been typed."""
         self._widgets.prompt.sent.add(prompt)
@@ -205,7 +212,11 @@ class AppView:
         return self._widgets.todos.toggle()
 
     def notify(self, level: Level, text: str) -> None:
-        self._widgets.transcript.add_notice(level, text)
+        """Answer a command: with a notice, and in a panel if the notice is below the view of the transcript."""
+        is_in_view = self.transcript.is_anchored
+        self.transcript.add_notice(level, text)
+        if not is_in_view:
+            self.show_panel(_NOTICE_TITLES[level], text)
 
     def show_panel(self, title: str, text: str) -> None:
         self._widgets.help.show(title, text)
@@ -227,25 +238,29 @@ class AppView:
         self.app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:
-        self._session_id = self._agent.conversation.session_id
+        self._session_id, self._has_resumed = self._agent.conversation.session_id, False
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.replace_items(())
         self._widgets.transcript.add_welcome(self._welcome_lines())
 
     def _welcome_lines(self) -> tuple[str, ...]:
-        """Return the welcome; a model chosen after the start replaces the first one and its reason."""
+        """Return the welcome. A model from after the start, or of a resumed session, has no reason."""
         model = self._agent.conversation.model
-        welcome = self._welcome if model == self._first_model else replace(self._welcome, model=(model,))
-        return welcome.lines()
+        is_first = model == self._first_model and not self._has_resumed
+        return (self._welcome if is_first else replace(self._welcome, model=(model,))).lines()
 
     def show_conversation(self) -> None:
         transcript, conversation = self._widgets.transcript, self._agent.conversation
+        is_resumed, self._session_id = self._session_id != conversation.session_id, conversation.session_id
+        if is_resumed:
+            self._has_resumed = True
+            self._show_model()
+            self.show_mode()
         transcript.clear()
         transcript.add_welcome(self._welcome_lines())
         self.replay()
-        if self._session_id != conversation.session_id:
-            self._session_id = conversation.session_id
+        if is_resumed:
             show_resumed(conversation, transcript)
         self._widgets.todos.replace_items(todos_in(conversation.messages))
         self.session_name.refresh()
@@ -407,11 +422,19 @@ class AppView:
         """Fold or unfold the transcript; if a question does not fit, open all of it."""
         approval = self._widgets.approval
         if approval.request is None or not approval.has_more:
-            self.transcript.toggle_folds()
+            self._toggle_folds()
             return
         from qcode.tui.screens.pager import PagerScreen
 
         self.open_screen(PagerScreen(approval.heading, approval.preview.lines), lambda _: None)
+
+    def _toggle_folds(self) -> None:
+        """Fold or unfold all output, also later output; say so if no row in view shows it."""
+        transcript = self.transcript
+        if not transcript.has_folds:
+            self.hint("nothing to unfold yet")
+        elif not transcript.toggle_folds():
+            self.hint("all output is unfolded now" if transcript.content.is_unfolded else "all output is folded again")
 
     def choose_card(self) -> None:
         """Let the user choose a card by key, to unfold it."""
@@ -458,117 +481,3 @@ class AppView:
     def accept_plan(self, mode: ApprovalMode) -> bool:
         """Approve the plan that is asked about, with the mode that follows; return False if none is."""
         return self._widgets.approval.accept_plan(mode)
-
-
-_AGAIN_SECONDS = 2.0
-_HABIT_SECONDS = 0.5
-_UNDO_PAUSE_SECONDS = 1.0
-
-
-class CancelKeys:
-    """The actions of Esc and Ctrl+C. `clock` returns seconds, to recognize a second press."""
-
-    def __init__(
-        self,
-        app: App[int],
-        widgets: Widgets,
-        turns: Turns,
-        shell: ShellLines,
-        servers: ServerWatch,
-        clock: Callable[[], float],
-        copy: Callable[[str], str],
-        close_aside: Callable[[], bool],
-    ) -> None:
-        self._app = app
-        self._widgets = widgets
-        self._turns = turns
-        self._shell = shell
-        self._servers = servers
-        self._close_aside = close_aside
-        self._clock = clock
-        self._copy = copy
-        self._again: tuple[str, float] | None = None
-        self._vim_escaped = float("-inf")
-        self._forget_timer: Timer | None = None
-
-    def escape(self, rewind: Callable[[], None] | None) -> None:
-        """Close the topmost panel, or interrupt; pressed twice, clear the prompt or `rewind` if that is not None."""
-        widgets = self._widgets
-        if (
-            widgets.help.close()
-            or self._close_aside()
-            or widgets.transcript.leave_cards()
-            or widgets.search.close(is_going_back=True)
-            or widgets.prompt.leave_search()
-            or self._escape_vim()
-            or widgets.prompt.close_menu()
-            or widgets.approval.leave_telling()
-            or self._shell.stop()
-            or self._stop_turn()
-            or self._servers.defer()
-        ):
-            return
-        if not widgets.prompt.is_empty:
-            # In vim mode Esc is pressed without a thought, so it never clears.
-            if not widgets.prompt.has_vim and self._is_pressed_again("Esc", "clear the prompt"):
-                widgets.prompt.stash()
-            return
-        if rewind is not None and self._is_pressed_again("Esc", "rewind"):
-            rewind()
-
-    def _stop_turn(self) -> bool:
-        """Interrupt the turn; say so in the status line if the end of the transcript is out of view."""
-        is_stopped = self._turns.stop()
-        if is_stopped and not self._widgets.transcript.is_anchored:
-            self.hint("interrupted")
-        return is_stopped
-
-    def _escape_vim(self) -> bool:
-        """Let vim have Esc. Right after it, Esc has no effect: a second one out of habit must not interrupt."""
-        if self._widgets.prompt.escape_vim():
-            self._vim_escaped = self._clock()
-            return True
-        return self._widgets.prompt.has_vim and self._clock() - self._vim_escaped < _HABIT_SECONDS
-
-    def interrupt(self, leave: Callable[[], None]) -> None:
-        """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
-        prompt = self._widgets.prompt
-        selected = self._app.screen.get_selected_text() or ("" if prompt.is_refilled else prompt.selected_text)
-        if selected:
-            self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
-            self._app.screen.clear_selection()
-            prompt.end_selection()
-        elif prompt.leave_search() or self._shell.stop() or self._stop_turn():
-            return
-        elif not prompt.is_empty:
-            prompt.stash()
-        elif self._is_pressed_again("Ctrl+C", "quit"):
-            leave()
-
-    def forget(self) -> None:
-        """Forget the first press of a key that acts when pressed twice: the user is typing now."""
-        if self._again is not None:
-            self._again = None
-            self.hint("")
-
-    def _is_pressed_again(self, key: str, purpose: str) -> bool:
-        """Whether `key` was pressed a moment ago; otherwise show a hint that a second press will `purpose`."""
-        now = self._clock()
-        before, self._again = self._again, None
-        self.hint("")
-        if before is not None and before[0] == key and now - before[1] <= _AGAIN_SECONDS:
-            return True
-        self._again = (key, now)
-        self.hint(f"press {key} again to {purpose}")
-        return False
-
-    def hint(self, text: str) -> None:
-        """Show `text` in the status line for a moment."""
-        self._widgets.status.change(hint=text)
-        if self._forget_timer is not None:
-            self._forget_timer.stop()
-        self._forget_timer = self._app.set_timer(_AGAIN_SECONDS, self._forget, name="hint") if text else None
-
-    def _forget(self) -> None:
-        self._forget_timer = None
-        self._widgets.status.change(hint="")

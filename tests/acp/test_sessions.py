@@ -240,6 +240,21 @@ def test_approved_plan_ends_plan_mode_and_says_so(connect: Connect, work: Path) 
     assert editor.updates("current_mode_update")[-1]["currentModeId"] == "default"
 
 
+def test_plan_in_a_restricted_folder_does_not_offer_to_accept_edits(connect: Connect, work: Path) -> None:
+    script = [
+        Turn(calls=(call("exit_plan_mode", plan="1. Write it."),)),
+        Turn(calls=(call("write", path="a.txt", content="x"),)),
+        Turn(text="Done."),
+    ]
+    options = Options(permission_mode="plan")
+    with connect(script, options=options, choose=lambda _: select("default")) as editor:
+        session_id = editor.open(work)
+        editor.prompt(session_id, "plan it")
+        plan, edit = ([option["optionId"] for option in item["params"]["options"]] for item in editor.asked)
+    assert plan == ["default", "plan"]
+    assert edit == ["once", "deny"]
+
+
 def test_commands_are_announced_and_run(connect: Connect, work: Path) -> None:
     commands = work / ".qcode" / "commands"
     commands.mkdir(parents=True)
@@ -304,10 +319,15 @@ def test_untrusted_folder_is_trusted_only_by_the_command_and_after_it_was_shown(
     (work / ".qcode" / "config.toml").write_text("")
     script = [Turn(calls=(call("edit", path="a.txt", old_text="", new_text="x"),)), Turn(text="No."), Turn(text="Oui.")]
     with connect(script, options=Options(), choose=lambda _: select("deny")) as editor:
-        session_id = editor.open(work)
-        editor.request("session/set_mode", sessionId=session_id, modeId="accept-edits")
+        opened = editor.request("session/new", cwd=str(work), mcpServers=[])
+        session_id = opened["sessionId"]
+        modes = {mode["id"]: mode["description"] for mode in opened["modes"]["availableModes"]}
+        assert "once this folder is trusted (/trust)" in modes["accept-edits"]
+        assert "trusted" not in modes["plan"] + modes["default"]
+        refused = editor.refused("session/set_mode", sessionId=session_id, modeId="accept-edits")
+        assert "needs a trusted folder" in str(refused)
         editor.prompt(session_id, "edit")
-        assert len(editor.asked) == 1, "a restricted folder asks whatever the mode"
+        assert len(editor.asked) == 1
         assert [option["optionId"] for option in editor.asked[0]["params"]["options"]] == ["once", "deny"]
         editor.prompt(session_id, "/trust accept")
         assert "AGENTS.md" in editor.text()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.sessions.replay import replay_messages
 from qcode.protocol.approvals import AcceptPlan, Allow, Answer, ApprovalMode, CallApproval, Decision, Deny, PlanApproval
 from qcode.protocol.events import ApprovalRequested, Notice, ToolFinished, ToolStarted, TurnEvent
 from qcode.text.json import Json, JsonObject
@@ -19,8 +20,14 @@ NAME = "exit_plan_mode"
 WRITE = call_reply("write", {"path": "a.txt", "content": "x\n"})
 
 
-def planning(base: Path, *replies: Sequence[object], mode: ApprovalMode = "plan", is_attended: bool = True) -> Talk:
-    return talk(base, *replies, mode=mode, is_attended=is_attended)
+def planning(
+    base: Path,
+    *replies: Sequence[object],
+    mode: ApprovalMode = "plan",
+    is_attended: bool = True,
+    is_trusted: bool = True,
+) -> Talk:
+    return talk(base, *replies, mode=mode, is_attended=is_attended, is_trusted=is_trusted)
 
 
 def hands_in(**arguments: Json) -> Sequence[object]:
@@ -67,6 +74,30 @@ def test_rejected_plan_returns_the_feedback_of_the_user(tmp_path: Path) -> None:
     assert "smaller steps" in results[0].outcome.content
     assert [event.state for event in results] == ["denied", "denied", "denied"]
     assert not (it.work / "a.txt").exists()
+
+
+def test_plan_in_an_untrusted_folder_never_accepts_edits(tmp_path: Path) -> None:
+    it = planning(tmp_path, hands_in(), WRITE, text_reply("Done."), is_trusted=False)
+    asked, events = play(it, AcceptPlan("accept-edits"), Allow())
+    assert isinstance(asked[0], PlanApproval)
+    assert not asked[0].is_trusted
+    assert len(asked) == 2, "the edit asks"
+    assert it.conversation.mode == "default"
+    (plan, _) = [event for event in events if isinstance(event, ToolFinished)]
+    assert plan.outcome.summary == "Plan approved · asks before each change"
+
+
+@pytest.mark.parametrize(("decision", "shown"), [(Deny("smaller"), "smaller"), (Deny(), "plan mode continues")])
+def test_denied_plan_has_other_words_for_the_user_than_for_the_model(
+    tmp_path: Path, decision: Deny, shown: str
+) -> None:
+    it = planning(tmp_path, hands_in(), text_reply("Hm."))
+    _, events = play(it, decision)
+    (denied,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert "change nothing" in denied.outcome.content
+    assert denied.outcome.shown == f"Denied: {shown}"
+    (replayed,) = [item for item in replay_messages(it.conversation.stored_messages) if isinstance(item, ToolFinished)]
+    assert replayed.outcome.shown == f"Denied: {shown}"
 
 
 @pytest.mark.parametrize("mode", ["bypass", "auto", "plan"])

@@ -162,7 +162,7 @@ EXTENSION_PARTS = tuple(
     for name in (
         "agent.claude", "agent.context.front_matter", "agent.context.placeholders", "agent.hooks.answers",
         "agent.hooks.matcher", "agent.hooks.process", "agent.hooks.transcript", "agent.mcp.connection",
-        "agent.mcp.identity", "agent.mcp.session", "agent.mcp.tools", "agent.mcp.transports", "agent.mcp.typed",
+        "agent.mcp.identity", "agent.mcp.session", "agent.mcp.tools", "agent.mcp.transports",
         "config.definitions", "config.lines",
         "text.match", "tools.files.pictures",
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.agent import Agent
-from qcode.agent.mcp.spec import OF_TEXT, named_servers
+from qcode.agent.mcp.spec import INLINE_SCOPE, configured_servers
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import policy_of, verdict_on
 from qcode.cli.arguments import CommandLineError, parse
@@ -58,9 +58,9 @@ def test_every_option_of_the_python_sdk_arrives(home: dict[str, str]) -> None:
     assert (options.user_config, options.reads_project, options.strict_mcp_config) == (False, True, True)
     assert (options.trust, options.fork_session, options.max_turns) == (True, True, 3)
     assert context.settings.warnings == ("--betas, --plugin-dir: no effect in qcode",)
-    servers = named_servers(context.settings, options.mcp_config, context.root, is_trusted=False).specs
+    servers = configured_servers(context.settings, options.mcp_config, context.root, is_trusted=False).specs
     assert [(server.name, server.config.url, server.scope) for server in servers] == [
-        ("web", "https://mcp.example/v1", OF_TEXT)
+        ("web", "https://mcp.example/v1", INLINE_SCOPE)
     ]
 
 
@@ -193,8 +193,8 @@ def test_settings_choose_bypass_mode_only_with_a_flag(home: dict[str, str], argv
     [
         ("{", "--settings:1: not valid JSON"),
         ('{"permissions": []}', "permissions must be an object"),
-        ('{"permissions": {"deny": "x"}}', "permissions.deny must be a list of texts"),
-        ('{"model": 3}', "must be text"),
+        ('{"permissions": {"deny": "x"}}', "permissions.deny must be a list of strings"),
+        ('{"model": 3}', "must be strings"),
         ('{"permissions": {"deny": ["Bash(* --help)"]}}', "cannot enforce a rule: --settings: deny Bash"),
     ],
 )
@@ -245,7 +245,7 @@ def test_error_in_settings_from_a_pipe_names_the_pipe_and_the_line(home: dict[st
 def test_servers_come_from_a_pipe(home: dict[str, str]) -> None:
     path, thread = piped('{"mcpServers": {"git": {"command": "git-mcp"}}}')
     context = read(home, "--mcp-config", path)
-    servers = named_servers(context.settings, context.options.mcp_config, context.root, is_trusted=False).specs
+    servers = configured_servers(context.settings, context.options.mcp_config, context.root, is_trusted=False).specs
     assert [server.name for server in servers] == ["git"]
     thread.join()
     os.close(int(path.rpartition("/")[2]))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.mcp.pins import Pins, changes_of, pin_of
-from qcode.agent.mcp.spec import ServerSpec, named_servers
-from qcode.agent.mcp.tools import ListedTool, offered
+from qcode.agent.mcp.spec import ServerSpec, configured_servers
+from qcode.agent.mcp.tools import ListedTool, check_tools
 from qcode.cli.main import main
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
@@ -39,7 +39,7 @@ class Asked:
     def specs(self) -> dict[str, ServerSpec]:
         paths = ConfigPaths.from_env({"QCODE_HOME": str(self.home)})
         settings = load(paths, {}, {}, self.work, True)
-        return {spec.name: spec for spec in named_servers(settings, (), self.work, is_trusted=True).specs}
+        return {spec.name: spec for spec in configured_servers(settings, (), self.work, is_trusted=True).specs}
 
 
 @pytest.fixture
@@ -93,10 +93,10 @@ def test_server_whose_script_changed_is_shown_with_the_difference(asked: Asked) 
 
 def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
     pins, spec = Pins(asked.home / "state"), asked.specs()["mine"]
-    before, after = (offered("mine", [ListedTool("t", text, {})]) for text in ("before", "after \x1b[2J"))
+    before, after = (check_tools("mine", [ListedTool("t", text, {})]) for text in ("before", "after \x1b[2J"))
     pins.pin(spec, {before[0].spec.name: pin_of(before[0])})
     assert "1 tools" in asked("list")
-    pins.wait(spec, changes_of(pins.tools(spec) or {}, after))
+    pins.store_pending(spec, changes_of(pins.tools(spec) or {}, after))
     assert "1 changed tools not approved" in asked("list")
     output = asked("approve", "mine")
     assert "+A tool of the server mine, which says about it: after" in output

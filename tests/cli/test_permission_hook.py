@@ -216,6 +216,11 @@ def test_incomplete_event_asks(hook: Hook, change: dict[str, Any]) -> None:
     assert decision(answer) == "ask"
 
 
+@pytest.mark.parametrize("mode", [["bypassPermissions"], {"yolo": True}, 5, None])
+def test_mode_of_another_type_bypasses_nothing(hook: Hook, mode: Any) -> None:
+    assert decision(hook.event("claude", "Bash", {"command": "rm x"}, permission_mode=mode)) == "ask"
+
+
 def test_reason_is_short_and_has_no_escape_codes(hook: Hook) -> None:
     answer = hook.event("claude", "Bash", {"command": "ls"}, cwd="/\x1b[31m" + "x" * 5_000)
     reason = answer["hookSpecificOutput"]["permissionDecisionReason"]

@@ -50,6 +50,13 @@ def test_login_is_used_by_pipe_mode_and_its_tokens_are_never_printed(cli: CliRun
     assert not [token for token in (*server.valid, *server.refreshes) if token in printed]
 
 
+def test_failed_login_is_one_line_without_the_response(cli: CliRunner, server: OAuthServer) -> None:
+    server.pages["/token"] = (400, "<html>code canary</html>")
+    done = log_in(cli)
+    assert done.code == 41
+    assert done.err == "qcode: guarded: the login failed: the authorization server answered 400\n"
+
+
 def test_pipe_mode_never_signs_in_and_names_the_command(cli: CliRunner, server: OAuthServer) -> None:
     browser = cli.home / "opened"
     done = cli.run("-p", "hi", "-m", "demo/demo", "--trust", env={"BROWSER": f"touch {browser} %s", "DISPLAY": ":0"})

@@ -45,6 +45,7 @@ class ConversationRunner(Generic[P]):
     limits: LimitStore
     work: Path
     sessions: Library
+    toolbox: Toolbox
 
     async def play(self, prompt: str, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
         events = []
@@ -175,7 +176,7 @@ def open_conversation(
         session, messages = store.create(client.name, work), ()
     conversation = Conversation(context, clients, client, toolbox, permissions, store, session, messages)
     sessions = Library(conversation, None if options.no_session else store, work, clients)
-    return ConversationRunner(conversation, provider, store, limits, work, sessions)
+    return ConversationRunner(conversation, provider, store, limits, work, sessions, toolbox)
 
 
 def talk(base: Path, *replies: Sequence[object], max_retries: int = 5, model: Model | None = None, **more: Any) -> Talk:

@@ -47,6 +47,8 @@ class OAuthServer:
         self.padding = 0
         """The further characters of refresh tokens."""
         self.redirects: dict[str, str] = {}
+        self.pages: dict[str, tuple[int, str]] = {}
+        """Replaces the answers of paths: the status and the body."""
         self.demands = ""
         """The scope that calls of tools demand."""
         self.scopes: dict[str, str] = {}
@@ -112,6 +114,9 @@ class OAuthServer:
         self.asked.append((method, parts.path, form))
         status, headers, answer = self._answered(method, parts.path, form)
         data = json.dumps(answer).encode() if answer is not None else b""
+        if parts.path in self.pages:
+            status, page = self.pages[parts.path]
+            headers, data = {"Content-Type": "text/html" if page.startswith("<") else "application/json"}, page.encode()
         request.send_response(status)
         for name, value in {"Content-Type": "application/json", **headers, "Content-Length": str(len(data))}.items():
             request.send_header(name, value)

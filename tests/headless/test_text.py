@@ -127,16 +127,20 @@ def test_verbose_run_prints_events_and_usage() -> None:
     calls = ev.ApiCalls(initial=1, escalations=1, continuations=3)
     conversation = Scripted(
         ev.Retry(False, "max_tokens", 1, 64_000),
+        ev.PartialRestored("t"),
         ev.Retry(True, "max_tokens", 1, 64_000),
+        ev.PartialRestored("t", is_interrupted=True),
         ev.Waiting(2.0, "rate limit", 1),
         ev.ToolFinished(call(), ToolOutcome("x", summary="3 passed"), "done"),
         ended("t", api_calls=calls, discarded_output_tokens=8000),
     )
     lines = run(conversation, verbose=True).stderr.splitlines()
     assert lines == [
-        "qcode: model demo/scripted, permission mode default",
+        "qcode: model demo/scripted, permission mode ask",
         "qcode: truncated at the output limit; retrying with 64,000 tokens",
+        "qcode: the new attempt failed; the first one is kept",
         "qcode: truncated at the output limit; continuing, attempt 1",
+        "qcode: the new attempt was interrupted; the first one is kept",
         "qcode: rate limit, retry 1 in 2 s",
         "qcode: shell: done, 3 passed",
         "qcode: 5 API calls (1 initial + 1 escalation + 3 continuations), 120 tokens in, 30 tokens out "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -198,6 +199,10 @@ class ScriptedBackground(Background):
         if self.refusal:
             raise ValueError(self.refusal)
         self.moved.append(call_id)
+
+    @contextmanager
+    def track_call(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
+        yield None
 
 
 class ScriptedLibrary(Library):

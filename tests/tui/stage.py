@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,7 +138,9 @@ class StagedToolbox(Toolbox):
         self._has_sandbox = has_sandbox
         self.jobs = Jobs()
 
-    async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
+    async def run_line(
+        self, line: str, output: Callable[[str], None], background_requested: asyncio.Event | None = None
+    ) -> ToolOutcome:
         assert self._run_line is not None, "the test gives no shell"
         return await self._run_line(line, output)
 
@@ -160,6 +163,7 @@ class Services:
     is_trusted: Callable[[], bool] = lambda: True
     has_sandbox: Callable[[], bool] | None = None
     run_line: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
+    toolbox: Toolbox | None = None
     read_picture: Callable[[str], Picture] | None = None
     read_clipboard: Callable[[], Clip] | None = None
     warm_up: Callable[[], None] = lambda: None
@@ -183,7 +187,8 @@ class StagedAgent(Agent):
         self.settings.choices = services.choices or Choices(NOWHERE)
         self.files = services.files or NoFiles()
         self.trust = StagedTrust(services.trust, services.is_trusted)
-        self.toolbox = StagedToolbox(services.servers, services.run_line, services.has_sandbox or (lambda: True))
+        staged = StagedToolbox(services.servers, services.run_line, services.has_sandbox or (lambda: True))
+        self.toolbox = services.toolbox or staged
         policy = Policy("default", Rules.of(), True, NOWHERE, probes=NO_SANDBOX)
         self.permissions = Permissions(
             policy, Origins({}, "the default", KeptRules(NOWHERE, Path(__file__).parent)), lambda: 0.0
@@ -223,17 +228,18 @@ class StagedAgent(Agent):
         """Close nothing."""
 
 
-def selection_of(name: str) -> Selection:
+def selection_of(name: str, *, is_last_resort: bool = False) -> Selection:
     """Return the choice of a model by that name."""
     provider, _, model = name.partition("/")
-    return Selection(replace(PROVIDERS["demo"], name=provider), model, "no key is set")
+    return Selection(replace(PROVIDERS["demo"], name=provider), model, "no key is set", is_last_resort)
 
 
 class StagedApp(QcodeApp):
     """The app on a staged agent. It reports no sandbox, unless the test does."""
 
     def __init__(self, agent: StagedAgent, welcome: Welcome = WELCOME, options: AppOptions | None = None) -> None:
-        super().__init__(agent.context, selection_of(agent.conversation.model), welcome, options)
+        selection = selection_of(agent.conversation.model, is_last_resort=agent.context.settings.model is None)
+        super().__init__(agent.context, selection, welcome, options)
         self.staged = agent
 
     def open_agent(self) -> Agent:

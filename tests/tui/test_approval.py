@@ -825,6 +825,31 @@ def test_plan_is_approved_with_a_mode_or_rejected() -> None:
     assert _decisions([(PLAN, keys) for keys, _ in rows], "plan") == [("c1", answer) for _, answer in rows]
 
 
+def test_plan_in_a_restricted_folder_offers_trust_with_accepted_edits() -> None:
+    plan = replace(PLAN, is_trusted=False)
+    script: Script = [reply("", plan.call), ApprovalRequested(plan), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script, mode="plan")
+    trusted: list[bool] = []
+
+    def trust() -> str:
+        trusted.append(True)
+        return "Folder trusted."
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        assert "1 Yes, and ask before each edit (y, Shift+Tab)" in run.screen
+        assert "2 Yes, trust this folder and accept edits  edits in it run without asking" in run.screen
+        assert "3 No, keep planning (n, Esc)" in run.screen
+        await run.pilot.press("2")
+        await run.until_idle()
+        assert conversation.answers == [("c1", AcceptPlan("accept-edits", trusts_folder=True))]
+        assert trusted == [True]
+        assert "Folder trusted." in run.text
+
+    drive(test, conversation, is_trusted=lambda: bool(trusted), trust=trust)
+
+
 def test_shift_tab_approves_an_open_plan_with_the_mode_that_follows() -> None:
     conversation = ScriptedConversation(
         [reply("", PLAN.call), ApprovalRequested(PLAN), UntilAnswered("c1"), ended()], mode="plan"
@@ -893,7 +918,7 @@ def test_test_runner_rule_is_accepted_after_one_warning() -> None:
             run.clock.now += GUARD_SECONDS
             await run.pilot.press("3")
             screen_text = " ".join(" ".join(_screen(run)).replace("▌", "").split())
-            assert "Careful: this rule runs code of the project" in screen_text
+            assert "Careful: any “pytest …” will run without asking, outside the sandbox." in screen_text
             assert "› 2 Back (n)" in screen_text
             assert len(conversation.answers) == number
             await run.pilot.press("escape", *keys)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
+from pathlib import Path
+
+from qcode.agent.context.attachments import split_attached
 from qcode.protocol.events import ToolStarted
-from tests.tui.harness import Running, drive
+from qcode.protocol.messages import Message, Text, assistant
+from qcode.tui.screens.jobs import QuitPicker
+from tests.fakes.conversation import talk
+from tests.fakes.scripted import text_reply
+from tests.tui.harness import Running, drive, running
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended
 
 
@@ -18,13 +28,13 @@ def test_long_running_command_shows_the_background_key_which_moves_it() -> None:
         assert "background" not in run.text
         run.clock.now += 4
         run.app.parts.transcript.content.tick()
-        assert "running 4 s \u00b7 Ctrl+B: background" in run.text
+        assert "running 4 s \u00b7 Ctrl+B to run in background" in run.text
         await run.pilot.press("ctrl+b")
         await run.until(lambda: bool(conversation.background.moved))
         assert conversation.background.moved == ["c1"]
         gate.open()
         await run.until_idle()
-        assert "Ctrl+B: background" not in run.text
+        assert "Ctrl+B to run in background" not in run.text
 
     drive(test, conversation)
 
@@ -69,3 +79,57 @@ def test_background_refusal_reports_reason() -> None:
         await run.until(lambda: "Too many." in run.text)
 
     drive(test, conversation)
+
+
+def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> None:
+    async def body() -> None:
+        it = talk(tmp_path, text_reply("I see."), is_attended=True)
+        pipe = it.work / "pipe"
+        os.mkfifo(pipe)
+        async with running(it.conversation, toolbox=it.toolbox) as run:
+            await run.send("!echo begun; read line < pipe; echo got $line")
+            await run.until(lambda: "│ begun" in run.text)
+            run.clock.now += 4
+            run.app.parts.transcript.content.tick()
+            assert "running 4 s · Esc to interrupt · Ctrl+B to run in background" in run.text
+            await run.pilot.press("ctrl+b")
+            await run.until(lambda: "1 job " in run.status)
+            await run.until(lambda: "✓ ! echo begun" in run.text)
+            assert "running in the background (job 1)" in run.text
+            assert "the user moved it" not in run.text
+            assert "Esc to interrupt" not in run.status
+            await run.send("look")
+            await run.until_idle()
+            block = it.provider.requests[0].messages[-1].blocks[0]
+            assert isinstance(block, Text)
+            sent = split_attached(block.text)
+            assert sent is not None
+            assert sent.result == "running in the background (job 1)"
+            assert re.fullmatch(r"begun\n\[the user moved it to the background as job 1\. .*\]", sent.content)
+            await run.send("/quit")
+            await run.until(lambda: isinstance(run.app.screen, QuitPicker))
+            await run.pilot.press("escape")
+            (job,) = it.toolbox.jobs.all
+            pipe.write_text("it\n")
+            await run.until(lambda: "Job 1 ended (exit 0)" in run.text)
+            assert job.latest() == "begun\ngot it\n"
+        await it.conversation.close()
+
+    asyncio.run(body())
+
+
+def test_resumed_session_shows_the_output_of_a_moved_command_without_the_note_to_the_model() -> None:
+    note = "[the user moved it to the background as job 1. This is its output so far; read more with jobs (read, 1).]"
+    head = '<shell line="make" result="running in the background (job 1)">'
+    messages = tuple(
+        Message("user", (Text(f"{head}\n{output}\n{note}\n</shell>"), Text("and?")))
+        for output in ("building", "[no output so far]")
+    )
+
+    async def test(run: Running) -> None:
+        assert run.text.count("✓ ! make") == 2
+        assert "building" in run.text
+        assert "no output" not in run.text
+        assert "the user moved it" not in run.text
+
+    drive(test, ScriptedConversation(messages=(*messages, assistant(Text("I see.")))))

@@ -52,18 +52,42 @@ def test_four_keys_insert_a_new_line_and_send_nothing() -> None:
     drive(test, conversation)
 
 
-def test_shift_tab_in_a_restricted_folder_says_why_it_has_no_effect() -> None:
+def test_shift_tab_in_a_restricted_folder_leaves_out_accept_edits_and_says_why() -> None:
     async def test(run: Running) -> None:
-        await run.pilot.press("shift+tab")
-        assert "Restricted folder: modes apply once you trust it (/trust)" in run.status
+        modes = []
+        for _ in range(3):
+            await run.pilot.press("shift+tab")
+            assert "no accept edits until you trust this folder (/trust)" in run.status
+            modes.append(run.app.agent.conversation.mode)
+        assert modes == ["plan", "default", "plan"]
 
     drive(test, is_trusted=lambda: False)
 
     async def trusted(run: Running) -> None:
         await run.pilot.press("shift+tab")
-        assert "Restricted" not in run.status
+        assert run.app.agent.conversation.mode == "accept-edits"
+        assert "accept edits" in run.status
+        assert "trust" not in run.status
 
     drive(trusted)
+
+
+def test_mode_without_effect_in_a_restricted_folder_is_not_shown_as_the_mode() -> None:
+    trusted: list[bool] = []
+
+    def trust() -> str:
+        trusted.append(True)
+        return "Folder trusted."
+
+    async def test(run: Running) -> None:
+        await run.send("/mode accept-edits")
+        assert "Mode accept-edits applies once you trust this folder (/trust)." in run.text
+        assert "ask before edits" in run.status
+        assert "accept edits" not in run.status
+        await run.send("/trust")
+        assert "accept edits" in run.status
+
+    drive(test, is_trusted=lambda: bool(trusted), trust=trust)
 
 
 def test_escape_interrupts_at_once_and_keeps_the_shown_text() -> None:
@@ -106,6 +130,23 @@ def test_double_escape_clears_the_prompt_and_up_restores_it() -> None:
         assert run.app.parts.prompt.text == ""
         await run.pilot.press("up")
         assert run.app.parts.prompt.text == "draft"
+
+    drive(test)
+
+
+@pytest.mark.parametrize("key", ["ctrl+u", "up"])
+def test_hint_to_clear_the_prompt_ends_with_the_draft(key: str) -> None:
+    async def test(run: Running) -> None:
+        await run.send("earlier")
+        await run.until_idle()
+        await run.type("draft")
+        await run.pilot.press("escape")
+        assert "press Esc again to clear the prompt" in run.status
+        await run.pilot.press(key)
+        await run.until(lambda: "press Esc again" not in run.status)
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert run.app.parts.prompt.text == {"ctrl+u": "", "up": "earlier"}[key]
 
     drive(test)
 
@@ -407,6 +448,30 @@ def test_ctrl_o_expands_and_collapses_output() -> None:
     drive(test, conversation)
 
 
+def test_ctrl_o_without_output_in_view_says_what_it_changes() -> None:
+    output = "\n".join(f"row {number}" for number in range(30))
+    long_text = "\n\n".join(f"line {number}" for number in range(60))
+    conversation = ScriptedConversation([ToolFinished(call(), ToolOutcome(output), "done"), *says(long_text), ended()])
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+o")
+        assert "nothing to unfold yet" in run.status
+        assert not run.app.parts.transcript.content.is_unfolded
+        await run.send("go")
+        await run.until_idle()
+        assert "line 59" in run.screen
+        await run.pilot.press("ctrl+o")
+        assert "all output is unfolded now" in run.status
+        await run.pilot.press("ctrl+o")
+        assert "all output is folded again" in run.status
+        run.app.view.hint("")
+        await run.pilot.press("home", "ctrl+o")
+        await run.until(lambda: "row 12" in run.screen)
+        assert "unfolded" not in run.status
+
+    drive(test, conversation)
+
+
 def test_new_text_below_is_announced_above_the_prompt_with_the_key_that_shows_it() -> None:
     gate = Gate()
     lines = TextDelta(0, "\n\n".join(f"row {number}" for number in range(60)))
@@ -428,6 +493,33 @@ def test_new_text_below_is_announced_above_the_prompt_with_the_key_that_shows_it
         await run.pilot.press("backspace", "end")
         await run.until(lambda: run.app.parts.transcript.is_anchored)
         await run.until(lambda: "new text below" not in run.screen)
+
+    drive(test, conversation)
+
+
+def test_answer_of_a_command_is_shown_above_the_prompt_while_the_user_reads_elsewhere() -> None:
+    gate = Gate()
+    lines = TextDelta(0, "\n\n".join(f"row {number}" for number in range(60)))
+    conversation = ScriptedConversation([lines, gate, TextDelta(0, "\n\nlast")])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.until(lambda: "row 59" in run.screen)
+        await run.pilot.press("home")
+        first_row = run.screen.split("\n")[0]
+        await run.send("/mode nonsense")
+        await run.until(lambda: "nonsense" in run.screen)
+        assert run.app.parts.help.heading == "Warning"
+        gate.open()
+        await run.until_idle()
+        assert run.screen.split("\n")[0] == first_row
+        assert "nonsense" in run.screen
+        run.app.parts.transcript.add_notice("info", "a job has ended")
+        await run.pilot.press("escape", "end")
+        await run.send("/mode bypass")
+        await run.until(lambda: "Cannot switch to bypass here" in run.screen)
+        assert not run.app.parts.help.is_open
 
     drive(test, conversation)
 

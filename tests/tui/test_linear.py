@@ -207,12 +207,17 @@ def test_approval_is_answered_by_number(typed: list[str], decision: Decision) ->
 def test_approval_of_a_command_states_risk_and_reason_and_can_trust_the_folder() -> None:
     shell = call("shell", '{"command": "rm -rf x"}')
     approval = ToolApproval(
-        shell, "Run this command?", "rm -rf x", kind="command", why="'rm' writes · runs outside", offers=("trust",)
+        shell,
+        "Run this command?",
+        "rm -rf x",
+        kind="command",
+        why="Asks because rm writes · runs outside",
+        offers=("trust",),
     )
     conversation = ScriptedConversation([ApprovalRequested(approval), UntilAnswered("c1"), ended()])
     lines = talk(conversation, "go", "2", trust=lambda: "Folder trusted.")
     at = lines.index("Question: Run this command?")
-    assert lines[at + 1 : at + 4] == ["rm -rf x", "Careful: rm -rf", "Why it asks: 'rm' writes · runs outside."]
+    assert lines[at + 1 : at + 4] == ["rm -rf x", "Careful: rm -rf", "Asks because rm writes · runs outside"]
     assert "2. Yes, and trust this folder" in lines
     assert conversation.answers == [("c1", Allow("trust"))]
     assert "Note: Folder trusted." in lines
@@ -226,7 +231,7 @@ def test_test_runner_rule_is_confirmed_after_its_warning() -> None:
     script: Script = [ApprovalRequested(approval), UntilAnswered("c1"), ended()]
     conversation = ScriptedConversation(script)
     lines = talk(conversation, "go", "2", "1")
-    assert any(line.startswith("Careful: this rule runs code of the project") for line in lines)
+    assert any(line.startswith("Careful: any “pytest …” will run without asking") for line in lines)
     assert conversation.answers == [("c1", Allow("prefix"))]
     back = ScriptedConversation(script)
     talk(back, "go", "2", "n", "1")
@@ -437,6 +442,16 @@ def test_plan_is_approved_by_number_with_its_mode() -> None:
     assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  1. add it", "1. Yes, and ask before each edit (y)"]
     assert "2. Yes, and accept edits (a): edits in this folder run without asking" in lines
     assert conversation.answers == [("c1", AcceptPlan("accept-edits"))]
+
+
+def test_plan_in_a_restricted_folder_is_approved_with_trust() -> None:
+    asks = call("exit_plan_mode", '{"plan": "# Cache"}')
+    request = ApprovalRequested(PlanApproval(asks, "Go on with it?", "# Cache", is_trusted=False))
+    conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
+    lines = talk(conversation, "plan it", "2", trust=lambda: "Folder trusted.")
+    assert "2. Yes, trust this folder and accept edits: edits in it run without asking" in lines
+    assert "Note: Folder trusted." in lines
+    assert conversation.answers == [("c1", AcceptPlan("accept-edits", trusts_folder=True))]
 
 
 def test_choice_answers_the_question_of_the_model_with_its_label() -> None:

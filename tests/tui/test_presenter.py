@@ -14,6 +14,7 @@ from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     CallState,
+    Compacted,
     ContinuationAttempt,
     LimitReached,
     ModelFellBack,
@@ -200,8 +201,10 @@ def test_restored_partial_replaces_the_new_attempt() -> None:
     )
     assert record.of("restore", "mark") == [
         ("restore", "half", "r"),
-        ("mark", "the new attempt failed; showing the first one"),
+        ("mark", "the new attempt failed; the first one is kept"),
     ]
+    record = present(TextDelta(0, "half"), Retry(False, "max_tokens", 1, 9), PartialRestored("half", "", True))
+    assert record.of("mark") == [("mark", "the new attempt was interrupted; the first one is kept")]
 
 
 def test_call_has_one_card_from_its_first_character_to_its_result() -> None:
@@ -428,6 +431,15 @@ def test_turn_ends_with_its_time_files_and_cost() -> None:
     assert record.of("mark") == [("mark", "2 s")]
     record = present(*done, replace(ended(), seconds=34.2), compaction)
     assert record.of("mark")[1:] == [("mark", "2 s")]
+
+
+def test_notice_of_a_compaction_names_what_undo_reverts() -> None:
+    compacted = Compacted(12_000, 3_000, "summary")
+    by_command = present(TurnStarted("go"), ended(), compacted, ended()).of("notice")
+    in_turn = present(TurnStarted("go"), compacted, ended()).of("notice")
+    text = "Compacted: older messages summarized (12k → 3k tokens). "
+    assert by_command == [("notice", "info", f"{text}/undo reverts this; the session file keeps everything.")]
+    assert in_turn == [("notice", "info", f"{text}/undo reverts it with its turn; the session file keeps everything.")]
 
 
 def test_open_question_of_a_server_is_closed_with_its_call() -> None:

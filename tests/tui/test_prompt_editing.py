@@ -134,6 +134,21 @@ def test_undo_and_redo_keep_the_draft_when_the_scroll_bar_appears_and_disappears
     drive(test)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+def test_mark_says_that_rows_of_the_prompt_are_above_its_view(size: tuple[int, int]) -> None:
+    async def test(run: Running) -> None:
+        assert "› Ask" in run.screen
+        run.app.parts.prompt.post_message(events.Paste(NINE_LINES))
+        await run.until(lambda: "↑ " in run.screen)
+        assert "›" not in run.screen
+        await run.pilot.press(*["up"] * 8)
+        await run.until(lambda: "› line 0" in run.screen)
+        await run.pilot.press("ctrl+end", "ctrl+u", "escape", "escape")
+        await run.until(lambda: "› Ask" in run.screen)
+
+    drive(test, size=size)
+
+
 def test_undo_restores_a_recalled_prompt_and_the_draft_before_it_in_a_scrolled_prompt() -> None:
     async def test(run: Running) -> None:
         run.app.parts.prompt.sent.add(NINE_LINES)

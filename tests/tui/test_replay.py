@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from qcode.agent.sessions.history import StoredMessage
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.approvals import NO_OPTIONS, Allow, Answer, Deny, Question, TurnApproval, TurnOptions
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import ApiCalls, ToolStarted
+from qcode.protocol.events import ApiCalls, ToolStarted, TurnEvent
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
-from qcode.protocol.reply import StopReason
+from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.tui.presenter import Presenter
 from qcode.tui.transcript.replay import (
@@ -31,7 +31,7 @@ from qcode.tui.transcript.replay import (
 )
 from qcode.tui.transcript.transcript import Transcript
 from tests.fakes.conversation import Talk, talk
-from tests.fakes.scripted import Call, Steps, call_reply, calls_reply, cut_empty, cut_text, text_reply
+from tests.fakes.scripted import Call, Hang, Steps, begun, call_reply, calls_reply, cut_empty, cut_text, text_reply
 from tests.tui.harness import Running, drive, running
 from tests.tui.scripted import FixedClock, ScriptedConversation, said
 from tests.tui.test_presenter import Recorder
@@ -57,8 +57,14 @@ class Person(Recorder):
 
     async def say(self, prompt: str, options: TurnOptions = NO_OPTIONS) -> None:
         self.transcript.add_user(options.shown_prompt or prompt)
+        async for _ in self.events(prompt, options):
+            pass
+
+    async def events(self, prompt: str, options: TurnOptions = NO_OPTIONS) -> AsyncIterator[TurnEvent]:
+        """Show the events of a turn, and yield them."""
         async for event in self._talk.conversation.submit(prompt, options=options):
             self._presenter.present(event)
+            yield event
 
     @property
     def rows(self) -> list[str]:
@@ -145,6 +151,22 @@ CASES = {
 def test_resumed_session_shows_the_same_rows(case: str, tmp_path: Path) -> None:
     talked, seen = play(tmp_path, CASES[case], "please")
     assert resumed_rows(tmp_path, talked) == seen
+
+
+def test_interrupted_second_attempt_is_shown_as_interrupted_live_and_on_replay(tmp_path: Path) -> None:
+    talked = talk(tmp_path, cut_text("The first half of it, "), [*begun("The"), Hang()], is_attended=True)
+    person = Person(talked)
+
+    async def body() -> None:
+        person.transcript.add_user("please")
+        async for event in person.events("please"):
+            if event == TextDelta(0, "The"):
+                talked.conversation.cancel()
+
+    asyncio.run(body())
+    assert any("the new attempt was interrupted; the first one is kept" in row for row in person.rows)
+    assert "failed" not in "".join(person.rows)
+    assert resumed_rows(tmp_path, talked) == person.rows
 
 
 def test_resumed_and_undone_conversation_shows_the_same_rows(tmp_path: Path) -> None:

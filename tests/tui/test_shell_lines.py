@@ -75,7 +75,7 @@ def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() ->
         await run.send("!long one")
         await shell.begun.wait()
         run.clock.now += 4
-        await run.until(lambda: "running 4 s · Esc to stop" in run.text)
+        await run.until(lambda: "running 4 s · Esc to interrupt" in run.text)
         await run.pilot.press("escape")
         await run.until(lambda: bool(conversation.kept))
         assert (shell.cancelled, conversation.cancels) == (1, 0)
@@ -152,7 +152,13 @@ def test_resumed_session_shows_the_shell_command_as_a_card_with_only_typed_text(
 
 @pytest.mark.parametrize(
     ("result", "mark"),
-    [("exit 0", "✓"), ("exit 3", "✗"), ("timed out after 120 s", "✗"), ("stopped by the user", "–")],
+    [
+        ("exit 0", "✓"),
+        ("exit 3", "✗"),
+        ("timed out after 120 s", "✗"),
+        ("stopped by the user", "–"),
+        ("running in the background (job 1)", "✓"),
+    ],
 )
 def test_resumed_session_shows_the_outcome_of_the_shell_command(result: str, mark: str) -> None:
     block = shell_block("make", ToolOutcome("out\n[exit code 0]", summary=result))

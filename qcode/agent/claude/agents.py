@@ -27,13 +27,13 @@ FIELDS: Mapping[str, str] = {
     "name": "the kind; default: the name of the file",
     "description": "required: when the model should use it",
     "prompt": "required in a definition of a program: its instructions; those of a file are its text",
-    "tools": "a list, or a text with commas: the only tools, by the names of Claude Code or qcode; `mcp__server` is "
+    "tools": "a list, or a string with commas: the only tools, by the names of Claude Code or qcode; `mcp__server` is "
     "all tools of a server",
     "disallowedTools": "tools to leave out, in the same form",
     "model": "`haiku` is `small`, every other model is `same`",
     "maxTurns": "the number of replies, at most 60",
     "permissionMode": "`plan` is the same as `only_reads`; other modes have no effect",
-    "skills": "a list, or a text with commas: skills that are loaded before its task",
+    "skills": "a list, or a string with commas: skills that are loaded before its task",
 }
 """The fields that have an effect, with their meaning for the reference."""
 _SMALL_MODELS = frozenset({"haiku", SMALL})
@@ -50,7 +50,7 @@ class DefinedAgent:
 
 
 def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None = None) -> DefinedAgent:
-    """Return the kind of sub-agent that a definition describes; raise `ValueError` with one line if it describes none.
+    """Convert a definition to a kind of sub-agent; raise `ValueError` with one line if it is invalid.
 
     `prompt` is the body of a file; a definition of a host has it as a field.
     """
@@ -93,7 +93,7 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
     if not isinstance(value, str) and not (
         isinstance(value, Sequence) and all(isinstance(item, str) for item in value)
     ):
-        raise ValueError(f"{field} must be a text with commas, or a list of names")
+        raise ValueError(f"{field} must be a string with commas, or a list of names")
     names = split_rules([value] if isinstance(value, str) else list(value))
     if "*" in names:
         return None if field == "tools" else frozenset(all_names())
@@ -119,14 +119,14 @@ def _skills(definition: Mapping[str, object]) -> tuple[str, ...]:
     value = definition.get("skills") or ()
     names = split_names(value) if isinstance(value, str) else value
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise ValueError("skills must be a text with commas, or a list of names")
+        raise ValueError("skills must be a string with commas, or a list of names")
     return tuple(dict.fromkeys(names))
 
 
 def _model(definition: Mapping[str, object]) -> str:
     value = definition.get("model")
     if value is not None and not isinstance(value, str):
-        raise ValueError("model must be text")
+        raise ValueError("model must be a string")
     return SMALL if value is not None and value.strip().lower() in _SMALL_MODELS else SAME
 
 
@@ -160,7 +160,7 @@ def load_agents(
 
 
 def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
-    """Return the kind in a file; raise `FrontMatterError`. Add a line to `problems` if it is read only in part."""
+    """Return the kind in a file; raise `FrontMatterError`. Add a warning to `problems` if a part of it is ignored."""
     matter = read_markdown(file, is_lenient=True)
     if not matter.is_present:
         raise FrontMatterError(f"{file}:1: no front matter: an agent begins with a --- line, name and description")

@@ -44,9 +44,9 @@ def markdown_folders(folders: Iterable[tuple[Path, Path | None]]) -> tuple[Markd
 
 
 def read_markdown(file: Path, *, is_lenient: bool = False) -> FrontMatter:
-    """Read a file of at most 256 KiB, as `read_front_matter`; raise `FrontMatterError`.
+    """Read a file of at most 256 KiB with `read_front_matter`; raise `FrontMatterError`.
 
-    Never blocks on a special file.
+    Does not block on a pipe or device, which is an error.
     """
     label = str(file)
     try:

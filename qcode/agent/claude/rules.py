@@ -1,8 +1,8 @@
-"""Claude Code's permission rules and modes in qcode's form. Pure.
+"""Converts Claude Code's permission rules and modes to qcode's. Pure.
 
-An allow rule becomes the same or a narrower one, or none; a deny or ask rule the same or a broader one. `Conversion`
-says what is lost. In a rule for Bash, `*` spans words and a last `:*` is a prefix; in qcode a wildcard stays inside a
-word, except a last ` *`. See code.claude.com/docs/en/permissions.
+An allow rule becomes an equal or narrower one, or none; a deny or ask rule an equal or broader one. `Conversion.loss`
+reports the difference. In a rule for Bash, `*` spans words and a final `:*` means a prefix; in qcode a wildcard matches
+within one word, except a final ` *`. See code.claude.com/docs/en/permissions.
 """
 
 from __future__ import annotations
@@ -42,9 +42,20 @@ _FILE_KINDS = {
     "MultiEdit": "edit",
     "NotebookEdit": "edit",
 }
-_HARMLESS = ("Agent", "Task", "Skill", "TodoWrite", "TodoRead", "AskUserQuestion", "ExitPlanMode", "Glob", "Grep", "LS")
+_HARMLESS_TOOLS = (
+    "Agent",
+    "Task",
+    "Skill",
+    "TodoWrite",
+    "TodoRead",
+    "AskUserQuestion",
+    "ExitPlanMode",
+    "Glob",
+    "Grep",
+    "LS",
+)
 """Tools that need no approval in qcode: the calls of a sub-agent are judged one by one."""
-_JOBS = ("BashOutput", "KillShell", "KillBash", "TaskOutput", "TaskStop")
+_JOB_TOOLS = ("BashOutput", "KillShell", "KillBash", "TaskOutput", "TaskStop")
 _RULE = lazy_pattern(r"([^()]+)\((.*)\)", re.DOTALL)
 _PLAIN_WORD = lazy_pattern(r"[\w./@%+:=-]+")
 _HOST = lazy_pattern(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?", re.IGNORECASE)
@@ -52,9 +63,9 @@ _HOST = lazy_pattern(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?", r
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The result for one rule: `rules` of qcode, and `tools` that are not to be offered at all (deny only).
+    """The result for one rule: `rules` of qcode, and `tools` that must not be offered at all (deny only).
 
-    `loss` says what the rules do not cover, empty if nothing; `note` why none is needed.
+    `loss` describes the part that the rules do not cover, empty if there is none; `note` is a remark on the result.
     """
 
     rules: tuple[str, ...] = ()
@@ -81,34 +92,34 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
     if body in ("*", "**"):
         body = ""
     if tool.startswith(MCP_PREFIX):
-        return _server(tool, body, effect)
+        return _convert_server(tool, body, effect)
     if tool == "Bash":
-        return _shell(body, effect, source) if body else _tool_without_pattern("shell", effect, source)
+        return _convert_shell(body, effect, source) if body else _convert_bare_tool("shell", effect, source)
     if tool in _FILE_KINDS:
-        return _file(tool, body, effect, source)
+        return _convert_file(tool, body, effect, source)
     if tool == "WebFetch":
-        return _fetch(body, effect)
+        return _convert_fetch(body, effect)
     return _convert_other(tool, body, effect, source)
 
 
-def _tool_without_pattern(kind: str, effect: RuleEffect, source: Source) -> Conversion:
+def _convert_bare_tool(kind: str, effect: RuleEffect, source: Source) -> Conversion:
     if effect == "allow" and kind == "shell" and source != "flag":
         return Conversion(loss="a rule for every command is not taken over; add `shell` yourself if you want it")
     return Conversion((kind,))
 
 
-def _shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
+def _convert_shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
     """Convert the pattern of a Bash rule."""
     is_prefix = body.endswith((":*", " *"))
     words = (body[:-2] if is_prefix else body).split()
     if not words:
-        return _tool_without_pattern("shell", effect, source)
+        return _convert_bare_tool("shell", effect, source)
     if effect == "allow":
-        return _allowed_command(words, is_prefix=is_prefix)
-    return _restricted_command(words, is_prefix=is_prefix)
+        return _convert_allowed_command(words, is_prefix=is_prefix)
+    return _convert_restricted_command(words, is_prefix=is_prefix)
 
 
-def _allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
+def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
     if "*" in words[0]:
         return Conversion(loss="a rule that leaves the program open allows nothing here")
     text = " ".join(words)
@@ -123,7 +134,7 @@ def _allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
     return Conversion((rule,), note="here `*` inside a rule is one word" if inner else "")
 
 
-def _restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
+def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
     at = next((index for index, word in enumerate(words) if "*" in word), len(words))
     stem = words[at].partition("*")[0] if at < len(words) else ""
     if at == 0:
@@ -149,14 +160,14 @@ def _restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
     return Conversion(loss="the pattern cannot be written as a rule")
 
 
-def _file(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
+def _convert_file(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
     kind = _FILE_KINDS[tool]
     if not body:
         name = qcode_name(tool)
         if effect == "deny" and source == "flag" and tool not in ("Read", "Edit"):
             return Conversion(tools=(name,))
         return Conversion((kind,))
-    pattern = _path(body, effect, source)
+    pattern = _convert_path(body, effect, source)
     if ".." in pattern.split("/"):
         # `../x` is outside the folder, where every file asks anyway.
         return Conversion(loss="a path above the folder cannot be written as a rule; files there always ask")
@@ -166,7 +177,7 @@ def _file(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversio
     return Conversion((rule,))
 
 
-def _path(body: str, effect: RuleEffect, source: Source) -> str:
+def _convert_path(body: str, effect: RuleEffect, source: Source) -> str:
     if body.startswith("//"):
         return body[1:]
     if body.startswith("~/"):
@@ -178,7 +189,7 @@ def _path(body: str, effect: RuleEffect, source: Source) -> str:
     return f"./{body}"
 
 
-def _fetch(body: str, effect: RuleEffect) -> Conversion:
+def _convert_fetch(body: str, effect: RuleEffect) -> Conversion:
     host = body.removeprefix("domain:").strip().lower()
     if not body or host == "*":
         return Conversion(("fetch",))
@@ -190,11 +201,11 @@ def _fetch(body: str, effect: RuleEffect) -> Conversion:
     return Conversion(("fetch",))
 
 
-def _server(tool: str, body: str, effect: RuleEffect) -> Conversion:
+def _convert_server(tool: str, body: str, effect: RuleEffect) -> Conversion:
     if body:
         if effect == "allow":
             return Conversion(loss="a rule about the arguments of a server's tool allows nothing here")
-        return Conversion((*_server(tool, "", "ask").rules,))
+        return Conversion((*_convert_server(tool, "", "ask").rules,))
     server, _, name = tool.removeprefix(MCP_PREFIX).partition("__")
     rule = f"mcp({server}/{name or '*'})"
     if "*" in name.rstrip("*") or (name.endswith("*") and name != "*"):
@@ -210,11 +221,11 @@ def _server(tool: str, body: str, effect: RuleEffect) -> Conversion:
 def _convert_other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
     """Convert a rule of a tool that no kind of rule covers."""
     if effect == "allow":
-        is_free = tool in _HARMLESS or tool in _JOBS
+        is_free = tool in _HARMLESS_TOOLS or tool in _JOB_TOOLS
         return Conversion(note="needs no rule here") if is_free else Conversion(loss=f"{tool} is not a tool of qcode")
     if body:
         return Conversion(loss=f"a rule about the arguments of {tool} has no equivalent")
-    name = "jobs" if tool in _JOBS else qcode_name(tool)
+    name = "jobs" if tool in _JOB_TOOLS else qcode_name(tool)
     if name == tool or effect == "ask" or source != "flag":
         why = f"{tool} is not a tool of qcode" if name == tool else f"no rule covers {tool}; use --disallowed-tools"
         return Conversion(loss=why)

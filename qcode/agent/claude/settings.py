@@ -1,7 +1,7 @@
-"""Claude Code's settings, and the values of its flags, as options of qcode.
+"""Converts Claude Code's settings, and the values of its flags, to options of qcode.
 
-A settings file gives its `permissions` and `model`; the rest is listed. Also here: files of flags that are pipes, such
-as `--settings <(...)`, which can be read only once. See code.claude.com/docs/en/settings.
+`permissions` and `model` of a settings file are used, other keys are reported. Also reads the files of flags that may
+be pipes, such as `--settings <(...)`, which can be read only once. See code.claude.com/docs/en/settings.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ SOURCES = ("user", "project", "local")
 _PERMISSIONS = frozenset(
     {"allow", "ask", "deny", "defaultMode", "additionalDirectories", "disableBypassPermissionsMode"}
 )
-_ENFORCED = ("Bash", "Read", "Edit", "Write", "MultiEdit", "NotebookEdit", "WebFetch", "mcp__")
+_ENFORCED_TOOLS = ("Bash", "Read", "Edit", "Write", "MultiEdit", "NotebookEdit", "WebFetch", "mcp__")
 """The tools whose denials must not be dropped: a run that relies on one is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRules:
-    """Rules in qcode's form; `tools` are not offered at all. `losses` has a line for each rule with a lost part.
+    """Rules in qcode's form; `tools` are not offered at all.
 
-    `unenforced_denials` are the denials that no rule replaces.
+    `losses` has a line for each rule that is not fully converted, `unenforced_denials` for each denial without an
+    equivalent.
     """
 
     rules: tuple[str, ...] = ()
@@ -62,10 +63,10 @@ class ClaudeSettings:
     unused_keys: tuple[str, ...] = ()
 
 
-def converted_rules(
+def convert_rules(
     texts: Iterable[str], effect: RuleEffect, source: Source, location_of: Callable[[str], str] = lambda rule: ""
 ) -> ConvertedRules:
-    """Convert rules; those in qcode's form stay as they are. `location_of` returns where a rule is, for messages."""
+    """Convert rules; those in qcode's form are unchanged. `location_of` returns a prefix such as `file:3: `."""
     rules: dict[str, None] = {}
     tools: dict[str, None] = {}
     lost: list[str] = []
@@ -80,7 +81,7 @@ def converted_rules(
         if not found.loss:
             continue
         lost.append(f"{location_of(text)}{effect} {one_line(text, 200)}: {found.loss}")
-        if effect == "deny" and not found.rules and text.startswith(_ENFORCED):
+        if effect == "deny" and not found.rules and text.startswith(_ENFORCED_TOOLS):
             unenforced.append(lost[-1])
     return ConvertedRules(tuple(rules), tuple(tools), tuple(lost), tuple(unenforced))
 
@@ -99,17 +100,19 @@ def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSett
         raise ConfigError("permissions must be an object", file=Path(label))
     model, mode = found.get("model", ""), permissions.get("defaultMode", "")
     if not isinstance(model, str) or not isinstance(mode, str):
-        raise ConfigError("model and permissions.defaultMode must be text", file=Path(label))
+        raise ConfigError("model and permissions.defaultMode must be strings", file=Path(label))
     unused = [name for name in found if name not in ("permissions", "model", "$schema")]
     unused += [f"permissions.{name}" for name in permissions if name not in _PERMISSIONS]
     effects: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
-    rules = {effect: _rules(_texts(permissions, effect, label), effect, source, text, label) for effect in effects}
-    return ClaudeSettings(rules, mode, _texts(permissions, "additionalDirectories", label), model, tuple(unused))
+    rules = {
+        effect: _rules(_string_list(permissions, effect, label), effect, source, text, label) for effect in effects
+    }
+    return ClaudeSettings(rules, mode, _string_list(permissions, "additionalDirectories", label), model, tuple(unused))
 
 
 def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, label: str) -> ConvertedRules:
-    """Convert the rules of a file with this text; raise `ConfigError` for an invalid rule in qcode's form."""
-    found = converted_rules(rules, effect, source, lambda rule: f"{label}{_line_of(rule, text)}: ")
+    """Convert the rules of a file that contains `text`; raise `ConfigError` for an invalid rule in qcode's form."""
+    found = convert_rules(rules, effect, source, lambda rule: f"{label}{_line_of(rule, text)}: ")
     for rule in found.rules:
         try:
             parse_rule(rule)
@@ -119,25 +122,25 @@ def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, 
 
 
 def _line_of(rule: str, text: str) -> str:
-    """Return `:LINE` of a rule in a JSON text, empty if the text has one line, or spells the rule in another way."""
+    """Return `:LINE` of a rule in a JSON text, empty if the text has one line, or escapes the rule differently."""
     at = text.find(json.dumps(rule, ensure_ascii=False))
     return "" if at < 0 or "\n" not in text.strip() else f":{text.count(chr(10), 0, at) + 1}"
 
 
-def _texts(table: JsonObject, name: str, label: str) -> tuple[str, ...]:
+def _string_list(table: JsonObject, name: str, label: str) -> tuple[str, ...]:
     values = table.get(name, [])
-    texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-    if not isinstance(values, list) or len(texts) < len(values):
-        raise ConfigError(f"permissions.{name} must be a list of texts", file=Path(label))
-    return tuple(texts)
+    strings = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+    if not isinstance(values, list) or len(strings) < len(values):
+        raise ConfigError(f"permissions.{name} must be a list of strings", file=Path(label))
+    return tuple(strings)
 
 
-def converted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `Options` with values in qcode's form, and with the texts of files that may be pipes.
+def convert_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `Options` with values in qcode's form, and with the contents of files that may be pipes.
 
-    Raise `QcodeError` for a value that cannot be used, and for a denial that no rule of qcode can enforce.
+    Raise `QcodeError` for an invalid value, and for a denial that no rule of qcode can enforce.
     """
-    found = _Fields({**options}, list(options["notices"]))
+    found = _OptionFields({**options}, list(options["notices"]))
     found.convert_rules()
     found.convert_sources()
     found.convert_settings()
@@ -150,7 +153,7 @@ def converted(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, "notices": tuple(found.notices)}
 
 
-class _Fields:
+class _OptionFields:
     """The fields of `Options` while they are converted; they are named like the flags."""
 
     def __init__(self, fields: dict[str, Any], notices: list[str]) -> None:
@@ -159,8 +162,8 @@ class _Fields:
 
     def convert_rules(self) -> None:
         fields = self.fields
-        allowed = converted_rules(fields["allowed_tools"], "allow", "flag")
-        denied = converted_rules(fields["disallowed_tools"], "deny", "flag")
+        allowed = convert_rules(fields["allowed_tools"], "allow", "flag")
+        denied = convert_rules(fields["disallowed_tools"], "deny", "flag")
         if denied.unenforced_denials:
             raise UsageError(f"--disallowed-tools: qcode cannot enforce a rule: {denied.unenforced_denials[0]}")
         self.notices += [*allowed.losses, *denied.losses]
@@ -186,18 +189,18 @@ class _Fields:
             return
         text, file = str(settings), Path(settings)
         if text.lstrip().startswith("{"):
-            self._adopt(parse_settings(text, "--settings"))
+            self._apply_settings(parse_settings(text, "--settings"))
         elif not _is_pipe(file) and file.suffix != ".json":
             self.fields["settings"] = file
         else:
             content = read_text(file, "--settings")
             if content.lstrip().startswith("{") or file.suffix == ".json":
-                self._adopt(parse_settings(content, str(file)))
+                self._apply_settings(parse_settings(content, str(file)))
             else:
                 self.fields["settings"] = PipedSettings(content, file)
 
-    def _adopt(self, found: ClaudeSettings) -> None:
-        """Put settings of Claude Code into the fields. A mode that was given as a flag takes precedence."""
+    def _apply_settings(self, found: ClaudeSettings) -> None:
+        """Apply settings of Claude Code to the fields. A mode that was given as a flag takes precedence."""
         fields, denied = self.fields, found.rules["deny"]
         if denied.unenforced_denials:
             raise ConfigError(f"qcode cannot enforce a rule: {denied.unenforced_denials[0]}")
@@ -244,12 +247,12 @@ def _server_config(config: str | Path) -> str | Path:
 
 
 def _without_host_servers(text: str) -> str:
-    """Return a configuration without the servers of type `sdk`: they live in the program that controls the run."""
+    """Return a configuration without the servers of type `sdk`, which run in the program that controls qcode."""
     try:
         found = json.loads(text)
         servers = {name: item for name, item in found["mcpServers"].items() if item.get("type") != "sdk"}
     except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
-        return text  # the reader of servers says what is wrong
+        return text  # invalid: the reader of servers reports the error
     return json.dumps({**found, "mcpServers": servers})
 
 
@@ -275,7 +278,7 @@ def read_text(file: Path, flag: str) -> str:
             kind = os.fstat(stream.fileno()).st_mode
             if not stat.S_ISREG(kind) and not stat.S_ISFIFO(kind):
                 raise ConfigError(f"{flag}: not a file", file=file)
-            data = _drained(stream.fileno(), file, flag)
+            data = _read_all(stream.fileno(), file, flag)
     except OSError as error:
         raise ConfigError(f"{flag}: cannot read the file: {error.strerror}", file=file) from None
     if len(data) > MAX_BYTES:
@@ -286,7 +289,7 @@ def read_text(file: Path, flag: str) -> str:
         raise ConfigError(f"{flag}: not UTF-8 text", file=file) from None
 
 
-def _drained(handle: int, file: Path, flag: str) -> bytes:
+def _read_all(handle: int, file: Path, flag: str) -> bytes:
     data = b""
     deadline = time.monotonic() + PIPE_S
     while len(data) <= MAX_BYTES:

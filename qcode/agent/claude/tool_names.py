@@ -15,7 +15,7 @@ from qcode.values import dataclass
 
 APPLY_PATCH = "apply_patch"
 MCP_PREFIX = "mcp__"
-_MAX_HEADER = 12
+_MAX_HEADER_CHARS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +35,30 @@ class UntranslatableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """The form of one tool: its name, its fields under Claude's names, and the values that are written differently.
+class _ToolForm:
+    """Claude's form of one tool: its name, its fields by ours, and values that are written differently.
 
-    `inward` and `outward` convert an input after, or before, its fields are renamed.
+    `paths` are fields that Claude writes as absolute paths. `encode` converts an input to Claude's form after its
+    fields are renamed; `decode` converts it back before they are.
     """
 
     name: str
     fields: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
-    outward: Callable[[JsonObject], JsonObject] | None = None
-    inward: Callable[[JsonObject], JsonObject] | None = None
+    encode: Callable[[JsonObject], JsonObject] | None = None
+    decode: Callable[[JsonObject], JsonObject] | None = None
 
 
-def _timeout_outward(values: JsonObject) -> JsonObject:
-    return _scaled(values, "timeout", 1000)
+def _encode_timeout(values: JsonObject) -> JsonObject:
+    return _scale_number(values, "timeout", 1000)
 
 
-def _timeout_inward(values: JsonObject) -> JsonObject:
-    return _scaled(values, "timeout", 1 / 1000)
+def _decode_timeout(values: JsonObject) -> JsonObject:
+    return _scale_number(values, "timeout", 1 / 1000)
 
 
-def _scaled(values: JsonObject, name: str, factor: float) -> JsonObject:
+def _scale_number(values: JsonObject, name: str, factor: float) -> JsonObject:
     number = values.get(name)
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return values
@@ -65,33 +66,33 @@ def _scaled(values: JsonObject, name: str, factor: float) -> JsonObject:
     return {**values, name: int(scaled) if scaled == int(scaled) else scaled}
 
 
-def _renamed_items(values: JsonObject, name: str, fields: Mapping[str, str]) -> JsonObject:
+def _rename_item_fields(values: JsonObject, name: str, fields: Mapping[str, str]) -> JsonObject:
     """Return `values` with the fields of the objects in the list `name` renamed."""
     items = values.get(name)
     if not isinstance(items, list):
         return values
-    return {**values, name: [_renamed(item, fields) if isinstance(item, dict) else item for item in items]}
+    return {**values, name: [_rename_fields(item, fields) if isinstance(item, dict) else item for item in items]}
 
 
-def _renamed(values: JsonObject, fields: Mapping[str, str]) -> JsonObject:
+def _rename_fields(values: JsonObject, fields: Mapping[str, str]) -> JsonObject:
     return {fields.get(name, name): value for name, value in values.items()}
 
 
-def _edits_outward(values: JsonObject) -> JsonObject:
-    return _renamed_items(values, "edits", _PASSAGE)
+def _encode_edits(values: JsonObject) -> JsonObject:
+    return _rename_item_fields(values, "edits", _EDIT_FIELDS)
 
 
-def _edits_inward(values: JsonObject) -> JsonObject:
-    return _renamed_items(values, "edits", _reversed(_PASSAGE))
+def _decode_edits(values: JsonObject) -> JsonObject:
+    return _rename_item_fields(values, "edits", _inverted(_EDIT_FIELDS))
 
 
-def _todos_outward(values: JsonObject) -> JsonObject:
-    return _with_item_values(_renamed_items(values, "todos", _TODO), "todos", "status", _STATES)
+def _encode_todos(values: JsonObject) -> JsonObject:
+    return _translate_item_values(_rename_item_fields(values, "todos", _TODO_FIELDS), "todos", "status", _TODO_STATES)
 
 
-def _todos_inward(values: JsonObject) -> JsonObject:
-    """Translate the items; `activeForm`, the wording that Claude Code shows while an item is worked on, is left out."""
-    values = _with_item_values(values, "todos", "status", _reversed(_STATES))
+def _decode_todos(values: JsonObject) -> JsonObject:
+    """Translate the items, without `activeForm`: the text that Claude Code shows while it works on an item."""
+    values = _translate_item_values(values, "todos", "status", _inverted(_TODO_STATES))
     items = values.get("todos")
     if isinstance(items, list):
         todos = [
@@ -99,34 +100,37 @@ def _todos_inward(values: JsonObject) -> JsonObject:
             for item in items
         ]
         values = {**values, "todos": todos}
-    return _renamed_items(values, "todos", _reversed(_TODO))
+    return _rename_item_fields(values, "todos", _inverted(_TODO_FIELDS))
 
 
-def _with_item_values(values: JsonObject, name: str, key: str, words: Mapping[str, str]) -> JsonObject:
+def _translate_item_values(values: JsonObject, name: str, key: str, translation: Mapping[str, str]) -> JsonObject:
     items = values.get(name)
     if not isinstance(items, list):
         return values
-    return {**values, name: [_with_words(item, key, words) if isinstance(item, dict) else item for item in items]}
+    return {
+        **values,
+        name: [_translate_value(item, key, translation) if isinstance(item, dict) else item for item in items],
+    }
 
 
-def _with_words(values: JsonObject, key: str, words: Mapping[str, str]) -> JsonObject:
+def _translate_value(values: JsonObject, key: str, translation: Mapping[str, str]) -> JsonObject:
     value = values.get(key)
-    return {**values, key: words[value]} if isinstance(value, str) and value in words else values
+    return {**values, key: translation[value]} if isinstance(value, str) and value in translation else values
 
 
-def _question_outward(values: JsonObject) -> JsonObject:
-    """Return the list of one question that AskUserQuestion takes."""
+def _encode_question(values: JsonObject) -> JsonObject:
+    """Return the input of AskUserQuestion: a list with one question."""
     text, choices = values.get("question"), values.get("choices")
     options: list[Json] = [
         {"label": choice.get("label", ""), "description": choice.get("detail", "")}
         for choice in (choices if isinstance(choices, list) else [])
         if isinstance(choice, dict)
     ]
-    header = " ".join(text.split())[:_MAX_HEADER].rstrip() if isinstance(text, str) else ""
+    header = " ".join(text.split())[:_MAX_HEADER_CHARS].rstrip() if isinstance(text, str) else ""
     return {"questions": [{"question": text, "header": header, "options": options, "multiSelect": False}]}
 
 
-def _question_inward(values: JsonObject) -> JsonObject:
+def _decode_question(values: JsonObject) -> JsonObject:
     questions = values.get("questions")
     if not isinstance(questions, list) or len(questions) != 1 or not isinstance(questions[0], dict):
         raise UntranslatableError("AskUserQuestion: qcode asks one question per call")
@@ -146,44 +150,46 @@ def _question_inward(values: JsonObject) -> JsonObject:
     return {**asked, "choices": choices} if choices else asked
 
 
-def _reversed(words: Mapping[str, str]) -> dict[str, str]:
-    return {theirs: ours for ours, theirs in words.items()}
+def _inverted(translation: Mapping[str, str]) -> dict[str, str]:
+    return {theirs: ours for ours, theirs in translation.items()}
 
 
-_FILE = {"path": "file_path"}
-_PASSAGE = {"old_text": "old_string", "new_text": "new_string"}
-_TODO = {"task": "content", "state": "status"}
-_STATES = {"done": "completed"}
-_FORMS: Mapping[str, _Form] = {
-    "shell": _Form(
+_FILE_FIELDS = {"path": "file_path"}
+_EDIT_FIELDS = {"old_text": "old_string", "new_text": "new_string"}
+_TODO_FIELDS = {"task": "content", "state": "status"}
+_TODO_STATES = {"done": "completed"}
+_FORMS: Mapping[str, _ToolForm] = {
+    "shell": _ToolForm(
         "Bash",
         {"timeout_s": "timeout", "background": "run_in_background", "unconfined": "dangerouslyDisableSandbox"},
-        outward=_timeout_outward,
-        inward=_timeout_inward,
+        encode=_encode_timeout,
+        decode=_decode_timeout,
     ),
-    "read": _Form("Read", _FILE, paths=("file_path",)),
-    "write": _Form("Write", _FILE, paths=("file_path",)),
-    "edit": _Form("Edit", {**_FILE, **_PASSAGE}, paths=("file_path",)),
-    "multi_edit": _Form("MultiEdit", _FILE, paths=("file_path",), outward=_edits_outward, inward=_edits_inward),
-    "notebook_edit": _Form(
+    "read": _ToolForm("Read", _FILE_FIELDS, paths=("file_path",)),
+    "write": _ToolForm("Write", _FILE_FIELDS, paths=("file_path",)),
+    "edit": _ToolForm("Edit", {**_FILE_FIELDS, **_EDIT_FIELDS}, paths=("file_path",)),
+    "multi_edit": _ToolForm(
+        "MultiEdit", _FILE_FIELDS, paths=("file_path",), encode=_encode_edits, decode=_decode_edits
+    ),
+    "notebook_edit": _ToolForm(
         "NotebookEdit",
         {"path": "notebook_path", "cell": "cell_id", "source": "new_source", "mode": "edit_mode"},
         paths=("notebook_path",),
     ),
-    "ls": _Form("LS"),
-    "glob": _Form("Glob"),
-    "grep": _Form(
+    "ls": _ToolForm("LS"),
+    "glob": _ToolForm("Glob"),
+    "grep": _ToolForm(
         "Grep", {"output": "output_mode", "ignore_case": "-i"}, {"output_mode": {"files": "files_with_matches"}}
     ),
-    "fetch": _Form("WebFetch"),
-    "web_search": _Form("WebSearch"),
-    "todo": _Form("TodoWrite", {"items": "todos"}, outward=_todos_outward, inward=_todos_inward),
-    "agent": _Form("Agent", {"kind": "subagent_type"}),
-    "ask_person": _Form("AskUserQuestion", outward=_question_outward, inward=_question_inward),
-    "exit_plan_mode": _Form("ExitPlanMode"),
-    "skill": _Form("Skill", {"name": "skill", "arguments": "args"}),
+    "fetch": _ToolForm("WebFetch"),
+    "web_search": _ToolForm("WebSearch"),
+    "todo": _ToolForm("TodoWrite", {"items": "todos"}, encode=_encode_todos, decode=_decode_todos),
+    "agent": _ToolForm("Agent", {"kind": "subagent_type"}),
+    "ask_person": _ToolForm("AskUserQuestion", encode=_encode_question, decode=_decode_question),
+    "exit_plan_mode": _ToolForm("ExitPlanMode"),
+    "skill": _ToolForm("Skill", {"name": "skill", "arguments": "args"}),
 }
-_OURS = {form.name: name for name, form in _FORMS.items()} | {"Task": "agent"}
+_QCODE_NAMES = {form.name: name for name, form in _FORMS.items()} | {"Task": "agent"}
 
 
 def claude_name(name: str, server_tools: Mapping[str, str] | None = None) -> str:
@@ -202,7 +208,7 @@ def claude_name(name: str, server_tools: Mapping[str, str] | None = None) -> str
 def qcode_name(name: str) -> str:
     """Return the name of a tool in qcode for one of Claude's; `Task`, the old name of `Agent`, is understood."""
     if not name.startswith(MCP_PREFIX):
-        return _OURS.get(name, name)
+        return _QCODE_NAMES.get(name, name)
     from qcode.agent.mcp.tools import tool_name  # few sessions have servers
 
     server, separator, tool = name.removeprefix(MCP_PREFIX).partition("__")
@@ -225,20 +231,20 @@ def to_claude(
 
 
 def claude_input(name: str, arguments: JsonObject, folder: str) -> JsonObject:
-    """Return the arguments of a call as the input of Claude's tool; those of a patch as Codex names them."""
+    """Return the arguments of a call as the input of Claude's tool; a patch has no such tool and gets Codex's form."""
     if name == APPLY_PATCH:
-        return _renamed(arguments, {"input": "command"})
+        return _rename_fields(arguments, {"input": "command"})
     form = _FORMS.get(name)
     if form is None:
         return dict(arguments)
-    values = _renamed(arguments, form.fields)
-    for key, words in form.values.items():
-        values = _with_words(values, key, words)
+    values = _rename_fields(arguments, form.fields)
+    for key, translation in form.values.items():
+        values = _translate_value(values, key, translation)
     for key in form.paths:
         path = values.get(key)
         if isinstance(path, str) and path:
             values = {**values, key: absolute_path(path, folder)}
-    return form.outward(values) if form.outward is not None else values
+    return form.encode(values) if form.encode is not None else values
 
 
 def from_claude(name: str, values: JsonObject) -> tuple[str, JsonObject]:
@@ -248,22 +254,24 @@ def from_claude(name: str, values: JsonObject) -> tuple[str, JsonObject]:
     """
     ours = qcode_name(name)
     if ours == APPLY_PATCH:
-        return ours, _renamed(values, {"command": "input"})
+        return ours, _rename_fields(values, {"command": "input"})
     form = _FORMS.get(ours)
     if form is None:
         return ours, dict(values)
-    theirs = form.inward(values) if form.inward is not None else values
-    for key, words in form.values.items():
-        theirs = _with_words(theirs, key, _reversed(words))
-    back = _reversed(form.fields)
-    doubled = [key for key, own in back.items() if key in theirs and own in theirs]
-    if doubled:
-        raise UntranslatableError(f"{name}: {doubled[0]} and {back[doubled[0]]} are the same field; send one of them")
-    return ours, _renamed(theirs, back)
+    theirs = form.decode(values) if form.decode is not None else values
+    for key, translation in form.values.items():
+        theirs = _translate_value(theirs, key, _inverted(translation))
+    back = _inverted(form.fields)
+    duplicates = [key for key, own in back.items() if key in theirs and own in theirs]
+    if duplicates:
+        raise UntranslatableError(
+            f"{name}: {duplicates[0]} and {back[duplicates[0]]} are the same field; send one of them"
+        )
+    return ours, _rename_fields(theirs, back)
 
 
 def absolute_path(path: str, folder: str) -> str:
-    """Return a path of a call as an absolute one. `..` stays: it may follow a link, so only the disk resolves it."""
+    """Return the absolute path of a path in a call. `..` is kept, because it may follow a symbolic link."""
     expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
     return str(Path(folder) / expanded)
 

@@ -108,7 +108,7 @@ class FrontMatter:
         return int(value)
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Return a list of texts, or one text split at commas and blanks outside parentheses, None if missing.
+        """Return a list of strings, or one text split at commas and blanks outside parentheses, None if missing.
 
         `Read, Bash(git log:*)` and `[Read, "Bash(git log:*)"]` are the same names.
         """
@@ -119,7 +119,7 @@ class FrontMatter:
             return split_names(self.text(name) or "")
         items = [item for item in entry.value if isinstance(item, str)]
         if len(items) < len(entry.value):
-            raise self.error(name, f"`{name}` must be a list of texts; quote its items")
+            raise self.error(name, f"`{name}` must be a list of strings; quote its items")
         return tuple(item.strip() for item in items if item.strip())
 
     def error(self, name: str, problem: str) -> FrontMatterError:

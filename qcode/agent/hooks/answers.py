@@ -1,7 +1,7 @@
-"""The answers of hooks: read from an exit code and the output, or from a function, and merged. Pure.
+"""Parses and merges the answers of hooks, from an exit code and output or from a function. Pure.
 
 The format is that of Claude Code's hooks (https://code.claude.com/docs/en/hooks). An answer can deny, ask, stop the
-turn and add text; `allow` counts only if the hook may allow. An invalid answer is a failure and never allows a call.
+turn and add text; `allow` has an effect only if the hook may allow. An invalid answer is a failure and never allows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias
 
-from qcode.agent.hooks.events import EVENTS, EventForm, Handler, OnFailure
+from qcode.agent.hooks.events import EVENTS, EventSpec, Handler, OnFailure
 from qcode.text.clean import clean, one_line, single_spaced
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.numbers import exit_text
@@ -31,11 +31,11 @@ _PERMISSIONS: Mapping[str, Decision] = {
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """The answer of one handler, or of several merged.
+    """The answer of one handler, or the merged answer of several.
 
     `input` replaces the input of a call, `output` its result for the model. `context` is for the model, `messages` are
     for the user. `stops` ends the turn with `stop_reason`. `interrupt`: a denial also ends the turn. `failure` is one
-    line with the reason if the handler failed.
+    line with the reason if the handler failed; `failures` are such lines for the user.
     """
 
     decision: Decision = ""
@@ -51,7 +51,7 @@ class HookAnswer:
     failures: tuple[str, ...] = field(default=())
 
 
-class _Malformed(Exception):  # noqa: N818  # becomes the failure of an answer
+class _InvalidAnswer(Exception):  # noqa: N818  # becomes the failure of an answer
     """An answer has a field of the wrong type or value."""
 
 
@@ -60,9 +60,9 @@ def failed(why: str) -> HookAnswer:
     return HookAnswer(failure=single_spaced(clean(why), MAX_FAILURE) or "it failed")
 
 
-def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
+def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
     """Return the answer of a command that ended with `code`, negative for a signal."""
-    form = EVENTS[event]
+    event_spec = EVENTS[event]
     text, stderr_text = stdout.strip(), clean(stderr).strip()
     if code < 0:
         return failed(exit_text(code))
@@ -76,34 +76,34 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswe
         elif values is None and code in (0, BLOCKING_EXIT):
             parsed = failed("its output is not valid JSON")
         elif values is not None:
-            parsed = answer_of_object(event, values)
+            parsed = answer_from_object(event, values)
     if code == BLOCKING_EXIT:
-        return _blocked(form, parsed, stderr_text)
+        return _blocked(event_spec, parsed, stderr_text)
     if parsed is not None:
         return parsed
     if code != 0:
         return failed(exit_text(code) + (f": {stderr_text}" if stderr_text else ""))
-    return HookAnswer(context=(clean(text),)) if text and form.text_is_context else HookAnswer()
+    return HookAnswer(context=(clean(text),)) if text and event_spec.text_is_context else HookAnswer()
 
 
-def _blocked(form: EventForm, parsed: HookAnswer | None, message: str) -> HookAnswer:
+def _blocked(event_spec: EventSpec, parsed: HookAnswer | None, message: str) -> HookAnswer:
     """Return the answer of a command with exit code 2: it blocks, even if its JSON output allows."""
     answer = parsed if parsed is not None and not parsed.failure else HookAnswer()
-    if not form.blocks:
+    if not event_spec.blocks:
         return replace(answer, messages=(*answer.messages, *((message,) if message else ())))
     reason = message or answer.reason
     return replace(answer, decision="deny", reason=reason, input=None)
 
 
-def answer_of_object(event: str, values: Mapping[str, Any]) -> HookAnswer:
+def answer_from_object(event: str, values: Mapping[str, Any]) -> HookAnswer:
     """Return the answer in a JSON object."""
     try:
         return _read(event, values)
-    except _Malformed as problem:
+    except _InvalidAnswer as problem:
         return failed(str(problem))
 
 
-def answer_of_function(event: str, value: object) -> HookAnswer:
+def answer_from_function(event: str, value: object) -> HookAnswer:
     """Return the answer from a function's return value: a mapping, or None for no answer."""
     if value is None:
         return HookAnswer()
@@ -115,20 +115,20 @@ def answer_of_function(event: str, value: object) -> HookAnswer:
         return failed("the function returned a dict that is not JSON")
     if plain.get("async") is True:
         return HookAnswer()  # an asynchronous hook decides nothing
-    return answer_of_object(event, plain)
+    return answer_from_object(event, plain)
 
 
 def _read(event: str, values: Mapping[str, Any]) -> HookAnswer:
-    form = EVENTS[event]
+    event_spec = EVENTS[event]
     special = values.get("hookSpecificOutput")
     if special is None:
         special = {}
     if not isinstance(special, dict):
-        raise _Malformed("hookSpecificOutput is not an object")
+        raise _InvalidAnswer("hookSpecificOutput is not an object")
     messages = [_text(values, "systemMessage")]
     if special.get("hookEventName", event) != event:
         if event in ("PreToolUse", "PermissionRequest"):
-            raise _Malformed(f"hookEventName is not {event}")
+            raise _InvalidAnswer(f"hookEventName is not {event}")
         # An example of the Claude Agent SDK answers UserPromptSubmit with the output of SessionStart.
         messages.append(f"A hook of {event} answered with the output of another event, which is ignored.")
         special = {}
@@ -137,7 +137,7 @@ def _read(event: str, values: Mapping[str, Any]) -> HookAnswer:
         stop_reason=_text(values, "stopReason"),
         messages=tuple(filter(None, messages)),
     )
-    if form.has_context:
+    if event_spec.has_context:
         context = _text(special, "additionalContext")
         answer = replace(answer, context=(context,) if context else ())
     if event == "PreToolUse":
@@ -148,8 +148,8 @@ def _read(event: str, values: Mapping[str, Any]) -> HookAnswer:
         answer = replace(answer, output=special.get("updatedToolOutput"))
     decision = values.get("decision")
     if decision not in (None, "block", "approve"):
-        raise _Malformed('decision must be "block"')
-    if decision == "block" and form.blocks:
+        raise _InvalidAnswer('decision must be "block"')
+    if decision == "block" and event_spec.blocks:
         return replace(answer, decision="deny", reason=_text(values, "reason"))
     return answer
 
@@ -159,7 +159,7 @@ def _permission(answer: HookAnswer, values: Mapping[str, Any], special: Mapping[
     new, old = special.get("permissionDecision"), values.get("decision")
     decision = old if new is None else new
     if decision is not None and (not isinstance(decision, str) or decision not in _PERMISSIONS):
-        raise _Malformed(
+        raise _InvalidAnswer(
             'decision must be "approve" or "block"' if new is None else "permissionDecision must be allow, deny or ask"
         )
     reason = _text(special, "permissionDecisionReason") or _text(values, "reason")
@@ -173,10 +173,10 @@ def _request(answer: HookAnswer, special: Mapping[str, Any]) -> HookAnswer:
     if decision is None:
         return answer
     if not isinstance(decision, dict):
-        raise _Malformed("decision is not an object")
+        raise _InvalidAnswer("decision is not an object")
     behavior = decision.get("behavior")
     if behavior not in ("allow", "deny"):
-        raise _Malformed("decision.behavior must be allow or deny")
+        raise _InvalidAnswer("decision.behavior must be allow or deny")
     return replace(
         answer,
         decision=behavior,
@@ -191,25 +191,25 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _Malformed(f"{name} is not text")
+        raise _InvalidAnswer(f"{name} is not a string")
     return clean(value).strip()
 
 
 def _flag(values: Mapping[str, Any], name: str, *, default: bool) -> bool:
     value = values.get(name, default)
     if not isinstance(value, bool):
-        raise _Malformed(f"{name} is not true or false")
+        raise _InvalidAnswer(f"{name} is not true or false")
     return value
 
 
 def _object(values: Mapping[str, Any], name: str) -> JsonObject | None:
     value = values.get(name)
     if value is not None and not isinstance(value, dict):
-        raise _Malformed(f"{name} is not an object")
+        raise _InvalidAnswer(f"{name} is not an object")
     return value
 
 
-def judged_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
+def effective_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
     """Return the effective answer: a failure becomes a decision, and `allow` is dropped if the hook may not allow."""
     if answer.failure:
         line = f"The {handler.event} hook `{one_line(clean(handler.label), 80)}` failed: {answer.failure}"
@@ -217,14 +217,14 @@ def judged_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
         if decision == "ask" and handler.event not in ("PreToolUse", "PermissionRequest"):
             decision = "deny" if handler.event == "UserPromptSubmit" else ""
         return HookAnswer(decision, line if decision else "", failures=(line,))
-    if answer.decision == "allow" and not handler.counts_allow:
+    if answer.decision == "allow" and not handler.can_allow:
         answer = replace(answer, decision="", reason="")
     if answer.output is not None and handler.origin == "project":
         answer = replace(answer, output=None)
     return answer
 
 
-def merged(answers: Sequence[HookAnswer]) -> HookAnswer:
+def merge_answers(answers: Sequence[HookAnswer]) -> HookAnswer:
     """Merge the answers of an event: deny overrides ask, ask overrides allow, and texts are joined in order.
 
     If two answers replace the input differently, that is a failure, and the call asks.

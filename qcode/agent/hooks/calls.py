@@ -53,7 +53,7 @@ class CallHooks:
         self._contexts: dict[str, tuple[str, ...]] = {}
 
     async def before(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
-        """Run the PreToolUse hooks; return their verdict, None if they have none, and arguments that replace others."""
+        """Run the PreToolUse hooks; return their verdict and the arguments that replace those of the call, or None."""
         if not self._scope.has("PreToolUse"):
             return None, None
         answer = await self._run("PreToolUse", call_id, name, arguments)
@@ -78,7 +78,7 @@ class CallHooks:
     async def after(
         self, call_id: str, name: str, arguments: JsonObject, outcome: ToolOutcome, seconds: float
     ) -> ToolOutcome:
-        """Run the hooks after a call; return its outcome with the text that they add for the model."""
+        """Run the PostToolUse hooks; return the outcome with the text that they add for the model."""
         from qcode.agent.hooks.answers import HookAnswer  # loads with the first call
 
         event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
@@ -103,10 +103,10 @@ class CallHooks:
             output = answer.output if isinstance(answer.output, str) else json.dumps(answer.output, ensure_ascii=False)
             display = content if display is None else display
             content = f"[replaced by a hook]\n{self._scope.bounded(output)}"
-        added = [self._scope.marked("PreToolUse", text) for text in contexts]
-        added += [self._scope.marked(event, text) for text in answer.context]
+        added = [self._scope.wrap_text("PreToolUse", text) for text in contexts]
+        added += [self._scope.wrap_text(event, text) for text in answer.context]
         if answer.decision == "deny":
-            added.append(self._scope.marked(event, answer.reason or "The hook objects to this result."))
+            added.append(self._scope.wrap_text(event, answer.reason or "The hook objects to this result."))
         if not added and content is outcome.content:
             return outcome
         display = outcome.content if display is None else display
@@ -155,7 +155,7 @@ class CallHooks:
 
     def _server_tools(self) -> Mapping[str, str]:
         servers = self._toolbox.servers
-        return {} if servers is None else servers.own_names()
+        return {} if servers is None else servers.original_names()
 
     def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
         from qcode.agent.claude.tool_names import UntranslatableError
@@ -176,7 +176,7 @@ class CallHooks:
         return None, revised
 
     def _translate_input(self, name: str, values: JsonObject) -> JsonObject:
-        """Return a replaced input as arguments of the tool.
+        """Translate an input from a hook to arguments of the tool.
 
         Raise `Refused` or `UntranslatableError` if it is invalid.
         """
@@ -198,7 +198,7 @@ class CallHooks:
 
 
 def is_covered(policy: Policy, spec: ToolSpec, arguments: JsonObject, rules: tuple[str, ...]) -> bool:
-    """Return whether one of `rules` covers a call, or may cover it: as a deny rule it would change the verdict."""
+    """Return whether one of `rules` covers a call or may cover it: as deny rules, they would change the verdict."""
     without_rules = replace(policy, mode="bypass", rules=Rules.of(), is_trusted=True, limit=None, never_asks=False)
     return replace(without_rules, rules=Rules.of(deny=rules)).judge(spec, arguments) != without_rules.judge(
         spec, arguments

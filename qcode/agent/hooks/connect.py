@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from qcode.agent.hooks.events import Hook, handler_of
+from qcode.agent.hooks.events import Hook, program_handler
 from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.session import SessionFacts, SessionHooks
 from qcode.agent.hooks.sources import configured_hooks
@@ -19,7 +19,7 @@ from qcode.protocol.errors import UsageError
 
 def connect_hooks(
     context: RunContext,
-    own_hooks: Mapping[str, Sequence[Hook]],
+    program_hooks: Mapping[str, Sequence[Hook]],
     facts: Callable[[], tuple[str, ApprovalMode, str]],
     *,
     scratch: Callable[[], Path],
@@ -33,11 +33,11 @@ def connect_hooks(
     """
     configured = configured_hooks(context)
     try:
-        own_handlers = [handler_of(event, hook) for event, hooks in own_hooks.items() for hook in hooks]
+        program_handlers = [program_handler(event, hook) for event, hooks in program_hooks.items() for hook in hooks]
     except (ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"hooks: {error}") from None
     handlers = [handler for handler in configured.handlers if handler.origin != "project"]
-    handlers += own_handlers
+    handlers += program_handlers
     handlers += [handler for handler in configured.handlers if handler.origin == "project"]
     if not handlers and not configured.unused:
         return None, configured.problems

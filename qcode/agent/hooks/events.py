@@ -27,8 +27,8 @@ MAX_END_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class EventForm:
-    """The rules of one event.
+class EventSpec:
+    """The specification of one event.
 
     `blocks`: exit code 2 and `decision: "block"` have an effect. `text_is_context`: plain text on stdout is added to
     the conversation. `has_context`: `additionalContext` is added. `on_failure` is the default if a handler fails.
@@ -41,25 +41,25 @@ class EventForm:
     on_failure: OnFailure = "go-on"
 
 
-_FORMS = {
-    "SessionStart": EventForm(blocks=False, text_is_context=True, has_context=True),
-    "UserPromptSubmit": EventForm(
+_EVENT_SPECS = {
+    "SessionStart": EventSpec(blocks=False, text_is_context=True, has_context=True),
+    "UserPromptSubmit": EventSpec(
         text_is_context=True, has_context=True, timeout_s=PROMPT_TIMEOUT_S, on_failure="block"
     ),
-    "PreToolUse": EventForm(has_context=True, on_failure="ask"),
-    "PermissionRequest": EventForm(blocks=False, on_failure="ask"),
-    "PostToolUse": EventForm(has_context=True),
-    "PostToolUseFailure": EventForm(has_context=True),
-    "Notification": EventForm(blocks=False),
-    "SubagentStart": EventForm(blocks=False, has_context=True),
-    "SubagentStop": EventForm(),
-    "Stop": EventForm(),
-    "StopFailure": EventForm(blocks=False),
-    "PreCompact": EventForm(),
-    "PostCompact": EventForm(blocks=False),
-    "SessionEnd": EventForm(blocks=False, timeout_s=END_TIMEOUT_S),
+    "PreToolUse": EventSpec(has_context=True, on_failure="ask"),
+    "PermissionRequest": EventSpec(blocks=False, on_failure="ask"),
+    "PostToolUse": EventSpec(has_context=True),
+    "PostToolUseFailure": EventSpec(has_context=True),
+    "Notification": EventSpec(blocks=False),
+    "SubagentStart": EventSpec(blocks=False, has_context=True),
+    "SubagentStop": EventSpec(),
+    "Stop": EventSpec(),
+    "StopFailure": EventSpec(blocks=False),
+    "PreCompact": EventSpec(),
+    "PostCompact": EventSpec(blocks=False),
+    "SessionEnd": EventSpec(blocks=False, timeout_s=END_TIMEOUT_S),
 }
-EVENTS: Mapping[str, EventForm] = _FORMS
+EVENTS: Mapping[str, EventSpec] = _EVENT_SPECS
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ class Handler:
     condition: tuple[str, ...] = ()
 
     @property
-    def counts_allow(self) -> bool:
+    def can_allow(self) -> bool:
         return self.may_allow and self.origin != "project"
 
 
-def handler_of(event: str, hook: Hook) -> Handler:
+def program_handler(event: str, hook: Hook) -> Handler:
     """Return the handler for a hook of a program; raise `ValueError` with one line if the event does not exist."""
-    form = EVENTS.get(event)
-    if form is None:
+    event_spec = EVENTS.get(event)
+    if event_spec is None:
         from qcode.text.match import nearest_hint
 
         raise ValueError(f"unknown hook event {event!r}; {nearest_hint(event, EVENTS)}")
@@ -125,8 +125,8 @@ def handler_of(event: str, hook: Hook) -> Handler:
         event,
         hook.matcher,
         hook.function,
-        form.timeout_s if hook.timeout is None else hook.timeout,
-        hook.on_failure or form.on_failure,
+        event_spec.timeout_s if hook.timeout is None else hook.timeout,
+        hook.on_failure or event_spec.on_failure,
         "program",
         hook.may_allow,
         label=getattr(hook.function, "__qualname__", type(hook.function).__name__),
@@ -149,11 +149,11 @@ class HookInput:
 
 
 def project_hook_rows(root: Path) -> list[tuple[str, str]]:
-    """Return the hooks in the settings of a project for the trust question: a name, and the command line.
+    """Return rows for the trust question: the name and command line of each hook in a project's settings.
 
-    Hooks of Claude Code's settings are included: they run only if the user enables them, which is not known yet.
+    Hooks in Claude Code's settings are included, although they run only if the user enables them.
     """
-    return [*_own_rows(root), *_claude_rows(root)]
+    return [*_settings_rows(root), *_claude_rows(root)]
 
 
 def _claude_rows(root: Path) -> list[tuple[str, str]]:
@@ -171,7 +171,7 @@ def _claude_rows(root: Path) -> list[tuple[str, str]]:
     return rows
 
 
-def _own_rows(root: Path) -> list[tuple[str, str]]:
+def _settings_rows(root: Path) -> list[tuple[str, str]]:
     import tomllib
 
     try:

@@ -22,7 +22,7 @@ def hook_lines(
 ) -> list[str]:
     """Return two lines for each hook, in the order in which they run, and one line for each hook that does not run.
 
-    With `runs`, which are in the order of `handlers`, the second line has the figures of the session.
+    With `runs`, in the order of `handlers`, the second line also has the statistics of the session.
     """
     lines = []
     for index, handler in enumerate(handlers):
@@ -34,7 +34,7 @@ def hook_lines(
             f"on failure: {handler.on_failure}",
         ]
         facts += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
-        facts += ["may allow"] if handler.counts_allow else []
+        facts += ["may allow"] if handler.can_allow else []
         facts += [] if runs is None else [_run_summary(runs[index])]
         lines.append(f"  {' · '.join(facts)}")
     for hook in unused:
@@ -54,7 +54,7 @@ def _run_summary(runs: HandlerRuns) -> str:
 
 
 def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list[JsonObject]:
-    """Return the hooks for programs; `why_not_run` is null for those that run."""
+    """Return the hooks as JSON; `why_not_run` is null for those that run."""
     rows: list[JsonObject] = [
         {
             "event": handler.event,
@@ -64,7 +64,7 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
             "where": str(handler.location),
             "timeout_s": handler.timeout_s,
             "on_failure": handler.on_failure,
-            "may_allow": handler.counts_allow,
+            "may_allow": handler.can_allow,
             "if": list(handler.condition),
             "why_not_run": None,
         }

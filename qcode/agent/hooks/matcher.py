@@ -16,7 +16,7 @@ _EXACT = lazy_pattern(r"[A-Za-z0-9_\-,| ]*")
 
 
 class MatcherError(ValueError):
-    """A matcher cannot be used. The text is one line that says why."""
+    """A matcher is invalid or too slow. The text is the reason in one line."""
 
 
 def exact_names(matcher: str) -> frozenset[str] | None:

@@ -1,8 +1,8 @@
-"""qcode's judge as a hook of other programs: their events, their answers and their settings.
+"""qcode's permission check as a hook of other programs: their events, their answers and their settings.
 
-`_FORMS` has what their documentation and sources say. An event of another kind gets an empty object: the
-program decides. An event that cannot be read raises, and is never allowed. Loads apart, only for `qcode permissions
-hook`.
+`_FORMATS` follows their documentation and sources. An event of another kind gets an empty answer, so the program
+decides. An event that cannot be read raises, and is never allowed. Separate, because only `qcode permissions hook`
+needs it.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from qcode.text.json import DuplicateKeyError, Json, JsonObject, parse_arguments
 from qcode.values import dataclass
 
 HookUser: TypeAlias = Literal["claude", "codex", "gemini", "qwen"]
-_Use: TypeAlias = Literal["shell", "read", "write", "search", "fetch", "patch"]
+_Action: TypeAlias = Literal["shell", "read", "write", "search", "fetch", "patch"]
 Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 """Empty: the program decides by its own rules and modes."""
 _ORDER: tuple[Decision, ...] = ("allow", "", "ask", "deny")
 
 MAX_EVENT = 32 * 1024 * 1024
 TIMEOUT_S = 30
-_SEARCHES: Mapping[str, _Use] = dict.fromkeys(
+_SEARCHES: Mapping[str, _Action] = dict.fromkeys(
     ("list_directory", "glob", "grep_search", "search_file_content"), "search"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """The form of one program: its event, the tools that are judged, its settings file, and its unit of time."""
+class _HookFormat:
+    """The format of one program: its event, the tools that are judged, its settings file, and its unit of time."""
 
     event: str
-    tools: Mapping[str, _Use]
+    tools: Mapping[str, _Action]
     settings: str
     matcher: str
     milliseconds: bool = False
 
 
-_CLAUDE_TOOLS: Mapping[str, _Use] = {
+_CLAUDE_TOOLS: Mapping[str, _Action] = {
     "Bash": "shell", "Read": "read", "Write": "write", "Edit": "write", "MultiEdit": "write", "NotebookEdit": "write",
     "LS": "search", "Glob": "search", "Grep": "search", "WebFetch": "fetch",
 }  # fmt: skip
-_CODEX_TOOLS: Mapping[str, _Use] = {"Bash": "shell", "apply_patch": "patch"}
-_GEMINI_TOOLS: Mapping[str, _Use] = {
+_CODEX_TOOLS: Mapping[str, _Action] = {"Bash": "shell", "apply_patch": "patch"}
+_GEMINI_TOOLS: Mapping[str, _Action] = {
     "run_shell_command": "shell", "read_file": "read", "write_file": "write", "replace": "write", **_SEARCHES,
 }  # fmt: skip
-_QWEN_TOOLS: Mapping[str, _Use] = {
+_QWEN_TOOLS: Mapping[str, _Action] = {
     "run_shell_command": "shell", "read_file": "read", "write_file": "write", "edit": "write", "web_fetch": "fetch",
     **_SEARCHES,
 }  # fmt: skip
@@ -65,13 +65,13 @@ _QWEN_TOOLS: Mapping[str, _Use] = {
 # Gemini CLI: docs/hooks/reference.md of google-gemini/gemini-cli (`decision` deny with `reason`, only JSON on stdout,
 # timeout in milliseconds), `ask` with `systemMessage` since pull request 21146. `allow` keeps its own question.
 # qwen-code: docs/users/features/hooks.md of QwenLM/qwen-code (answers as for Claude Code, timeout in milliseconds).
-_FORMS: Mapping[HookUser, _Form] = {
-    "claude": _Form("PreToolUse", _CLAUDE_TOOLS, "~/.claude/settings.json", "|".join(_CLAUDE_TOOLS)),
-    "codex": _Form("PreToolUse", _CODEX_TOOLS, "~/.codex/hooks.json", f"^({'|'.join(_CODEX_TOOLS)})$"),
-    "gemini": _Form(
+_FORMATS: Mapping[HookUser, _HookFormat] = {
+    "claude": _HookFormat("PreToolUse", _CLAUDE_TOOLS, "~/.claude/settings.json", "|".join(_CLAUDE_TOOLS)),
+    "codex": _HookFormat("PreToolUse", _CODEX_TOOLS, "~/.codex/hooks.json", f"^({'|'.join(_CODEX_TOOLS)})$"),
+    "gemini": _HookFormat(
         "BeforeTool", _GEMINI_TOOLS, "~/.gemini/settings.json", f"^({'|'.join(_GEMINI_TOOLS)})$", milliseconds=True
     ),
-    "qwen": _Form(
+    "qwen": _HookFormat(
         "PreToolUse", _QWEN_TOOLS, "~/.qwen/settings.json", f"^({'|'.join(_QWEN_TOOLS)})$", milliseconds=True
     ),
 }
@@ -84,64 +84,66 @@ _HARMLESS_FIELDS = frozenset({"command", "description", "timeout", "run_in_backg
 
 
 class UnreadableEventError(ValueError):
-    """An event is not understood, so the call it is about is not allowed. The text is one line."""
+    """An event cannot be read, so its call is not allowed. The text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """A call of another program. `calls` are the commands, files and addresses that it stands for.
+    """A call of another program. `calls` are the commands, files and addresses that it uses, each with its action.
 
-    `folder` is the working folder. `only_narrows`: the call may do more than they say, so it is never allowed.
-    `is_bypassed`: the program asks nothing by itself.
+    `folder` is the working folder. `only_narrows`: the call may do more than `calls` say, so it is never allowed.
+    `is_bypassed`: the program is in a mode in which it does not ask.
     """
 
     folder: str
-    calls: tuple[tuple[_Use | Literal["mcp"], str], ...]
+    calls: tuple[tuple[_Action | Literal["mcp"], str], ...]
     only_narrows: bool = False
     is_bypassed: bool = False
 
 
 def settings_of(user: HookUser, command: str) -> tuple[str, str]:
     """Return the settings file of a program, and the text to add to it so that it runs `command` as a hook."""
-    form = _FORMS[user]
-    timeout = TIMEOUT_S * 1000 if form.milliseconds else TIMEOUT_S
+    hook_format = _FORMATS[user]
+    timeout = TIMEOUT_S * 1000 if hook_format.milliseconds else TIMEOUT_S
     hook: JsonObject = {"type": "command", "command": command, "timeout": timeout}
-    group: JsonObject = {"matcher": form.matcher, "hooks": [hook]}
-    return form.settings, json.dumps({"hooks": {form.event: [group]}}, indent=2)
+    group: JsonObject = {"matcher": hook_format.matcher, "hooks": [hook]}
+    return hook_format.settings, json.dumps({"hooks": {hook_format.event: [group]}}, indent=2)
 
 
 def read_event(user: HookUser, data: bytes) -> HookEvent | None:
-    """Return the call that an event is about, None if it is about none that is judged.
+    """Return the call of an event, None if the event or its tool is not judged.
 
-    Raise `UnreadableEventError` for anything that is not such an event.
+    Raise `UnreadableEventError` for anything that is not an event of the program.
     """
     values = _object(data)
-    form = _FORMS[user]
-    if values.get("hook_event_name") != form.event:
+    hook_format = _FORMATS[user]
+    if values.get("hook_event_name") != hook_format.event:
         return None
     name, tool_input, folder = values.get("tool_name"), values.get("tool_input"), values.get("cwd")
     if not isinstance(name, str) or not isinstance(tool_input, dict):
         raise UnreadableEventError("the event names no tool and its input")
     if not isinstance(folder, str) or not folder.startswith("/") or "\0" in folder:
         raise UnreadableEventError("the event names no working folder")
-    use = form.tools.get(name)
-    event = HookEvent(folder, (), only_narrows=user == "codex", is_bypassed=values.get("permission_mode") in _BYPASSED)
+    action = hook_format.tools.get(name)
+    mode = values.get("permission_mode")
+    is_bypassed = isinstance(mode, str) and mode in _BYPASSED
+    event = HookEvent(folder, (), only_narrows=user == "codex", is_bypassed=is_bypassed)
     if name.startswith("mcp__"):
         return replace(event, calls=(("mcp", name.removeprefix("mcp__")),))
-    if use is None:
+    if action is None:
         return None
-    if use == "shell":
+    if action == "shell":
         return _shell(event, tool_input)
-    if use == "patch":
+    if action == "patch":
         return replace(
             event, calls=tuple(("write", path) for path in _patched_paths(_text(tool_input, "command", "input")))
         )
-    if use == "fetch":
+    if action == "fetch":
         return replace(event, calls=(("fetch", _text(tool_input, "url")),))
-    if use == "search":
+    if action == "search":
         path = _text(tool_input, *_PATHS) if any(tool_input.get(key) is not None for key in _PATHS) else "."
         return replace(event, calls=(("read", path),), only_narrows=True)
-    return replace(event, calls=((use, _text(tool_input, *_PATHS)),))
+    return replace(event, calls=((action, _text(tool_input, *_PATHS)),))
 
 
 def _object(data: bytes) -> JsonObject:
@@ -189,7 +191,7 @@ def _patched_paths(text: str) -> tuple[str, ...]:
 def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
     """Return the decision on a call and the reason. Runs nothing; may block.
 
-    `policy` must have no sandbox: nothing of qcode surrounds a command of another program.
+    `policy` must have no sandbox: a command of another program does not run in qcode's.
     """
     policy = policy.with_mode("bypass" if event.is_bypassed else "default")
     verdicts = [
@@ -201,13 +203,13 @@ def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
 
 
 def _decision(verdict: Verdict, event: HookEvent) -> Decision:
-    # The program has its own modes, and asks before it uses a server or an address for the first time.
-    is_own = verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch")
+    # The program has modes itself, and asks before it uses a server or an address for the first time.
+    is_left_to_program = verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch")
     if verdict.verdict == "deny":
         return "deny"
     if verdict.verdict == "ask":
-        return "" if is_own else "ask"
-    return "" if is_own or event.only_narrows else "allow"
+        return "" if is_left_to_program else "ask"
+    return "" if is_left_to_program or event.only_narrows else "allow"
 
 
 def answer(user: HookUser, decision: Decision, reason: str) -> str:
@@ -219,7 +221,7 @@ def answer(user: HookUser, decision: Decision, reason: str) -> str:
         values |= {"systemMessage": text} if decision == "ask" else {}
     elif decision and (user != "codex" or decision == "deny"):
         special: JsonObject = {
-            "hookEventName": _FORMS[user].event,
+            "hookEventName": _FORMATS[user].event,
             "permissionDecision": decision,
             "permissionDecisionReason": text,
         }

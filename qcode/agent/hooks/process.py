@@ -1,4 +1,4 @@
-"""Runs the command of a hook: payload on stdin, output up to a limit, the whole process group ended in time.
+"""Runs the command of a hook, with its input on stdin, an output limit, and a time limit for the process group.
 
 Separate from `runner`, because a program whose hooks are functions starts no process.
 """
@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from qcode.agent.hooks.answers import HookAnswer, answer_of_exit, failed
+from qcode.agent.hooks.answers import HookAnswer, answer_from_exit, failed
 from qcode.agent.hooks.events import HookCommand
 from qcode.protocol.tools import Launch
 from qcode.tools.processes import Process, end_surely, start_program
@@ -34,7 +34,7 @@ class CommandRun:
 async def run_command(
     command: HookCommand, event: str, payload: bytes, *, folder: Path, environment: Mapping[str, str], timeout_s: float
 ) -> CommandRun:
-    """Run a command and return its answer. Nothing of its process group runs any more when this returns or raises."""
+    """Run a command and return its answer. Its whole process group has ended when this returns or raises."""
     argv = command.argv or ("bash", "--noprofile", "--norc", "-c", command.line)
     with _Output() as output, _Output() as errors, _Input(payload) as program_input:
         try:
@@ -56,7 +56,7 @@ async def run_command(
             await end_surely(process, TERM_GRACE_S)
     if code is None:
         return CommandRun(failed(f"it took longer than {timeout_s:g} s"))
-    return CommandRun(answer_of_exit(event, code, output.text, errors.text), code)
+    return CommandRun(answer_from_exit(event, code, output.text, errors.text), code)
 
 
 async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: float) -> int | None:
@@ -135,7 +135,7 @@ class _Output(_Pipe):
 
 
 class _Input(_Pipe):
-    """The input of a program. The program may end without reading all of it."""
+    """The input of a program, which may exit without reading all of it."""
 
     def __init__(self, data: bytes) -> None:
         theirs, ours = os.pipe()

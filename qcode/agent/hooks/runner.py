@@ -1,7 +1,7 @@
-"""Runs the handlers of an event concurrently, merges their answers, and keeps the figures for `/hooks`.
+"""Runs the handlers of an event concurrently, merges their answers, and counts the runs for `/hooks`.
 
-It never hangs: each handler has a time limit, and cancelling ends all of them. An input is passed on stdin only, and
-never becomes a part of a command.
+Each handler has a time limit, and cancelling ends all of them. An input is passed on stdin only, never in a command
+line.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HookRunner:
     """The handlers of a session, in the order of the configuration: those of the user, then those of the project.
 
     `folder` is the folder of commands, `root` the project. `environment` is the environment of qcode; a command gets
-    the harmless part of it, and the variables that its hook names.
+    it without secrets, and the variables that its hook names.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class HookRunner:
         return name in (exact_names(handler.matcher) or ())
 
     async def run(
-        self, event: str, inputs: Sequence[HookInput], emit: Emit, whole: HookInput | None = None
+        self, event: str, inputs: Sequence[HookInput], emit: Emit, whole_patch: HookInput | None = None
     ) -> HookAnswer:
         """Run the handlers that match one of `inputs`, each once per input, and return their merged answer.
 
-        A handler whose matcher lists a name of `whole` gets `whole` instead: the patch of which `inputs` are the parts.
+        `inputs` may be the files of a patch. A handler whose matcher lists a name of `whole_patch` gets that instead.
         """
-        from qcode.agent.hooks.answers import failed, judged_answer, merged  # load with the first event
+        from qcode.agent.hooks.answers import effective_answer, failed, merge_answers  # load with the first event
         from qcode.agent.hooks.matcher import MatcherError
 
         chosen: list[tuple[int, HookInput]] = []
@@ -107,12 +107,12 @@ class HookRunner:
             if handler.event != event:
                 continue
             try:
-                found = self._inputs_for(handler, inputs, whole)
+                found = self._inputs_for(handler, inputs, whole_patch)
                 if handler.condition:
                     found = await asyncio.to_thread(_covered, handler.condition, found)
             except MatcherError as error:
-                answers.setdefault(index, []).append(judged_answer(handler, failed(str(error))))
-                self._note(index, _HandlerResult(failed(str(error)), None, 0.0))
+                answers.setdefault(index, []).append(effective_answer(handler, failed(str(error))))
+                self._record_run(index, _HandlerResult(failed(str(error)), None, 0.0))
                 continue
             for hook_input in found:
                 key = (handler.run, id(hook_input))
@@ -120,19 +120,23 @@ class HookRunner:
                     visited.add(key)
                     chosen.append((index, hook_input))
         if chosen:
-            ran = await self._side_by_side(event, chosen, emit)
-            for (index, _), answer in zip(chosen, ran, strict=True):
+            result = await self._run_concurrently(event, chosen, emit)
+            for (index, _), answer in zip(chosen, result, strict=True):
                 answers.setdefault(index, []).append(answer)
-        return merged([answer for index in sorted(answers) for answer in answers[index]])
+        return merge_answers([answer for index in sorted(answers) for answer in answers[index]])
 
-    def _inputs_for(self, handler: Handler, inputs: Sequence[HookInput], whole: HookInput | None) -> list[HookInput]:
-        if whole is not None and any(self.matches_whole_name(handler, name) for name in whole.names):
-            return [whole]
+    def _inputs_for(
+        self, handler: Handler, inputs: Sequence[HookInput], whole_patch: HookInput | None
+    ) -> list[HookInput]:
+        if whole_patch is not None and any(self.matches_whole_name(handler, name) for name in whole_patch.names):
+            return [whole_patch]
         from qcode.agent.hooks.matcher import matches
 
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
-    async def _side_by_side(self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit) -> list[HookAnswer]:
+    async def _run_concurrently(
+        self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit
+    ) -> list[HookAnswer]:
         limit = self._shared_limit(event, [self.handlers[index] for index, _ in chosen])
         tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit, limit)) for index, hook_input in chosen]
         try:
@@ -144,13 +148,13 @@ class HookRunner:
 
     @staticmethod
     def _shared_limit(event: str, handlers: Sequence[Handler]) -> float | None:
-        """Return the time that the handlers of SessionEnd have together; None if each has its own."""
+        """Return the common time limit of the handlers of SessionEnd; None for other events, with a limit for each."""
         if event != "SessionEnd":
             return None
         return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
 
     async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> HookAnswer:
-        from qcode.agent.hooks.answers import failed, judged_answer
+        from qcode.agent.hooks.answers import effective_answer, failed
 
         handler = self.handlers[index]
         began = time.monotonic()
@@ -159,15 +163,15 @@ class HookRunner:
         try:
             async with self._shared_slots():
                 timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
-                ran = await self._run_handler(handler, hook_input, timeout_s)
+                result = await self._run_handler(handler, hook_input, timeout_s)
         finally:
             slow.cancel()
-        ran = replace(ran, seconds=time.monotonic() - began)
-        if hook_input.is_part and ran.answer.input is not None:
-            ran = replace(ran, answer=failed("updatedInput is not possible for one file of a patch"))
-        self._note(index, ran)
-        answer = judged_answer(handler, ran.answer)
-        await emit(_hook_ended(handler, command, hook_input, ran, answer))
+        result = replace(result, seconds=time.monotonic() - began)
+        if hook_input.is_part and result.answer.input is not None:
+            result = replace(result, answer=failed("updatedInput is not possible for one file of a patch"))
+        self._record_run(index, result)
+        answer = effective_answer(handler, result.answer)
+        await emit(_hook_ended(handler, command, hook_input, result, answer))
         return answer
 
     def _shared_slots(self) -> asyncio.Semaphore:
@@ -205,13 +209,13 @@ class HookRunner:
             **({"CLAUDE_ENV_FILE": os.devnull} if handler.event == "SessionStart" else {}),
         }
 
-    def _note(self, index: int, ran: _HandlerResult) -> None:
-        noted = self.runs[index]
-        noted.runs += 1
-        noted.at, noted.seconds, noted.code = datetime.now(UTC), ran.seconds, ran.code
-        if ran.answer.failure:
-            noted.failures += 1
-            noted.failure = ran.answer.failure
+    def _record_run(self, index: int, result: _HandlerResult) -> None:
+        runs = self.runs[index]
+        runs.runs += 1
+        runs.at, runs.seconds, runs.code = datetime.now(UTC), result.seconds, result.code
+        if result.answer.failure:
+            runs.failures += 1
+            runs.failure = result.answer.failure
 
 
 def _covered(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[HookInput]:
@@ -229,29 +233,29 @@ async def _report_slow(event: HookStarted, emit: Emit) -> None:
 
 
 def _hook_ended(
-    handler: Handler, command: str, hook_input: HookInput, ran: _HandlerResult, answer: HookAnswer
+    handler: Handler, command: str, hook_input: HookInput, result: _HandlerResult, answer: HookAnswer
 ) -> HookEnded:
     return HookEnded(
         handler.event,
         command,
         hook_input.tool_use_id or "",
-        ran.code,
-        ran.seconds,
+        result.code,
+        result.seconds,
         "stop" if answer.stops else answer.decision or "none",
-        ran.answer.failure,
+        result.answer.failure,
     )
 
 
 async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> HookAnswer:
     """Call the function of a program; an exception is a failure of the hook."""
-    from qcode.agent.hooks.answers import answer_of_function, failed
+    from qcode.agent.hooks.answers import answer_from_function, failed
 
     try:
         async with asyncio.timeout(timeout_s):
             value: object = function(json.loads(json.dumps(hook_input.fields)), hook_input.tool_use_id)
             if not inspect.isawaitable(value):
                 return failed("the function is not async")
-            return answer_of_function(event, await value)
+            return answer_from_function(event, await value)
     except TimeoutError:
         return failed(f"it took longer than {timeout_s:g} s")
     except Exception as error:  # noqa: BLE001 - code of another program: only this hook fails

@@ -66,7 +66,7 @@ Show = Callable[[TurnEvent], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """The current facts about a session, which are part of each input."""
+    """The current state of a session, which is part of each input."""
 
     session_id: str
     mode: ApprovalMode
@@ -76,8 +76,8 @@ class SessionFacts:
 class SessionHooks:
     """The hooks of a session.
 
-    `facts` returns its current facts, `scratch` the private folder for long texts. `source` is `startup`, `resume` or
-    `fork`.
+    `facts` returns its current state, `scratch` a private folder for long texts. `source` is `startup`, `resume` or
+    `fork`. `prompt_context` is the text that hooks add to the current prompt, None if the prompt is not sent.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SessionHooks:
         source: str,
     ) -> None:
         self.runner = runner
-        self.show: Show = self._keep_event
+        self.show: Show = self._hold_event
         self.scope = HookScope(self)
         self._facts = facts
         self._state_dir = state_dir
@@ -125,14 +125,14 @@ class SessionHooks:
     async def emit(self, event: HookStarted | HookEnded) -> None:
         await self.show(event)
 
-    async def _keep_event(self, event: TurnEvent) -> None:
+    async def _hold_event(self, event: TurnEvent) -> None:
         self._held_events.append(event)
 
     def leave_turn(self) -> None:
         """Keep events from now on, because no turn is running to show them."""
-        self.show = self._keep_event
+        self.show = self._hold_event
 
-    def take_kept_events(self) -> list[TurnEvent]:
+    def take_held_events(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""
         events, self._held_events = self._held_events, []
         return events
@@ -140,7 +140,7 @@ class SessionHooks:
     # The session
 
     def open_transcript(self, messages: Sequence[Message]) -> None:
-        """Start the transcript of a session, with the messages that it has already.
+        """Start the transcript of a session with its existing messages.
 
         The file is written when the first hook gets its path, because most turns run no hook.
         """
@@ -206,7 +206,7 @@ class SessionHooks:
         if source and self.runner.has("SessionStart"):
             fields: JsonObject = {"source": source, "model": self._facts().model}
             answer = await self.scope.run("SessionStart", [HookInput(fields, (source,))])
-            self._start_contexts += [self.scope.marked("SessionStart", text) for text in answer.context]
+            self._start_contexts += [self.scope.wrap_text("SessionStart", text) for text in answer.context]
         self._source = ""
 
     # Prompts
@@ -223,13 +223,13 @@ class SessionHooks:
         self._prompt_task = task = asyncio.ensure_future(self._run_prompt_hooks(prompt))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
-            for event in self.take_kept_events():
+            for event in self.take_held_events():
                 yield event
             while (next_event := await queue.get()) is not None:
                 yield next_event
         finally:
             self._prompt_task = None
-            self.show = self._keep_event
+            self.show = self._hold_event
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
@@ -247,7 +247,7 @@ class SessionHooks:
             answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
             if answer.stops or answer.decision == "deny":
                 return answer.stop_reason or answer.reason or "no reason was given"
-            added = [self.scope.marked("UserPromptSubmit", text) for text in answer.context]
+            added = [self.scope.wrap_text("UserPromptSubmit", text) for text in answer.context]
         started, self._start_contexts = self._start_contexts, []
         self.prompt_context = tuple(Text(text) for text in (*started, *added))
         return ""
@@ -312,12 +312,12 @@ class SessionHooks:
         self.spawn("Notification", HookInput(fields, (kind,)))
 
     def _cancel_idle_notice(self) -> None:
-        """Cancel the idle notification, because the user did something."""
+        """Cancel the idle notification, because the user is active."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
 
-    def note_compaction(self, effect: Compact) -> None:
+    def record_compaction(self, effect: Compact) -> None:
         """Record the summary of a compaction for the PostCompact hooks."""
         self._summary = next((part.text for part in effect.parts if isinstance(part, Message) and part.text), "")
 
@@ -382,13 +382,13 @@ class HookScope:
         if self._transcript is not None:
             self._transcript.append(message, datetime.now(UTC))
 
-    async def run(self, event: str, inputs: Sequence[HookInput], whole: HookInput | None = None) -> HookAnswer:
+    async def run(self, event: str, inputs: Sequence[HookInput], whole_patch: HookInput | None = None) -> HookAnswer:
         """Run the handlers of an event, and show their messages and failures to the user."""
         session = self._session
         common = {**session.fields(event), **self._agent}
         full = [_with_fields(hook_input, common) for hook_input in inputs]
         answer = await session.runner.run(
-            event, full, session.emit, None if whole is None else _with_fields(whole, common)
+            event, full, session.emit, None if whole_patch is None else _with_fields(whole_patch, common)
         )
         for line in answer.failures:
             await session.show(Notice("warning", line))
@@ -396,7 +396,7 @@ class HookScope:
             await session.show(Notice("info", f"{event} hook: {text}"))
         return answer
 
-    def marked(self, event: str, text: str) -> str:
+    def wrap_text(self, event: str, text: str) -> str:
         """Return the text of a hook for the model, in a `<hook>` tag."""
         body = self.bounded(text).replace("</hook", "< /hook")
         return f'<hook event="{event}">\n{body}\n</hook>'
@@ -409,7 +409,7 @@ class HookScope:
         if not self.has("SubagentStart"):
             return []
         answer = await self.run("SubagentStart", [HookInput({}, (str(self._agent["agent_type"]),))])
-        return [Text(self.marked("SubagentStart", text)) for text in answer.context]
+        return [Text(self.wrap_text("SubagentStart", text)) for text in answer.context]
 
     async def confirm_agent(self, request: Confirm) -> Confirmed:
         """Ask the SubagentStop hooks whether this sub-agent may end."""
@@ -428,7 +428,7 @@ class HookScope:
             await self._session.show(Notice("info", f"A hook stopped the turn{reason}"))
             return Confirmed(is_final=True)
         if answer.decision == "deny":
-            return Confirmed(self.marked(event, answer.reason or "Continue."))
+            return Confirmed(self.wrap_text(event, answer.reason or "Continue."))
         return Confirmed()
 
 

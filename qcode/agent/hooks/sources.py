@@ -50,7 +50,7 @@ class ConfiguredHooks:
 
 
 class HookFolders:
-    """The folders that decide whether a hook may run: the project at `root`, and the current `folder` of commands."""
+    """The folders that decide whether a hook may run: the project at `root`, the working `folder`, and `added` ones."""
 
     def __init__(self, root: Path, folder: Path, home: str, added: Iterable[Path] = ()) -> None:
         self._root = root
@@ -58,8 +58,8 @@ class HookFolders:
         self._home = home
         self._inside = tuple(dict.fromkeys(os.path.realpath(path) for path in (root, folder, *added)))
 
-    def names_project(self, command: HookCommand) -> bool:
-        """Whether a command uses a variable of the project."""
+    def uses_project_variable(self, command: HookCommand) -> bool:
+        """Return whether a command uses a variable with the project's folder, such as `$QCODE_PROJECT_DIR`."""
         return any("$" in word and _PROJECT_VARIABLE.search(word) for word in (command.line, *command.argv))
 
     def files(self, command: HookCommand) -> tuple[Path, ...]:
@@ -80,8 +80,8 @@ class HookFolders:
                 found[real] = None
         return tuple(found)
 
-    def unpinned(self, files: Sequence[Path]) -> str:
-        """Return the first of the workspace files of a command outside the pinned folders, empty if there is none."""
+    def first_unpinned(self, files: Sequence[Path]) -> str:
+        """Return the first of the workspace `files` of a command outside the pinned folders, empty if there is none."""
         if not files:
             return ""
         from qcode.agent.trust import pinned_folders
@@ -100,53 +100,53 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
     if not settings.enabled:
         return ConfiguredHooks()
     home = context.env.get("HOME", "")
-    places = HookFolders(context.root, context.folder, home, context.added_folders)
-    collected = _Collected(places, is_trusted=context.is_trusted)
+    folders = HookFolders(context.root, context.folder, home, context.added_folders)
+    collector = _HookCollector(folders, is_trusted=context.is_trusted)
     for event in EVENTS:
         entries: tuple[HookConfig, ...] = getattr(settings, event)
         origins = context.settings.item_origins.get(f"hooks.{event}", ())
         for hook, origin in zip(entries, origins, strict=False):
-            collected.add_written(event, hook, origin, "project" if origin.is_project else "own")
+            collector.add_configured(event, hook, origin, "project" if origin.is_project else "own")
     if settings.claude in ("own", "both") and home and context.user_folder is not None:
-        collected.add_claude(Path(home) / _OWN_CLAUDE_FILE, "own")
+        collector.add_claude(Path(home) / _OWN_CLAUDE_FILE, "own")
     if settings.claude in ("project", "both") and context.is_trusted:
         for name in CLAUDE_SETTINGS:
-            collected.add_claude(context.root / name, "project")
-    handlers = sorted(collected.handlers, key=lambda handler: handler.origin == "project")
-    return ConfiguredHooks(tuple(handlers), tuple(collected.unused), tuple(collected.problems))
+            collector.add_claude(context.root / name, "project")
+    handlers = sorted(collector.handlers, key=lambda handler: handler.origin == "project")
+    return ConfiguredHooks(tuple(handlers), tuple(collector.unused), tuple(collector.problems))
 
 
-class _Collected:
-    def __init__(self, places: HookFolders, *, is_trusted: bool) -> None:
-        self._places = places
+class _HookCollector:
+    def __init__(self, folders: HookFolders, *, is_trusted: bool) -> None:
+        self._folders = folders
         self._is_trusted = is_trusted
         self.handlers: list[Handler] = []
         self.unused: list[UnusedHook] = []
         self.problems: list[str] = []
 
-    def add_written(self, event: str, hook: HookConfig, location: Origin, origin: HookOrigin) -> None:
+    def add_configured(self, event: str, hook: HookConfig, location: Origin, origin: HookOrigin) -> None:
         """Add a hook of qcode's settings."""
-        form = EVENTS[event]
+        event_spec = EVENTS[event]
         command = HookCommand(hook.command, hook.argv, hook.env)
-        on_failure: Any = hook.on_failure or form.on_failure
-        timeout_s = form.timeout_s if hook.timeout_s is None else hook.timeout_s
+        on_failure: Any = hook.on_failure or event_spec.on_failure
+        timeout_s = event_spec.timeout_s if hook.timeout_s is None else hook.timeout_s
         may_allow = hook.may_allow and origin == "own"
         self._add(Handler(event, hook.matcher, command, timeout_s, on_failure, origin, may_allow, location, str(hook)))
 
     def _add(self, handler: Handler) -> None:
         command = handler.run
         assert isinstance(command, HookCommand)
-        files = self._places.files(command)
+        files = self._folders.files(command)
         why = ""
         if handler.origin == "own" and is_relative(command):
             why = "the program of a hook must be an absolute path or a name on PATH"
             self.problems.append(
                 f"{handler.location}: hooks.{handler.event}: {why}: {one_line(visible(handler.label), 80)}"
             )
-        elif not self._is_trusted and (self._places.names_project(command) or files):
+        elif not self._is_trusted and (self._folders.uses_project_variable(command) or files):
             why = "it runs a file of this folder, which is not trusted"
-        elif unpinned := self._places.unpinned(files):
-            why = f"it runs {visible(unpinned)}, which qcode does not watch for changes; move that file to .qcode"
+        elif first_unpinned := self._folders.first_unpinned(files):
+            why = f"it runs {visible(first_unpinned)}, which qcode does not watch for changes; move that file to .qcode"
             self.problems.append(f"{handler.location}: hooks.{handler.event}: {why}")
         if why:
             self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), why))
@@ -162,7 +162,7 @@ class _Collected:
         for found in read.hooks:
             event, hook, location = found.event, found.fields, f"{file}:{found.line}"
             command = str(hook.get("command") or hook.get("type") or "?")
-            why = _why_unused(event, found.group, hook)
+            why = _unused_reason(event, found.group, hook)
             if why:
                 self.unused.append(UnusedHook(event, command, location, why))
             else:
@@ -170,7 +170,7 @@ class _Collected:
 
 
 def is_relative(command: HookCommand) -> bool:
-    """Whether the program of a command depends on the current folder, such as `./check.sh` or `scripts/check`."""
+    """Return whether the program of a command depends on the current folder, such as `./check.sh`."""
     if command.argv:
         program = command.argv[0]
     else:
@@ -179,7 +179,7 @@ def is_relative(command: HookCommand) -> bool:
     return "/" in program and not program.startswith(("/", "~", "$"))
 
 
-def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -> str:
+def _unused_reason(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -> str:
     if event not in EVENTS:
         return "qcode has no such event"
     if hook.get("type", "command") != "command":
@@ -194,20 +194,20 @@ def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -
     if not isinstance(args, list) or not all(isinstance(arg, str) and "\0" not in arg for arg in args):
         return "its args are not a list of texts"
     if not isinstance(group.get("matcher", ""), str | None):
-        return "its matcher is not text"
+        return "its matcher is not a string"
     if hook.get("if") and event not in _ABOUT_CALLS:
         return "`if` is only for events about a call; there it never runs in Claude Code either"
     return ""
 
 
 def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], location: str, origin: HookOrigin) -> Handler:
-    form = EVENTS[event]
+    event_spec = EVENTS[event]
     line: str = hook["command"]
     argv: tuple[str, ...] = (line, *hook["args"]) if hook.get("args") is not None else ()
     timeout = hook.get("timeout")
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < 86_400
-    timeout_s = float(timeout) if is_number and timeout is not None else form.timeout_s
-    on_failure: OnFailure = "block" if hook.get("onFailure") == "block" else form.on_failure
+    timeout_s = float(timeout) if is_number and timeout is not None else event_spec.timeout_s
+    on_failure: OnFailure = "block" if hook.get("onFailure") == "block" else event_spec.on_failure
     command_line = " ".join(argv) if argv else line
     command = HookCommand(argv=argv) if argv else HookCommand(line)
     condition = _condition(hook.get("if"))
@@ -224,5 +224,5 @@ def _condition(rule: object) -> tuple[str, ...]:
     from qcode.agent.claude.rules import convert
 
     found = convert(rule, "deny", "project")
-    # A lost part would leave out calls that the hook is meant for.
+    # An incomplete conversion would skip calls that the hook must see.
     return () if found.loss else found.rules

@@ -1,5 +1,5 @@
-"""Import of sessions that other programs stored: find, read, and write them as sessions of qcode.
+"""Imports sessions of other programs as sessions of qcode.
 
-`sources` knows where they are and which reader fits; the readers build a `foreign.ForeignSession`; `migration` stores
-it. The files of the other programs are only read.
+`sources` finds the files and chooses a reader; the readers build a `foreign.ForeignSession`; `migration` stores it. The
+files of the other programs are never changed.
 """

@@ -1,8 +1,8 @@
-"""Reader of the sessions of Claude Code: `~/.claude/projects/FOLDER/ID.jsonl`, one record a line.
+"""Reader of the sessions of Claude Code: `~/.claude/projects/FOLDER/ID.jsonl`, one record per line.
 
-There is no official description. Public ones, from which this is written: `daaain/claude-code-log` (dev-docs/dag.md,
-dev-docs/messages.md) and `DRMacIver/claude-reliability` (notes/transcript-format.md). Records form a tree by `uuid` and
-`parentUuid`; a rewind starts a branch. Each block of a reply is a separate record with the same `message.id`.
+The format is not documented. Sources: `daaain/claude-code-log` (dev-docs/dag.md, dev-docs/messages.md) and
+`DRMacIver/claude-reliability` (notes/transcript-format.md). Records form a tree by `uuid` and `parentUuid`; a rewind
+starts a branch. Each block of a reply is a separate record with the same `message.id`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, Tool
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 
 PROGRAM = "claude-code"
-_SAID = ("user", "assistant")
+_MESSAGE_TYPES = ("user", "assistant")
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle"}
 _BOOKKEEPING = frozenset(
     {
@@ -23,41 +23,43 @@ _BOOKKEEPING = frozenset(
         *("permission-mode", "pr-link", "progress", "queue-operation", "summary", "system", "tag", "worktree-state"),
     }
 )
-_FROM_THE_PROGRAM = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<system-reminder>", "Caveat: ")
+_PROGRAM_PREFIXES = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<system-reminder>", "Caveat: ")
 """Starts of texts that Claude Code writes in the user's name: output of its commands, reminders."""
 
 
 def is_session(records: Sequence[JsonObject]) -> bool:
-    """Whether these records are of Claude Code."""
+    """Return whether Claude Code wrote these records."""
     return any(
-        (record.get("type") in _SAID and "content" in object_in(record.get("message")))
+        (record.get("type") in _MESSAGE_TYPES and "content" in object_in(record.get("message")))
         or (record.get("type") == "summary" and "leafUuid" in record)
         for record in records
     )
 
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
-    """Read the records of the session file `name`; `builder` is empty."""
+    """Convert the records of the session file `name`. `builder` must be empty, except for counts."""
     main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += sum(
-        record.get("isSidechain") is True and record.get("type") in _SAID for record in records
+        record.get("isSidechain") is True and record.get("type") in _MESSAGE_TYPES for record in records
     )
     on_branch = set(map(id, branch(main)))
     titles: dict[str, str] = {}
     own_ids = {text_in(record.get("uuid")) for record in records}
     for entry in main:
         kind = text_in(entry.get("type"))
-        if kind in _SAID:
+        if kind in _MESSAGE_TYPES:
             if id(entry) in on_branch:
-                _message(entry, builder)
+                _read_message(entry, builder)
             else:
                 builder.left_out["messages of branches that were rewound"] += 1
         elif kind in _TITLES:
             titles[kind] = text_in(entry.get(_TITLES[kind]))
-        elif not _queued(entry, builder):
+        elif not _read_queued_prompt(entry, builder):
             counter = builder.bookkeeping if kind in _BOOKKEEPING else builder.left_out
             counter[kind if kind in _BOOKKEEPING else f"unknown record {kind or 'without type'}"] += 1
-            if kind == "summary" and entry.get("leafUuid") in own_ids:  # a summary of another session occurs too
+            if (
+                kind == "summary" and entry.get("leafUuid") in own_ids
+            ):  # the file may contain summaries of other sessions
                 titles[kind] = text_in(entry.get("summary"))
     title = next((titles[kind] for kind in (*_TITLES, "summary") if titles.get(kind)), "")
     first: JsonObject = next((entry for entry in main if "cwd" in entry), {})
@@ -71,11 +73,11 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
 def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the messages that led to the last one of each tree, in file order.
 
-    A reply with two calls is written as two records, and both results have such a record as parent. So the other
-    records of a reply, and every result of its calls, belong to it, though the path to the last message misses them.
+    A reply with two calls is written as two records, each with a result as its child. The path to the last message
+    contains only one of them, so the other records of the same reply, and the results of all its calls, are added.
     """
     by_uuid = {uuid: record for record in records if (uuid := text_in(record.get("uuid")))}
-    messages = [record for record in records if record.get("type") in _SAID]
+    messages = [record for record in records if record.get("type") in _MESSAGE_TYPES]
     roots: dict[str, str] = {}
     leaves: dict[str, JsonObject] = {}
     for message in messages:
@@ -121,18 +123,20 @@ def _ids(record: JsonObject, kind: str, name: str) -> Iterable[str]:
     return (text_in(block.get(name)) for block in content if block.get("type") == kind)
 
 
-def _queued(record: JsonObject, builder: TranscriptBuilder) -> bool:
-    """Read a prompt that was typed while a turn ran; it is an attachment of the next request."""
+def _read_queued_prompt(record: JsonObject, builder: TranscriptBuilder) -> bool:
+    """Read a prompt that was typed while a turn ran, if `record` is one; it is an attachment of the next request."""
     attachment = object_in(record.get("attachment"))
     if record.get("type") != "attachment" or attachment.get("type") != "queued_command":
         return False
     prompt = attachment.get("prompt")
-    blocks = _blocks([{"type": "text", "text": prompt}] if isinstance(prompt, str) else objects_in(prompt), builder)
-    builder.prompt(blocks, text_in(record.get("timestamp")))
+    blocks = _read_blocks(
+        [{"type": "text", "text": prompt}] if isinstance(prompt, str) else objects_in(prompt), builder
+    )
+    builder.add_prompt(blocks, text_in(record.get("timestamp")))
     return True
 
 
-def _message(record: JsonObject, builder: TranscriptBuilder) -> None:
+def _read_message(record: JsonObject, builder: TranscriptBuilder) -> None:
     message, at = object_in(record.get("message")), text_in(record.get("timestamp"))
     content = message.get("content")
     parts: list[JsonObject] = [{"type": "text", "text": content}] if isinstance(content, str) else objects_in(content)
@@ -141,26 +145,26 @@ def _message(record: JsonObject, builder: TranscriptBuilder) -> None:
             builder.left_out["error messages"] += 1
             return
         model = text_in(message.get("model"))
-        for block in _blocks(parts, builder):
+        for block in _read_blocks(parts, builder):
             builder.add_reply_block(block, at, "" if model == "<synthetic>" else model)
         return
     for part in parts:
         if part.get("type") == "tool_result":
-            _result(part, at, builder)
-    found = _blocks([part for part in parts if part.get("type") != "tool_result"], builder)
+            _read_result(part, at, builder)
+    found = _read_blocks([part for part in parts if part.get("type") != "tool_result"], builder)
     if record.get("isCompactSummary") is True:
         builder.compact([Message("user", tuple(found))], at)
         return
-    is_own = record.get("isMeta") is not True and not _is_from_the_program(found)
-    builder.prompt(found, at, is_own=is_own)
+    is_typed = record.get("isMeta") is not True and not _is_from_program(found)
+    builder.add_prompt(found, at, is_typed=is_typed)
 
 
-def _is_from_the_program(blocks: Sequence[Block]) -> bool:
+def _is_from_program(blocks: Sequence[Block]) -> bool:
     texts = [block.text for block in blocks if isinstance(block, Text)]
-    return bool(texts) and all(text.lstrip().startswith(_FROM_THE_PROGRAM) for text in texts)
+    return bool(texts) and all(text.lstrip().startswith(_PROGRAM_PREFIXES) for text in texts)
 
 
-def _blocks(content: Iterable[JsonObject], builder: TranscriptBuilder) -> list[Block]:
+def _read_blocks(content: Iterable[JsonObject], builder: TranscriptBuilder) -> list[Block]:
     found: list[Block] = []
     for block in content:
         match block.get("type"):
@@ -178,7 +182,7 @@ def _blocks(content: Iterable[JsonObject], builder: TranscriptBuilder) -> list[B
     return found
 
 
-def _result(block: JsonObject, at: str, builder: TranscriptBuilder) -> None:
+def _read_result(block: JsonObject, at: str, builder: TranscriptBuilder) -> None:
     content: Json = block.get("content")
     parts = objects_in(content)
     texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
@@ -188,7 +192,7 @@ def _result(block: JsonObject, at: str, builder: TranscriptBuilder) -> None:
             builder.left_out[f"result part {text_in(part.get('type')) or 'without type'}"] += 1
     text = content if isinstance(content, str) else "\n".join(texts)
     is_error = block.get("is_error") is True
-    builder.result(text_in(block.get("tool_use_id")), text, at, is_error=is_error, images=images)
+    builder.add_result(text_in(block.get("tool_use_id")), text, at, is_error=is_error, images=images)
 
 
 def image_from(block: JsonObject) -> Image | None:

@@ -1,8 +1,8 @@
-"""Reader of the sessions of Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`, one record a line.
+"""Reader of the sessions of Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`, one record per line.
 
 Public source: `openai/codex`, `RolloutItem` in codex-rs/protocol/src/protocol.rs and `ResponseItem` in
 codex-rs/protocol/src/models.rs. A record has `type` and `payload`; the records `response_item` are the conversation,
-`event_msg` shows the same again. Before that form, a file held the items themselves after a header without a type.
+which `event_msg` repeats. In an older format, a file contains the items themselves after a header without a type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qcode.text.json import Json, JsonObject, object_in, objects_in, parse_objec
 PROGRAM = "codex"
 _RECORDS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _BOOKKEEPING = frozenset({"session_meta", "turn_context", "event_msg", "world_state", "ghost_snapshot", "state"})
-_INSTRUCTIONS = (
+_INSTRUCTION_PREFIXES = (
     *("<environment_context>", "<user_instructions>", "<permissions instructions>", "<turn_aborted>", "<skill>"),
     *("# AGENTS.md instructions", "<collaboration_mode>", "<INSTRUCTIONS>", "<subagent_notification>"),
 )
@@ -25,7 +25,7 @@ _INSTRUCTIONS = (
 
 
 def is_session(records: Sequence[JsonObject]) -> bool:
-    """Whether these records are of Codex, in its present form or the one before."""
+    """Return whether Codex wrote these records, in its current or its older format."""
     first: JsonObject = records[0] if records else {}
     is_old = {"id", "timestamp"} <= first.keys() and ("instructions" in first or "git" in first)
     return is_old or any(
@@ -34,13 +34,13 @@ def is_session(records: Sequence[JsonObject]) -> bool:
 
 
 def is_subagent(records: Sequence[JsonObject]) -> bool:
-    """Whether this is the session of a sub-agent, whose result is in the session that started it."""
+    """Return whether this is the session of a sub-agent, whose result is in the session that started it."""
     source = object_in(records[0].get("payload")).get("source") if records else None
     return isinstance(source, dict) and "subagent" in source
 
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
-    """Read the records of the session file `name`; `builder` is empty."""
+    """Convert the records of the session file `name`. `builder` must be empty, except for counts."""
     header: JsonObject = records[0] if records else {}
     if isinstance(header.get("payload"), dict):
         header = next((object_in(entry["payload"]) for entry in records if entry.get("type") == "session_meta"), {})
@@ -97,7 +97,7 @@ class _Reader:
             self.title = text_in(payload.get("thread_name")) or self.title
 
     def _compacted(self, payload: JsonObject, at: str) -> None:
-        """Read a compaction: the history that replaces the one before, or its summary."""
+        """Read a compaction: the messages that replace all earlier ones, or their summary."""
         inner = TranscriptBuilder()
         reader = _Reader(inner, "")
         for item in objects_in(payload.get("replacement_history")):
@@ -107,7 +107,7 @@ class _Reader:
         if summary.strip() and not any(summary in message.text for message in messages):
             messages.append(Message("user", (Text(summary),)))
         if inner.left_out["encrypted summary"] and not summary.strip():
-            # Without the summary the messages would be all that the model knows, so the history stays whole.
+            # The summary cannot be read, so the full history is kept.
             self._builder.left_out["encrypted summary"] += 1
             return
         self._builder.compact(messages, at)
@@ -145,10 +145,10 @@ class _Reader:
                 self._builder.add_reply_block(block, at, self._model)
             return
         texts = [block.text.lstrip() for block in blocks if isinstance(block, Text)]
-        if role != "user" or (texts and all(text.startswith(_INSTRUCTIONS) for text in texts)):
+        if role != "user" or (texts and all(text.startswith(_INSTRUCTION_PREFIXES) for text in texts)):
             self._builder.left_out["instructions to the model"] += 1
             return
-        self._builder.prompt(blocks, at)
+        self._builder.add_prompt(blocks, at)
 
     def _blocks(self, content: Json) -> list[Block]:
         found: list[Block] = []
@@ -178,11 +178,11 @@ class _Reader:
             images = [block for block in blocks if isinstance(block, Image)]
         else:
             text, images = json.dumps(output, ensure_ascii=False), []
-        self._builder.result(text_in(item.get("call_id")), text, at, is_error=is_error, images=images)
+        self._builder.add_result(text_in(item.get("call_id")), text, at, is_error=is_error, images=images)
 
 
 def _call_id(item: JsonObject, kind: str) -> str:
-    """Return the id of a call that qcode's side answered; empty for one of the provider, such as a web search."""
+    """Return the id of a call that Codex ran; empty for one that the provider ran, such as a web search."""
     return text_in(item.get("call_id")) or (text_in(item.get("id")) if kind == "local_shell_call" else "")
 
 
@@ -193,7 +193,7 @@ def _tool_name(item: JsonObject, kind: str) -> str:
 
 
 def _arguments(item: JsonObject) -> str:
-    """Return the arguments as the text of one object. A custom tool takes free text, which becomes `input`."""
+    """Return the arguments as a JSON object. A custom tool takes free text, which becomes the field `input`."""
     arguments = item.get("arguments", item.get("action", item.get("input")))
     if isinstance(arguments, str):
         return (

@@ -1,6 +1,6 @@
 """A session of another program, and the builder that turns its records into a valid transcript. Pure.
 
-A reader reports prompts, blocks of replies, results and compactions in file order. The builder makes messages of them:
+A reader adds prompts, blocks of replies, results and compactions in file order. The builder combines them to messages:
 roles alternate, and each call has exactly one result, wherever in the file that result is.
 """
 
@@ -16,27 +16,27 @@ from typing import TypeAlias
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.values import dataclass
 
-_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that no provider accepts in the name of a tool."""
 NO_RESULT = "The outcome of this call is unknown: the imported session holds no result for it."
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignMessage:
-    """A message. `at` is its time as written there, empty if unknown; `model` wrote it, if it is a reply.
+    """A message. `at` is its time as written in the file, empty if unknown; `model` is the author of a reply.
 
-    `is_own`: the user typed it.
+    `is_typed`: the user typed it.
     """
 
     message: Message
     at: str = ""
     model: str = ""
-    is_own: bool = False
+    is_typed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignCompaction:
-    """From here on these messages replace all earlier ones in requests."""
+    """A compaction: in later requests, `messages` replace all earlier ones."""
 
     messages: tuple[Message, ...]
     at: str = ""
@@ -49,7 +49,7 @@ ForeignItem: TypeAlias = ForeignMessage | ForeignCompaction
 class ForeignSession:
     """A session of another program. `program` is a name from `sources.PROGRAMS`.
 
-    `left_out` counts content that has no equivalent, `bookkeeping` records without content, both by what they are.
+    `left_out` counts content that has no equivalent, `bookkeeping` records without content, both by kind.
     """
 
     program: str
@@ -75,7 +75,7 @@ class ForeignSession:
 class _Prompt:
     blocks: tuple[Block, ...]
     at: str
-    is_own: bool
+    is_typed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +102,18 @@ class TranscriptBuilder:
         self._events: list[_Event] = []
         self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
 
-    def prompt(self, blocks: Iterable[Block], at: str = "", *, is_own: bool = True) -> None:
-        """Add a message of the user; with `is_own` False one that the program wrote in their name."""
+    def add_prompt(self, blocks: Iterable[Block], at: str = "", *, is_typed: bool = True) -> None:
+        """Add a message of the user; `is_typed` is False if the program wrote it in the user's name."""
         found = tuple(block for block in blocks if not isinstance(block, Text) or block.text.strip())
         if found:
-            self._events.append(_Prompt(found, at, is_own))
+            self._events.append(_Prompt(found, at, is_typed))
 
     def add_reply_block(self, block: Block, at: str = "", model: str = "") -> None:
         """Add a block of a reply."""
         if not isinstance(block, Text | Reasoning) or block.text.strip():
             self._events.append(_ReplyBlock(block, at, model))
 
-    def result(
+    def add_result(
         self, call_id: str, content: str, at: str = "", *, is_error: bool = False, images: Iterable[Image] = ()
     ) -> None:
         """Add the result of a call, which may be anywhere before it or after it."""
@@ -125,8 +125,8 @@ class TranscriptBuilder:
             self._events.append(ForeignCompaction(found, at))
 
     def roll_back(self, turns: int) -> None:
-        """Remove the last turns, which the user took back."""
-        starts = [at for at, event in enumerate(self._events) if isinstance(event, _Prompt) and event.is_own]
+        """Remove the last turns, which the user rolled back."""
+        starts = [at for at, event in enumerate(self._events) if isinstance(event, _Prompt) and event.is_typed]
         if turns > 0 and starts:
             at = starts[-min(turns, len(starts))]
             self.left_out["messages of turns that were taken back"] += len(self._events) - at
@@ -151,12 +151,12 @@ class TranscriptBuilder:
         self.left_out += Counter({"results without a call": orphans})
         return tuple(items)
 
-    def _reply(self, said: Iterable[_ReplyBlock]) -> ForeignMessage:
+    def _reply(self, events: Iterable[_ReplyBlock]) -> ForeignMessage:
         """Return the message of one reply; an id that it uses twice is made unique."""
         blocks: list[Block] = []
         used_ids: set[str] = set()
         at = model = ""
-        for event in said:
+        for event in events:
             block = event.block
             if isinstance(block, ToolCall):
                 number, call_id = 2, block.call_id
@@ -166,7 +166,7 @@ class TranscriptBuilder:
                 if call_id != block.call_id and self._results[block.call_id]:
                     # The first call takes the first result; this one gets the next.
                     self._results[call_id].append(replace(self._results[block.call_id].pop(), call_id=call_id))
-                block = replace(block, call_id=call_id, name=_UNFIT.sub("_", block.name)[:64] or "unknown")
+                block = replace(block, call_id=call_id, name=_INVALID_NAME_CHARS.sub("_", block.name)[:64] or "unknown")
             blocks.append(block)
             at, model = event.at or at, event.model or model
         return ForeignMessage(Message("assistant", tuple(blocks)), at, model)
@@ -182,14 +182,14 @@ def _kind(event: _Event) -> type:
 
 
 def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolResult, ...]) -> list[ForeignItem]:
-    """Return the messages between two replies: the results of the first, and what the user and the program wrote.
+    """Return the messages between two replies: the results of the first reply, and text of the user and the program.
 
     Text of the program precedes typed text, as attachments do, so that the last text is the typed one.
     """
     at = next((event.at for event in reversed(events) if event.at), "")
     prompts = [event for event in events if isinstance(event, _Prompt)]
-    added = [block for prompt in prompts if not prompt.is_own for block in prompt.blocks]
-    typed = [block for prompt in prompts if prompt.is_own for block in prompt.blocks]
+    added = [block for prompt in prompts if not prompt.is_typed for block in prompt.blocks]
+    typed = [block for prompt in prompts if prompt.is_typed for block in prompt.blocks]
     first = next((event.at for event in events if event.at), at)
     found: list[ForeignItem] = []
     if results and typed:
@@ -197,5 +197,5 @@ def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolR
         found.append(ForeignMessage(Message("user", results), first))
         results = ()
     if blocks := (*results, *added, *typed):
-        found.append(ForeignMessage(Message("user", blocks), at, is_own=bool(typed)))
+        found.append(ForeignMessage(Message("user", blocks), at, is_typed=bool(typed)))
     return found

@@ -1,4 +1,4 @@
-"""Readers of the sessions of Gemini CLI and of qwen-code, which descends from it.
+"""Readers of the sessions of Gemini CLI and of qwen-code, its fork.
 
 Public sources: `google-gemini/gemini-cli`, packages/core/src/services/chatRecordingTypes.ts and
 chatRecordingService.ts (`~/.gemini/tmp/PROJECT/chats/session-*.json`, later `.jsonl`), and `QwenLM/qwen-code`,
@@ -21,12 +21,12 @@ _NOTICES = ("info", "error", "warning")
 
 
 def is_gemini_session(records: Sequence[JsonObject]) -> bool:
-    """Whether these records are of Gemini CLI: one document, or a log that starts with a header."""
+    """Return whether Gemini CLI wrote these records: one document, or a log that starts with a header."""
     return any("sessionId" in record and ("projectHash" in record or "messages" in record) for record in records)
 
 
 def is_qwen_session(records: Sequence[JsonObject]) -> bool:
-    """Whether these records are of qwen-code: each message holds parts."""
+    """Return whether qwen-code wrote these records: each message has parts."""
     return any("uuid" in record and "parts" in object_in(record.get("message")) for record in records)
 
 
@@ -73,7 +73,7 @@ def _rewind(messages: dict[str, JsonObject], to: str, builder: TranscriptBuilder
 
 
 def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: Set[str]) -> None:
-    """Read a message; a result of a call in `answered` is also in the message with the call."""
+    """Read a message. Results of the calls in `answered` are skipped: they are also in the message with the call."""
     kind, at = text_in(message.get("type")), text_in(message.get("timestamp"))
     parts = _parts(message.get("content"))
     calls = objects_in(message.get("toolCalls"))
@@ -109,7 +109,7 @@ def _gemini_result(call: JsonObject, at: str, builder: TranscriptBuilder) -> Non
         texts = [text_in(call["resultDisplay"])]
     if parts or texts:
         is_error = is_error or any("error" in object_in(response.get("response")) for response in responses)
-        builder.result(call_id, "\n".join(texts), at, is_error=is_error, images=images)
+        builder.add_result(call_id, "\n".join(texts), at, is_error=is_error, images=images)
 
 
 def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
@@ -148,8 +148,8 @@ def _qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:
         for block in _blocks(parts, builder, frozenset()):
             builder.add_reply_block(block, at, model)
         return
-    is_own = record.get("subtype") in (None, "mid_turn_user_message")
-    _user_parts(parts, at, builder, known=frozenset(), is_own=is_own)
+    is_typed = record.get("subtype") in (None, "mid_turn_user_message")
+    _user_parts(parts, at, builder, known=frozenset(), is_typed=is_typed)
 
 
 def _history(contents: Json) -> list[Message]:
@@ -171,7 +171,7 @@ def _user_parts(
     builder: TranscriptBuilder,
     *,
     known: Set[str],
-    is_own: bool = True,
+    is_typed: bool = True,
 ) -> None:
     rest = []
     for part in parts:
@@ -182,10 +182,10 @@ def _user_parts(
             nested = [image for entry in objects_in(response.get("parts")) if (image := _image(entry)) is not None]
             call_id = text_in(response.get("id")) or text_in(response.get("name"))
             if call_id not in known:
-                builder.result(call_id, _response_text(content), at, is_error=is_error, images=nested)
+                builder.add_result(call_id, _response_text(content), at, is_error=is_error, images=nested)
         else:
             rest.append(part)
-    builder.prompt(_blocks(rest, builder, frozenset()), at, is_own=is_own)
+    builder.add_prompt(_blocks(rest, builder, frozenset()), at, is_typed=is_typed)
 
 
 def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, known: Set[str]) -> list[Block]:

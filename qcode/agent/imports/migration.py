@@ -1,7 +1,7 @@
 """Writes a session of another program into the store of a project, once.
 
-The id follows from the program and its own id, so a second import finds the first. If the other program has continued
-the session meanwhile and qcode has not, the second import replaces the first. A file is either complete or missing.
+The id is derived from the program and its session id, so a second import finds the first. If only the other program has
+continued the session meanwhile, the second import replaces the first. A file is either complete or missing.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _STALE_S = 3_600
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """The result of an import. `added` are the messages that the session has more than before.
+    """The result of an import. `added` is the number of messages that were added to the session.
 
-    `changed`: nothing was written, because both programs continued the session. `unchanged`: nor was it if the other
-    program's file has lost messages that the session has.
+    Nothing is written in two cases. `unchanged`: the other program's file has no more messages than the session.
+    `changed`: both programs continued the session.
     """
 
     session_id: str
@@ -57,9 +57,9 @@ class Migration:
         self._store = SessionStore(state_dir, root, redact=redact)
 
     def run(self, foreign: ForeignSession) -> ImportResult:
-        """Write `foreign`, unless it is there already."""
+        """Write `foreign`, unless it is already imported."""
         started = _time(foreign.created) or _time(foreign.latest) or datetime.now(UTC)
-        session_id, header = self._name(foreign, started)
+        session_id, header = self._session_name(foreign, started)
         if header is None:
             self._write(foreign, session_id, started)
             return ImportResult(session_id, "imported", len(foreign.messages))
@@ -76,7 +76,7 @@ class Migration:
         self._write(foreign, session_id, started)
         return ImportResult(session_id, "updated", len(messages) - len(known))
 
-    def _name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
+    def _session_name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""
         own_origin = _origin(foreign)
         origin = f"{foreign.program} {foreign.session_id}"
@@ -92,7 +92,7 @@ class Migration:
         return self._store.folder / f"{session_id}.jsonl"
 
     def _write(self, foreign: ForeignSession, session_id: str, started: datetime) -> None:
-        """Write the whole session to a temporary folder, then move it to its place."""
+        """Write the whole session to a temporary folder, then move it to the folder of the store."""
         path = self._path(session_id)
         make_private(path.parent)
         for rest in path.parent.glob(f"{_TEMPORARY}*"):  # of an import that was killed
@@ -125,7 +125,7 @@ class _Writer:
         origin: JsonObject = {**_origin(foreign), "messages": len(foreign.messages)}
         session = self._store.create(_qualified(foreign, model), folder, imported=origin)
         try:
-            self._fill(session, foreign)
+            self._write_items(session, foreign)
             session.sync()
             if not session.is_saved:
                 raise SessionError("; ".join(session.take_warnings()) or "this session cannot be saved")
@@ -133,7 +133,7 @@ class _Writer:
             session.close()
         return self._store.folder / f"{session.session_id}.jsonl"
 
-    def _fill(self, session: Session, foreign: ForeignSession) -> None:
+    def _write_items(self, session: Session, foreign: ForeignSession) -> None:
         for item in foreign.items:
             self._now = _time(item.at) or self._now
             if isinstance(item, ForeignCompaction):
@@ -142,7 +142,7 @@ class _Writer:
             model = _qualified(foreign, item.model)
             if model and session.history.model_of(session.history.next_number) != model:
                 session.switch_model(model)
-            session.append(item.message, is_own=item.is_own)
+            session.append(item.message, is_own=item.is_typed)
         if title := " ".join(foreign.title.split()):
             session.set_title(title)
 

@@ -1,4 +1,4 @@
-"""The places where other programs keep their sessions, and the reader for each file. Nothing is written there.
+"""Finds the sessions of other programs, and chooses the reader for each file. Nothing is written to their folders.
 
 A file is recognized by its records, not by its name, so a copy of a session can be read from anywhere.
 """
@@ -30,8 +30,8 @@ PROGRAMS: Mapping[str, str] = {
 """The programs whose sessions can be imported, by the name in `--json` and in the header of an imported session."""
 
 _HEAD_BYTES = 512 * 1024
-"""A list needs no more than the start of each file: its folder, its time and the first words."""
-_FORMS = ("*.jsonl", "*.json")
+"""How much of each file is read for a list: enough for its folder, its time and the first words."""
+_PATTERNS = ("*.jsonl", "*.json")
 MAX_BYTES = 1024 * 1024 * 1024
 
 
@@ -39,7 +39,7 @@ MAX_BYTES = 1024 * 1024 * 1024
 class FoundSession:
     """A session file that another program wrote. `modified` is the time of its last change, in seconds since 1970.
 
-    `head` is the session as far as the start of the file shows it.
+    `head` is the session as read from the start of the file.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class FoundSession:
 
 
 def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
-    """Return the sessions of the project `root`, or with None of all folders, the most recently written one first."""
+    """Return the sessions of the project `root`, or of all folders if it is None, newest first."""
     project = root.resolve() if root is not None else None
     files: dict[Path, str] = {}
     for path, folder in _files(env):
@@ -69,13 +69,13 @@ def sessions_in(path: Path) -> list[FoundSession]:
         session = read_file(path)  # the error says why it is not one
         state = path.stat()
         return [FoundSession(path, state.st_mtime, state.st_size, session)]
-    files = (file for form in _FORMS for file in sorted(path.rglob(form)) if not _is_of_subagent(file))
+    files = (file for pattern in _PATTERNS for file in sorted(path.rglob(pattern)) if not _is_of_subagent(file))
     found = [stored for file in files if (stored := _try_file(file)) is not None and stored.head.messages]
     return sorted(found, key=lambda stored: (-stored.modified, str(stored.path)))
 
 
 def read_file(path: Path) -> ForeignSession:
-    """Read a whole session file; raise `InputError` if it cannot be read or is of none of these programs."""
+    """Read a whole session file; raise `InputError` if it cannot be read, or if no known program wrote it."""
     try:
         _check_kind(path)
         session = _read(path, path.read_bytes())
@@ -87,14 +87,14 @@ def read_file(path: Path) -> ForeignSession:
 
 
 def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Yield the session files at the usual places, each with the name of its project's folder, if it has one."""
+    """Yield the session files at the default locations, each with the name of its project's folder, or empty."""
     home = Path(env.get("HOME") or "/")
 
-    def below(variable: str, usual: str) -> Path:
-        return Path(env[variable]) if env.get(variable) else home / usual
+    def below(variable: str, default: str) -> Path:
+        return Path(env[variable]) if env.get(variable) else home / default
 
     claude, program_folder = below("CLAUDE_CONFIG_DIR", ".claude") / "projects", below("CODEX_HOME", ".codex")
-    places: Sequence[tuple[Path, str, int | None]] = (
+    locations: Sequence[tuple[Path, str, int | None]] = (
         (claude, "*/*.jsonl", -2),
         (program_folder / "sessions", "**/rollout-*.jsonl", None),
         (program_folder / "archived_sessions", "rollout-*.jsonl", None),
@@ -102,7 +102,7 @@ def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         (home / ".qwen", "tmp/*/chats/session-*.json*", -3),
         (home / ".gemini", "tmp/*/chats/session-*.json*", -3),
     )
-    for folder, pattern, at in places:
+    for folder, pattern, at in locations:
         for path in sorted(folder.glob(pattern)):
             if not _is_of_subagent(path):
                 yield path, path.parts[at] if at is not None else ""
@@ -113,10 +113,10 @@ def _is_of_subagent(path: Path) -> bool:
 
 
 def _may_belong(path: Path, folder: str, root: Path) -> bool:
-    """Return whether the name of its folder allows a session to be of `root`, so that others need not be read.
+    """Return whether a session may belong to `root`, judged by the name of its folder, so that others are not read.
 
-    Claude Code and qwen-code name the folder after the path with `-` for most characters, and may cut it; Gemini CLI
-    after its hash, or after the last part of the path.
+    Claude Code and qwen-code name the folder after the path with `-` for most characters, and may truncate it; Gemini
+    CLI after its hash, or after the last part of the path.
     """
     if not folder:
         return True
@@ -135,7 +135,7 @@ def _is_gemini_folder(folder: Path, root: Path) -> bool:
 
 
 def _is_from(found: FoundSession, root: Path) -> bool:
-    """Return whether a session was made in `root` or below; one that does not name its folder was found by it."""
+    """Return whether a session was written in `root` or below. A session without `cwd` was found by its folder."""
     if not found.head.cwd:
         return found.head.program in (gemini.GEMINI, gemini.QWEN)
     with suppress(OSError):
@@ -147,11 +147,11 @@ def _try_file(path: Path) -> FoundSession | None:
     try:
         state = _check_kind(path)
         with path.open("rb") as stream:
-            # A document in one piece can only be read as a whole.
+            # A file that is one JSON document can only be read as a whole.
             data = stream.read(_HEAD_BYTES if path.suffix == ".jsonl" else -1)
             session = _read(path, data[: data.rfind(b"\n") + 1] if len(data) < state.st_size else data)
             if len(data) < state.st_size and (session is None or not session.messages):
-                session = _read(path, data + stream.read())  # the first prompt is longer, with a picture for example
+                session = _read(path, data + stream.read())  # the first prompt is longer, such as one with an image
     except OSError:
         return None
     return FoundSession(path, state.st_mtime, state.st_size, session) if session is not None else None
@@ -168,7 +168,7 @@ def _check_kind(path: Path) -> os.stat_result:
 
 
 def _read(path: Path, data: bytes) -> ForeignSession | None:
-    """Read the content of a file, None if it is of no known program or of a sub-agent."""
+    """Convert the content of a file; None if no known program wrote it, or if it belongs to a sub-agent."""
     builder = TranscriptBuilder()
     records = _records(data, builder)
     del data  # up to hundreds of megabytes

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from qcode.agent.choices import Choices
-from qcode.agent.crash import keep_out
+from qcode.agent.crash import redact_in_crash_reports
 from qcode.agent.keys.keys import Keys
 from qcode.agent.keys.store import Place, StoredKey
 from qcode.agent.models.selection import Selection, address_of, default_of, known_specs, needs_key, source_words
@@ -433,7 +433,7 @@ class KeysService:
         key: Secret | None = None
         if typed.strip() or not self._choice(spec).is_ready:
             key = Secret(read_key(typed, spec, address_of(spec, settings, keys.env)[0]))
-            keep_out(key)
+            redact_in_crash_reports(key)
             keys.note(key)
         checked = await check(settings, keys, spec, key)
         if checked.verdict == "refused" or (key is None and checked.verdict == "unknown"):

@@ -133,9 +133,9 @@ class Keys:
             self._complaints[str(error)] = None
             return None
         if key is not None:
-            from qcode.agent.crash import keep_out
+            from qcode.agent.crash import redact_in_crash_reports
 
-            keep_out(key)
+            redact_in_crash_reports(key)
         return key
 
 
@@ -183,9 +183,9 @@ class KeyCommands:
                     return ""
             key = printed[argv]
         self.known |= {key}
-        from qcode.agent.crash import keep_out
+        from qcode.agent.crash import redact_in_crash_reports
 
-        keep_out(key)
+        redact_in_crash_reports(key)
         return key.reveal()
 
 

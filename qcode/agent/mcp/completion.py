@@ -1,7 +1,7 @@
-"""Completions for `@server:uri` and for the arguments of `/server:prompt`: the lists of servers, and their answers.
+"""Completions for `@server:uri` and for the arguments of `/server:prompt`, from the lists and answers of servers.
 
-A server is asked in the background (`completion/complete`), and its answer is kept; `changed` is called when it has
-come. Separate from `typed`, because only the app completes.
+A server is asked in the background (`completion/complete`) and its answer is cached; `changed` is called when it
+arrives. Separate from `typed`, because only the app completes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
 
 MAX_ROWS = 50
-_MAX_KEPT = 500
-_ASK_S = 5.0
-_HOLE = re.compile(r"\{[^{}]*\}")
+_MAX_CACHED = 500
+_TIMEOUT_S = 5.0
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
-    """A completion of a mention: the text behind `@`, what it is, and whether it is complete."""
+    """A completion of a mention: the text after `@`, its description, and whether it is complete."""
 
     text: str
     help: str
@@ -37,7 +37,7 @@ class ResourceRow:
 
 
 class ServerCompletion:
-    """The completions of a session. `changed` is called on the loop when an answer has come."""
+    """The completions of a session. `changed` is called on the event loop when an answer arrives."""
 
     def __init__(self, servers: Servers, changed: Callable[[], None]) -> None:
         self._servers = servers
@@ -46,7 +46,7 @@ class ServerCompletion:
         self._request_task: asyncio.Task[None] | None = None
 
     def resources(self, query: str) -> tuple[ResourceRow, ...]:
-        """Return the rows for what is typed behind `@`; empty unless it begins the name of a server."""
+        """Return the completions of the text after `@`; empty unless it begins the name of a server."""
         server, has_uri, typed = query.partition(":")
         ready = self._servers.ready()
         if not has_uri:
@@ -77,11 +77,11 @@ class ServerCompletion:
         return tuple(rows[:MAX_ROWS])
 
     def _template_rows(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
-        """Return the template up to its next hole, or the values that the server offers for it."""
-        pieces = [(hole.start(), hole.end(), hole.group()[1:-1]) for hole in _HOLE.finditer(template.uri)]
-        if not pieces:
+        """Return the template up to its first placeholder, or the values that the server offers for it."""
+        placeholders = [(hole.start(), hole.end(), hole.group()[1:-1]) for hole in _PLACEHOLDER.finditer(template.uri)]
+        if not placeholders:
             return []
-        start, end, name = pieces[0]
+        start, end, name = placeholders[0]
         prefix = template.uri[:start]
         if not typed.startswith(prefix):
             is_begun = prefix.lower().startswith(typed.lower())
@@ -90,7 +90,7 @@ class ServerCompletion:
                 if is_begun
                 else []
             )
-        if len(pieces) > 1 or not name.isidentifier():
+        if len(placeholders) > 1 or not name.isidentifier():
             return []
         rest = template.uri[end:]
         values = self._values((server, "template", template.uri, name, typed[len(prefix) :]), {})
@@ -118,7 +118,7 @@ class ServerCompletion:
         return tuple(f"{start}{prefix}{_quoted(text)}" for text in values)
 
     def _values(self, key: tuple[str, ...], before: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the answer to a request if it is known; otherwise ask."""
+        """Return the cached answer to a request; if there is none, ask the server and return no values."""
         known = (*key, *(f"{name}={value}" for name, value in sorted(before.items())))
         if known not in self._answers:
             if self._request_task is not None:
@@ -132,11 +132,11 @@ class ServerCompletion:
         found: tuple[str, ...] = ()
         if ready is not None:
             try:
-                async with asyncio.timeout(_ASK_S):
+                async with asyncio.timeout(_TIMEOUT_S):
                     found = await ready.connection.complete(kind, name, argument, value, before)
             except (ServerError, TimeoutError):
                 found = ()
-        if len(self._answers) > _MAX_KEPT:
+        if len(self._answers) > _MAX_CACHED:
             self._answers.clear()
         self._answers[known] = tuple(single_spaced(clean(text), 200) for text in found[:MAX_ROWS])
         if self._answers[known]:

@@ -19,15 +19,15 @@ from qcode.agent.mcp.elicitation import Ask, fill_form, visit
 from qcode.agent.mcp.session import (
     Rejected,
     ServerListing,
-    agree,
+    collect_inputs,
     error_text,
     explain,
     failures,
     innermost,
-    inputs_of,
     is_closed,
     list_all,
     load,
+    negotiate,
     open_session,
     transport_problem,
 )
@@ -36,7 +36,7 @@ from qcode.agent.mcp.spec import (
     LoginNeededError,
     ServerError,
     ServerSpec,
-    login_words,
+    login_hint,
 )
 from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_sse, connect_stdio, program_path
 from qcode.config.settings import McpServer
@@ -67,13 +67,13 @@ if TYPE_CHECKING:
 STABLE_S = 60.0
 """Seconds after which a connection that ends is restarted again."""
 
-_BETWEEN_LISTS_S = 1.0
-_AFTER_CANCEL_S = 0.3
+_LIST_INTERVAL_S = 1.0
+_CANCEL_WAIT_S = 0.3
 _SSE_STATUSES = (400, 404, 405)
-# A subscription that ends soon is opened again a few times only, one that held longer a few times an hour.
-_SHORT_S = 10.0
-_MAX_SHORT = 3
-_MAX_PER_HOUR = 5
+# A subscription that ends within `_SHORT_SUBSCRIPTION_S` is reopened `_MAX_SHORT_SUBSCRIPTIONS` times in a row.
+_SHORT_SUBSCRIPTION_S = 10.0
+_MAX_SHORT_SUBSCRIPTIONS = 3
+_MAX_SUBSCRIPTIONS_PER_HOUR = 5
 _MAX_ROUNDS = 10
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
 
@@ -86,7 +86,7 @@ Send: TypeAlias = "Callable[[ClientSession, Answers], Awaitable[object]]"
 
 @dataclass(slots=True)
 class RunningRequest:
-    """A request under way. `ask` asks the user, None if no user can answer; `notes` are lines for its result."""
+    """A running request. `ask` asks the user, None if no user can answer; `notes` are lines added to its result."""
 
     output: Callable[[str], None] = lambda text: None
     ask: Ask | None = None
@@ -95,7 +95,7 @@ class RunningRequest:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Stop the time limit."""
+        """Pause the time limit of the request."""
         timer, clock = self.timer, asyncio.get_running_loop().time
         left = None if timer is None or timer.when() is None else (timer.when() or 0) - clock()
         if timer is not None and left is not None:
@@ -108,9 +108,9 @@ class RunningRequest:
 
 
 class ServerConnection:
-    """A connection to one server. `on_listed` gets the tools after each listing, `on_lost` the reason of a restart.
+    """A connection to one server. `on_listed` gets the lists after each listing, `on_lost` the reason of a restart.
 
-    `admit` is awaited before anything is imported, and again right before each start; it raises to prevent the start.
+    `check_approval` is awaited before the first import and before each start; it raises to prevent the start.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class ServerConnection:
         context: ServerContext,
         on_listed: Callable[[ServerListing], None],
         on_lost: Callable[[str], None],
-        admit: Callable[[], Awaitable[None]],
+        check_approval: Callable[[], Awaitable[None]],
     ) -> None:
         self.log = Log()
-        self._admit = admit
+        self._check_approval = check_approval
         self._spec = spec
         self._context = context
         self._on_listed = on_listed
@@ -133,21 +133,21 @@ class ServerConnection:
         self._lists_changed = asyncio.Event()
         self._rejected: Rejected = []
         self._uses_sse = spec.config.transport == "sse"
-        self._late: set[asyncio.Task[Any]] = set()
+        self._cancelled_calls: set[asyncio.Task[Any]] = set()
         self._running_requests: list[RunningRequest] = []
         self._question_lock = asyncio.Lock()
 
     async def run(self) -> None:
-        """Run the server until cancelled; raise `ServerError` once it cannot be used any more."""
-        await self._admit()
+        """Run the server until cancelled; raise `ServerError` if it fails for good."""
+        await self._check_approval()
         await asyncio.to_thread(load)
-        is_second = False
+        is_retry = False
         while True:
             was_ready, used_sse, began = False, self._uses_sse, 0.0
             try:
-                async with self._connect(is_second) as (session, fresh_s):
+                async with self._connect(is_retry) as (session, ttl_s):
                     was_ready, began = True, time.monotonic()
-                    await self._serve(session, fresh_s)
+                    await self._serve(session, ttl_s)
                 self._check_login()
                 why = self._with_log("the connection ended")
             except (ServerError, NotApprovedError):
@@ -165,16 +165,16 @@ class ServerConnection:
             # A server that exited before it answered may support only the older handshake. A server over HTTP may end
             # its sessions now and then, so a connection that held for a while is restarted again.
             is_stable = was_ready and time.monotonic() - began > STABLE_S
-            if (is_second and not is_stable) or not (was_ready or self._connection_lost.is_set()):
+            if (is_retry and not is_stable) or not (was_ready or self._connection_lost.is_set()):
                 raise ServerError(why)
-            is_second = True
+            is_retry = True
             if was_ready:
                 self._on_lost(why)
             else:
-                self.log.clear()  # the second start prints the same again
+                self.log.clear()  # the retry prints the same lines again
 
     def _check_login(self) -> None:
-        """Raise `LoginNeededError` if the server refuses requests without a (further) login."""
+        """Raise `LoginNeededError` if the server refuses requests until the user signs in."""
         if self._auth is not None and self._auth.problem:
             raise LoginNeededError(self._auth.problem)
 
@@ -185,10 +185,10 @@ class ServerConnection:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             task.cancel()
-            await asyncio.wait({task}, timeout=_AFTER_CANCEL_S)
+            await asyncio.wait({task}, timeout=_CANCEL_WAIT_S)
             if not task.done():
-                self._late.add(task)
-                task.add_done_callback(self._late.discard)
+                self._cancelled_calls.add(task)
+                task.add_done_callback(self._cancelled_calls.discard)
             raise
 
     async def _call(
@@ -265,7 +265,7 @@ class ServerConnection:
         except MCPError as error:
             if self._auth is not None and self._auth.problem:
                 self._connection_lost.set()
-                raise ServerError(f"{self._auth.problem}: {login_words(self._spec.name)}") from None
+                raise ServerError(f"{self._auth.problem}: {login_hint(self._spec.name)}") from None
             if is_closed(error):
                 raise ServerError(self.log.violation or "the server ended during the call") from None
             if error.message == "Session terminated":
@@ -284,7 +284,7 @@ class ServerConnection:
         send: Callable[[ClientSession, Answers], Awaitable[object]],
         running: RunningRequest,
     ) -> object:
-        """Return the final result: input that it requires is asked for, and sent back with its unchanged state."""
+        """Send a request until its result is final: collect the input it requires, and send it with the same state."""
         import mcp_types as types
         from mcp import MCPError
 
@@ -303,7 +303,7 @@ class ServerConnection:
                 return result
             answers = {"request_state": result.request_state}
             if result.input_requests:
-                answers["input_responses"] = await inputs_of(session, result.input_requests)
+                answers["input_responses"] = await collect_inputs(session, result.input_requests)
                 pause_s = _MIN_PAUSE_S
             else:
                 await asyncio.sleep(pause_s)
@@ -324,14 +324,14 @@ class ServerConnection:
 
     async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
         """Ask on behalf of the latest request that can ask: a server does not say which one it is for."""
-        able = [running for running in self._running_requests if running.ask is not None]
-        return await self._elicit_for((able or self._running_requests or [RunningRequest()])[-1], params)
+        answerable = [running for running in self._running_requests if running.ask is not None]
+        return await self._elicit_for((answerable or self._running_requests or [RunningRequest()])[-1], params)
 
     async def _sample(self, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
         """Ask the model on behalf of the latest request that can ask; the limit of the request pauses meanwhile."""
         assert self._context.sample is not None
-        able = [running for running in self._running_requests if running.ask is not None]
-        running = (able or self._running_requests or [RunningRequest()])[-1]
+        answerable = [running for running in self._running_requests if running.ask is not None]
+        running = (answerable or self._running_requests or [RunningRequest()])[-1]
         if running.ask is None:
             running.notes.append(
                 "[The server requested a reply of the model. No user can approve this, so it was refused.]"
@@ -361,13 +361,13 @@ class ServerConnection:
         return types.ElicitResult(action=action, content=dict(values) if action == "accept" else None)
 
     @asynccontextmanager
-    async def _connect(self, is_second: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
+    async def _connect(self, is_retry: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
         """Connect and yield a session after its tools were listed, with the seconds until they expire."""
         self._connection_lost.clear()
         self._lists_changed.clear()
         self.log.violation = ""
         config = self._spec.expanded(self._context.env)
-        await self._admit()
+        await self._check_approval()
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(config.startup_timeout_s):
@@ -378,14 +378,14 @@ class ServerConnection:
                     note = self._note_message
                     session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, note)
                     await stack.enter_async_context(session)
-                    await self._negotiate(session, probes=not is_second)
+                    await self._negotiate(session, probes=not is_retry)
                     listed = await list_all(session, self._rejected)
             except TimeoutError:
                 limit = f"{config.startup_timeout_s:g} s (startup_timeout_s of the server)"
                 raise ServerError(self._with_log(f"it was not ready within {limit}")) from None
             self._session = session
             self._on_listed(listed)
-            yield session, listed.fresh_s
+            yield session, listed.ttl_s
 
     async def _negotiate(self, session: ClientSession, *, probes: bool) -> None:
         """Negotiate the protocol; note if the specification asks for the older transport after a refusal."""
@@ -393,7 +393,7 @@ class ServerConnection:
         from mcp import MCPError
 
         try:
-            await agree(session, probes=probes and not self._uses_sse and self._spec.connect is None)
+            await negotiate(session, probes=probes and not self._uses_sse and self._spec.connect is None)
         except MCPError as error:
             is_modern = types.UNSUPPORTED_PROTOCOL_VERSION <= error.code <= types.HEADER_MISMATCH
             config = self._spec.config
@@ -415,7 +415,7 @@ class ServerConnection:
         return connect_stdio(program, self.log, self._context.groups, self._connection_lost.set)
 
     def _authorization(self, config: McpServer) -> httpx2.Auth | None:
-        """Return what adds the token of a login to requests, None for a server without one."""
+        """Return the authorization that adds a token to requests, None for a server that has no login."""
         credentials = self._context.credentials_of(self._spec, config)
         if credentials is None:
             return None
@@ -424,14 +424,14 @@ class ServerConnection:
         self._auth = ServerAuth(credentials)
         return self._auth
 
-    async def _serve(self, session: ClientSession, fresh_s: float | None) -> None:
+    async def _serve(self, session: ClientSession, ttl_s: float | None) -> None:
         """List everything again if the server reports a change or its list expires; return when the connection ends."""
         watching = asyncio.ensure_future(_watch(session, self._lists_changed.set))
         try:
             while True:
                 waits = [asyncio.ensure_future(event.wait()) for event in (self._connection_lost, self._lists_changed)]
                 try:
-                    await asyncio.wait(waits, timeout=fresh_s, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(waits, timeout=ttl_s, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     for wait in waits:
                         wait.cancel()
@@ -440,15 +440,15 @@ class ServerConnection:
                 self._lists_changed.clear()
                 try:
                     listed = await list_all(session, self._rejected)
-                    fresh_s = listed.fresh_s
+                    ttl_s = listed.ttl_s
                     self._on_listed(listed)
-                except failures() as error:  # the lists of before stay; a lost connection is noticed above
+                except failures() as error:  # keep the previous lists; a lost connection is noticed above
                     self.log.note(f"[its lists cannot be refreshed: {explain(error)}]")
-                await asyncio.sleep(_BETWEEN_LISTS_S)
+                await asyncio.sleep(_LIST_INTERVAL_S)
         finally:
-            for task in (watching, *self._late):
+            for task in (watching, *self._cancelled_calls):
                 task.cancel()
-            await asyncio.gather(watching, *self._late, return_exceptions=True)
+            await asyncio.gather(watching, *self._cancelled_calls, return_exceptions=True)
 
     def _note_message(self, line: str) -> None:
         """Keep a log message of the server, and pass it to the debug log and `-v`."""
@@ -466,7 +466,7 @@ class ServerConnection:
 
 
 async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
-    """Subscribe to changes of the lists if the protocol requires it, again if the subscription is lost."""
+    """Subscribe to changes of the lists if the protocol requires it, and renew a subscription that ends."""
     from mcp.client.subscriptions import listen
 
     capabilities = session.server_capabilities
@@ -477,7 +477,7 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
     if not (tools or prompts or resources):
         return
     short, ends = 0, list[float]()
-    while short <= _MAX_SHORT and len(ends) <= _MAX_PER_HOUR:
+    while short <= _MAX_SHORT_SUBSCRIPTIONS and len(ends) <= _MAX_SUBSCRIPTIONS_PER_HOUR:
         began = time.monotonic()
         with suppress(*failures(), TimeoutError):
             async with listen(
@@ -486,7 +486,7 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
                 async for _ in changes:
                     on_change()
         now = time.monotonic()
-        short = short + 1 if now - began < _SHORT_S else 0
+        short = short + 1 if now - began < _SHORT_SUBSCRIPTION_S else 0
         ends = [*(end for end in ends if now - end < 3_600), now]
         await asyncio.sleep(min(0.2 * 2**short, 5))
         on_change()  # events in between are lost

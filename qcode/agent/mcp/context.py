@@ -32,7 +32,7 @@ class ServerContext:
     """The folder and environment of servers. `groups` holds the running process groups.
 
     `roots` are further folders in which the model can change files. `keys` returns the store of logins, None without
-    one. `sample` asks the model on behalf of a server with `sampling`.
+    one. `sample` asks the model for a server with `sampling`, None if that is not possible.
     """
 
     cwd: Path
@@ -43,11 +43,11 @@ class ServerContext:
     sample: Sample | None = None
 
     def credentials_of(self, spec: ServerSpec, config: McpServer) -> Credentials | None:
-        """Return the stored login of a server, None if it can have none. `config` has its variables filled in."""
+        """Return the stored login of a server, None if it cannot have one. `config` has its variables expanded."""
         from qcode.agent.mcp.credentials import Credentials
-        from qcode.agent.mcp.login import takes_login
+        from qcode.agent.mcp.login import supports_login
 
-        store = None if spec.is_of_client or not takes_login(config) else self.keys()
+        store = None if spec.is_from_client or not supports_login(config) else self.keys()
         return None if store is None or config.url is None else Credentials(spec, config.url, store)
 
     def files_of(self, spec: ServerSpec) -> dict[str, TrustedFile]:
@@ -58,7 +58,7 @@ class ServerContext:
 
 
 class NotApprovedError(Exception):
-    """A server may not be started: the user has not approved the current contents of its files."""
+    """A server must not be started: the user has not approved the current contents of its files."""
 
     def __init__(self, files: Mapping[str, TrustedFile]) -> None:
         super().__init__("the files that it runs are not approved")

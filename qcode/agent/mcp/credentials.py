@@ -28,9 +28,9 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.keys.store import KeyStore, StoredKey
 
-_MAX_LOGIN = 32 * 1024
-_LOCK_S = 30.0
-_AGAIN_S = 0.05
+_MAX_LOGIN_CHARS = 32 * 1024
+_LOCK_TIMEOUT_S = 30.0
+_LOCK_RETRY_S = 0.05
 _SECRETS = ("access_token", "refresh_token", "client_secret", "registration_access_token")
 
 
@@ -39,7 +39,7 @@ class Login:
     """A login. `client` is the registration, `tokens` the last response of the token endpoint, empty after a refusal.
 
     `server` and `resource` are the metadata of the authorization server and of the tool server, `expires_at` is in
-    seconds of the epoch, None if unknown. `scope` are permissions that the server demanded after the login.
+    seconds since 1970, None if unknown. `scope` are permissions that the server demanded after the login.
     """
 
     url: str
@@ -79,7 +79,7 @@ class Credentials:
         return self.name in self._store.places()
 
     def load(self) -> Login | None:
-        """Return the login as stored now, also by another process; raise `KeyStoreError` or `KeyringError`."""
+        """Read the login, which another process may have changed; raise `KeyStoreError` or `KeyringError`."""
         found = self._store.get(self.name, is_fresh=True)
         row = parse_object(found.reveal()) if found is not None else None
         if row is None or row.get("url") != self.url:
@@ -96,12 +96,12 @@ class Credentials:
             port if isinstance(port, int) else 0,
             text_in(row.get("scope")),
         )
-        self.note(login)
+        self.redact_secrets(login)
         return login
 
     def save(self, login: Login) -> StoredKey:
         """Store a login; raise `KeyStoreError`, also for one that is too large to be real."""
-        self.note(login)
+        self.redact_secrets(login)
         row = {
             "url": login.url,
             "client": login.client,
@@ -113,28 +113,30 @@ class Credentials:
             "scope": login.scope,
         }
         text = json.dumps(row, separators=(",", ":"))
-        if len(text) > _MAX_LOGIN:
-            raise KeyStoreError(f"the tokens of {single_spaced(self.url, 80)} take more than {_MAX_LOGIN:,} characters")
+        if len(text) > _MAX_LOGIN_CHARS:
+            raise KeyStoreError(
+                f"the tokens of {single_spaced(self.url, 80)} take more than {_MAX_LOGIN_CHARS:,} characters"
+            )
         return self._store.store(self.name, Secret(text))
 
     def remove(self) -> bool:
         """Delete the login; return whether there was one. Raise `KeyringError` if it is still in the keyring."""
         return bool(self._store.remove(self.name))
 
-    def note(self, login: Login) -> None:
-        """Redact the secrets of a login everywhere from now on."""
-        from qcode.agent.crash import keep_out
+    def redact_secrets(self, login: Login) -> None:
+        """Redact the secrets of a login in stored texts and crash reports from now on."""
+        from qcode.agent.crash import redact_in_crash_reports
 
         for secret in login.secrets():
             self._store.note(secret)
-            keep_out(secret)
+            redact_in_crash_reports(secret)
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
         """Hold the lock of all logins against other processes; raise `TimeoutError` or `OSError`."""
         folder: Path = self._store.file.folder
         handle = os.open(folder / ".logins.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        deadline = time.monotonic() + _LOCK_S
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
         try:
             while True:
                 try:
@@ -143,7 +145,7 @@ class Credentials:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise TimeoutError from None
-                    await asyncio.sleep(_AGAIN_S)
+                    await asyncio.sleep(_LOCK_RETRY_S)
             yield
         finally:
             os.close(handle)

@@ -23,8 +23,8 @@ from qcode.tools.workspace import Workspace
 MAX_HITS = 8
 MAX_HIT_CHARS = 6_000
 MAX_INDEX_TOKENS = 2_000
-SHARE = 0.1
-"""The share of the context window from which tools are deferred."""
+DEFER_SHARE = 0.1
+"""Tools are deferred if they take more than this share of the context window."""
 
 FIND, USE = "find_tools", "use_tool"
 _WORD = lazy_pattern(r"[^\W\d_]+|[0-9]+")
@@ -62,13 +62,13 @@ _USE = ToolSpec(
 )
 
 
-def cost_of(specs: Sequence[ToolSpec]) -> int:
+def estimate_tokens(specs: Sequence[ToolSpec]) -> int:
     """Return the estimated tokens of tools in a request."""
     return sum(map(size_of_tool, specs))
 
 
-def fixed_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]:
-    """Return the two tools; `tools` are the names of the tools of each server that are deferred."""
+def search_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]:
+    """Return `find_tools` and `use_tool`; `tools` are the names of the deferred tools of each server."""
     lines, left = [], MAX_INDEX_TOKENS
     for server, names in tools.items():
         line = f"{server} ({count_text(len(names), 'tool')}): {', '.join(names)}"
@@ -81,7 +81,7 @@ def fixed_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]
     return replace(_FIND, description=_FIND.description + "\n".join(lines)), _USE
 
 
-def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
+def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Return the tools with words of the query in name or description, the best first.
 
     A name counts three times, and a whole word more than a part of one: 7 finds `page7` before `page17`.
@@ -103,7 +103,7 @@ def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
 
 
 class FindTools:
-    """Searches `tools`, the offered tools of the servers now."""
+    """Searches the tools that the servers currently offer, as returned by `tools`."""
 
     spec = _FIND
 
@@ -124,7 +124,7 @@ class FindTools:
             return failed(str(refused))
         server = checked.text("server")
         tools = [spec for spec in self._tools() if not server or spec.name.startswith(f"{server}__")]
-        hits = ranked(checked.text("query"), tools)
+        hits = rank_tools(checked.text("query"), tools)
         servers = sorted({spec.name.partition("__")[0] for spec in self._tools()})
         if server and server not in servers:
             text = f"There is no server {json.dumps(server)[:100]} with tools. The servers: {', '.join(servers)}."
@@ -141,18 +141,18 @@ def _description_json(spec: ToolSpec) -> str:
 
 
 class UseTool:
-    """Calls a tool of a server. Only a call that cannot be made gets here; the others run as that tool."""
+    """Calls a tool of a server. `run` gets only calls that failed to resolve; others run as the tool they name."""
 
     spec = _USE
 
     def __init__(self, tools: Callable[[], Sequence[ToolSpec]]) -> None:
         self._tools = tools
 
-    def resolved(self, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the tool and its arguments; raise `Refused` if there is no such tool, or if arguments are missing."""
+    def resolve(self, arguments: JsonObject) -> tuple[str, JsonObject]:
+        """Return the name and arguments of the tool; raise `Refused` if it does not exist or arguments are missing."""
         name, tool_arguments = arguments.get("name"), arguments.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(tool_arguments, dict):
-            raise Refused(f"{USE}: name must be text and arguments must be an object, as {FIND} returned them.")
+            raise Refused(f"{USE}: name must be a string and arguments must be an object, as {FIND} returned them.")
         spec = next((tool for tool in self._tools() if tool.name == name), None)
         if spec is None:
             complete = [tool.name for tool in self._tools() if name and tool.name.partition("__")[2] == name]
@@ -167,14 +167,14 @@ class UseTool:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            self.resolved(arguments)
+            self.resolve(arguments)
         except Refused as refused:
             return Preview("Use a tool?", "", str(refused))
         return Preview("Use a tool?", "")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
-            name, _ = self.resolved(arguments)
+            name, _ = self.resolve(arguments)
         except Refused as refused:
             return failed(str(refused))
         return failed(f"{USE}: {name} was not available when the call was checked. Call it again.")

@@ -36,11 +36,11 @@ VISITED = "I will open it"
 
 _MAX_MESSAGE = 2_000
 _MAX_LABEL = 120
-_MAX_TRIES = 5
+_MAX_ATTEMPTS = 5
 _KINDS = ("string", "number", "integer", "boolean", "array")
 _SECRET = lazy_pattern(r"passw|passphrase|secret|token|api.?key|credential|private.?key|\bpin\b|cvv|card.?number", re.I)
 _EMAIL = lazy_pattern(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
-_LOCAL = lazy_pattern(r"localhost|127(?:\.\d{1,3}){3}|::1")
+_LOOPBACK = lazy_pattern(r"localhost|127(?:\.\d{1,3}){3}|::1")
 _WARNING = (
     "This looks like a request for a secret. A server must not ask for passwords or keys in this way: decline unless "
     "you know why it asks."
@@ -65,7 +65,7 @@ class FormField:
         """Whether the field seems to ask for a secret."""
         return any(_SECRET.search(text) for text in (self.name, self.title, self.description))
 
-    def value_of(self, typed: str) -> Value:
+    def parse_answer(self, typed: str) -> Value:
         """Return the value that the user typed or chose; raise `ValueError` with what is expected instead."""
         match self.kind:
             case "boolean":
@@ -137,8 +137,8 @@ class FormField:
         return typed
 
 
-def form_of(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
-    """Return the fields of a form; raise `ValueError` for one that qcode does not show."""
+def parse_form(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
+    """Return the fields of a form; raise `ValueError` for a form that qcode does not support."""
     if len(json.dumps(dict(schema))) > MAX_SCHEMA_BYTES:
         raise ValueError(f"its form is larger than {MAX_SCHEMA_BYTES // 1024} KiB")
     properties, required = schema.get("properties"), schema.get("required")
@@ -192,14 +192,14 @@ def _default(field: FormField, value: Json) -> Value | None:
         case _:
             return None
     try:
-        return field.value_of(typed)
+        return field.parse_answer(typed)
     except ValueError:
         return None
 
 
 async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: Ask) -> tuple[Action, dict[str, Value]]:
-    """Ask for each field of a form, and before sending several; raise `ValueError` for a form that is not shown."""
-    fields, values = form_of(schema), dict[str, Value]()
+    """Ask for each field of a form, and confirm several before sending; raise `ValueError` for an unsupported form."""
+    fields, values = parse_form(schema), dict[str, Value]()
     title = single_spaced(message, _MAX_MESSAGE)
     for number, field in enumerate(fields, start=1):
         location = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
@@ -217,9 +217,9 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
 
 
 async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["cancel", "decline"] | tuple[Value | None]:
-    """Return the value of a field in a tuple, None in it if the user leaves the field out."""
+    """Return a tuple with the value of a field, `(None,)` if the user leaves it out, or how the user ended the form."""
     problem = ""
-    for _ in range(_MAX_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         answer = await ask(question, _detail(field, problem), _shown_choices(field))
         if answer is None:
             return "cancel"
@@ -228,7 +228,7 @@ async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["canc
         if answer == LEAVE_OUT and not field.is_required:
             return (None,)
         try:
-            return (field.value_of(answer),)
+            return (field.parse_answer(answer),)
         except ValueError as error:
             problem = str(error)
     return "cancel"
@@ -281,6 +281,6 @@ def _host(url: str) -> str:
         raise ValueError("its address is not valid")
     if parts.username is not None:
         raise ValueError("its address contains a user name")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _LOCAL.fullmatch(host)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and _LOOPBACK.fullmatch(host)):
         raise ValueError("its address does not use https")
     return host

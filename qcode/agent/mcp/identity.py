@@ -25,26 +25,26 @@ MAX_FILES = 5_000
 _MAX_TREE_BYTES = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-# Programs that run a package by its name or folder. `_INSTALLED` are the folders of the programs of such packages.
-_RUNNERS = lazy_pattern(
+# Programs that run a package by its name or folder. The programs of packages are in `_PACKAGE_BIN_FOLDERS`.
+_PACKAGE_RUNNERS = lazy_pattern(
     r"(?:npx|npm|pnpx|pnpm|bunx|bun|yarn|node|deno|tsx|uvx?|pipx|poetry|pipenv|hatch|pdm|py|pypy[\d.]*|python[\d.]*|go)"
 )
-_VERBS = frozenset({"run", "exec", "dlx", "x", "tool", "start", "install"})
+_RUNNER_COMMANDS = frozenset({"run", "exec", "dlx", "x", "tool", "start", "install"})
 _ENDINGS = (".js", ".json", ".node")
 """Endings that `node server` tries: https://nodejs.org/api/modules.html#file-modules."""
 _PACKAGE_OPTIONS = frozenset(
     {"--from", "--with", "--package", "-p", "--prefix", "--directory", "--project", "-C", "--dir"}
 )
 # Programs that read a file of the folder without an argument, such as `make` its Makefile.
-_TASKS: Mapping[str, tuple[str, ...]] = {
+_TASK_FILES: Mapping[str, tuple[str, ...]] = {
     "npm": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
     "deno": ("deno.json", "deno.jsonc"), "make": ("GNUmakefile", "makefile", "Makefile"),
     "just": ("justfile", "Justfile", ".justfile"), "task": ("Taskfile.yml", "Taskfile.yaml"),
 }  # fmt: skip
-_INSTALLED = ("node_modules/.bin", ".venv/bin", "venv/bin")
-_LEFT_OUT = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"})
+_PACKAGE_BIN_FOLDERS = ("node_modules/.bin", ".venv/bin", "venv/bin")
+_SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"})
 # Variables that name code for an interpreter to run in addition to its script.
-_LOADING = (
+_PRELOAD_VARIABLES = (
     "NODE_OPTIONS", "PYTHONSTARTUP", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "RUBYOPT", "PERL5OPT",
     "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS",
 )  # fmt: skip
@@ -56,9 +56,8 @@ _CHANGED_FOLDER = lazy_pattern(r"\bcd\s+([^\s;&|<>()'\"]+)")
 def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequence[Path]) -> dict[str, TrustedFile]:
     """Return the files that a server starts, by their display name: the program, and files below `roots`.
 
-    `config` has its variables filled in; `env` is the environment of qcode, `cwd` the folder of the server. The program
-    of a server in the user's configuration is included only below `roots`, because only there the model could replace
-    it.
+    `config` has its variables expanded; `env` is the environment of qcode, `cwd` the folder of the server. The program
+    of a server in the user's configuration is included only below `roots`, where the model could replace it.
     """
     if config.command is None:
         return {}
@@ -72,10 +71,10 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
         program = program_path(config.command, cwd, inherited["PATH"])
     except ServerError:
         return {f"program {config.command}": TrustedFile(NOT_FOUND, "")} if config.is_from_project else {}
-    collector.add_program(config.command, cwd / program, is_any=config.is_from_project)
+    collector.add_program(config.command, cwd / program, even_outside=config.is_from_project)
     for index, argument in enumerate(config.args):
-        collector.add_argument(argument, has_data=index > 0)
-    for file in _TASKS.get(Path(program).name, ()):
+        collector.add_argument(argument, skips_databases=index > 0)
+    for file in _TASK_FILES.get(Path(program).name, ()):
         collector.add_argument(file)
     for package in _packages(Path(program).name, config.args):
         collector.add_package(package)
@@ -83,7 +82,7 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
         collector.add_module(
             module, (cwd, *(cwd / folder for folder in config.env.get("PYTHONPATH", "").split(":") if folder))
         )
-    for name in _LOADING:
+    for name in _PRELOAD_VARIABLES:
         if name in config.env:
             collector.add_argument(config.env[name])
     return collector.found
@@ -98,21 +97,21 @@ def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
         program,
         *(word for argument in args for word in ([argument] if " " not in argument else argument.split())),
     ]
-    is_next = is_wanted = False
+    is_option_value = expects_package = False
     for word in words:
-        if is_next:
+        if is_option_value:
             yield word
-            is_next = False
-        elif _RUNNERS.fullmatch(word.rpartition("/")[2]):
-            is_wanted = True
+            is_option_value = False
+        elif _PACKAGE_RUNNERS.fullmatch(word.rpartition("/")[2]):
+            expects_package = True
         elif word.startswith("-"):
             option, has_value, value = word.partition("=")
-            is_next = option in _PACKAGE_OPTIONS and not has_value
+            is_option_value = option in _PACKAGE_OPTIONS and not has_value
             if option in _PACKAGE_OPTIONS and has_value:
                 yield value
-        elif is_wanted and word not in _VERBS:
+        elif expects_package and word not in _RUNNER_COMMANDS:
             yield word
-            is_wanted = False
+            expects_package = False
 
 
 def _modules(args: Sequence[str]) -> Iterator[str]:
@@ -124,7 +123,7 @@ def _modules(args: Sequence[str]) -> Iterator[str]:
 
 
 class _FileCollector:
-    """Collects files. `found` has each once, by its display path; contents are read through links."""
+    """Collects files in `found`, each once, by its display path. Links are followed."""
 
     def __init__(self, cwd: Path, roots: tuple[Path, ...], search_path: str) -> None:
         self.found: dict[str, TrustedFile] = {}
@@ -132,25 +131,25 @@ class _FileCollector:
         self._roots = roots
         self._search_path = search_path
 
-    def add_program(self, command: str, path: Path, *, is_any: bool) -> None:
-        """Add the program; without `is_any` only if it is in the workspace."""
-        if not is_any and not self._is_inside(path):
+    def add_program(self, command: str, path: Path, *, even_outside: bool) -> None:
+        """Add the program if it is in the workspace; `even_outside`: in any case."""
+        if not even_outside and not self._is_inside(path):
             return
         real = Path(os.path.realpath(path))
         label = command if str(real) == command else f"{command} ({real})"
-        self.found[f"program {label}"] = _read(real, has_text=self._is_inside(path))
+        self.found[f"program {label}"] = _read(real, keeps_text=self._is_inside(path))
         self._add_interpreter(path)
 
-    def add_argument(self, argument: str, *, has_data: bool = False) -> None:
+    def add_argument(self, argument: str, *, skips_databases: bool = False) -> None:
         """Add each file that an argument names: in full, after `--flag=`, in a list, or in a shell command.
 
-        `has_data`: leave out databases, which change whenever a server uses them.
+        `skips_databases`: leave out SQLite databases, which change whenever a server uses them.
         """
         for word in dict.fromkeys((argument, argument[2:], *_SEPARATORS.split(argument))):
             name = word.removeprefix("file://").removeprefix("file:").removeprefix("@")
             for folder in ("", *_CHANGED_FOLDER.findall(argument)) if name and "\0" not in name else ():
                 path = self._cwd / folder / name
-                if not (has_data and _is_database(path)):
+                if not (skips_databases and _is_database(path)):
                     self._add(path)
 
     def add_package(self, name: str) -> None:
@@ -158,10 +157,10 @@ class _FileCollector:
         name = name.removeprefix("file:")
         if not name or "\0" in name:
             return
-        self._add(self._cwd / name, has_folder=True)
+        self._add(self._cwd / name, allows_folder=True)
         for ending in _ENDINGS:
             self._add(self._cwd / f"{name}{ending}")
-        for folder in _INSTALLED if "/" not in name and name not in (".", "..") else ():
+        for folder in _PACKAGE_BIN_FOLDERS if "/" not in name and name not in (".", "..") else ():
             self._add(self._cwd / folder / name)
 
     def add_module(self, module: str, folders: Sequence[Path]) -> None:
@@ -169,10 +168,10 @@ class _FileCollector:
         for folder in folders:
             top = folder / module.partition(".")[0]
             self._add(top.with_name(f"{top.name}.py"))
-            self._add(top, has_folder=True)
+            self._add(top, allows_folder=True)
 
-    def _add(self, path: Path, *, has_folder: bool = False) -> None:
-        """Add a file in the workspace; `has_folder`: or a folder with all its files."""
+    def _add(self, path: Path, *, allows_folder: bool = False) -> None:
+        """Add a file in the workspace; `allows_folder`: or a folder with all its files."""
         if not self._is_inside(path):
             return
         try:
@@ -180,9 +179,9 @@ class _FileCollector:
         except (OSError, ValueError):
             return
         if stat.S_ISREG(mode):
-            self.found[self._label(path)] = _read(Path(os.path.realpath(path)), has_text=True)
+            self.found[self._label(path)] = _read(Path(os.path.realpath(path)), keeps_text=True)
             self._add_interpreter(path)
-        elif stat.S_ISDIR(mode) and has_folder:
+        elif stat.S_ISDIR(mode) and allows_folder:
             self.found[f"{self._label(path)}/"] = _read_tree(Path(os.path.realpath(path)))
 
     def _add_interpreter(self, path: Path) -> None:
@@ -202,18 +201,18 @@ class _FileCollector:
 
     def _is_inside(self, path: Path) -> bool:
         """Return whether the model can replace a file: its path, or the target of its links, is in the workspace."""
-        spelled = Path(os.path.normpath(self._cwd / path))
-        parent = Path(os.path.realpath(spelled.parent)) / spelled.name
+        normalized = Path(os.path.normpath(self._cwd / path))
+        parent = Path(os.path.realpath(normalized.parent)) / normalized.name
         real = Path(os.path.realpath(path))
         return any(candidate.is_relative_to(root) for root in self._roots for candidate in (parent, real))
 
     def _label(self, path: Path) -> str:
-        spelled = Path(os.path.normpath(self._cwd / path))
-        return str(spelled.relative_to(self._cwd)) if spelled.is_relative_to(self._cwd) else str(spelled)
+        normalized = Path(os.path.normpath(self._cwd / path))
+        return str(normalized.relative_to(self._cwd)) if normalized.is_relative_to(self._cwd) else str(normalized)
 
 
-def _read(path: Path, *, has_text: bool) -> TrustedFile:
-    """Return the hash of a file, with its text to compare later if it is short and may be shown."""
+def _read(path: Path, *, keeps_text: bool) -> TrustedFile:
+    """Return the hash of a file; with `keeps_text` and at most 32 KiB also its text, to show a diff later."""
     digest, head = hashlib.sha256(), b""
     try:
         handle = os.open(path, _OPEN)
@@ -225,7 +224,7 @@ def _read(path: Path, *, has_text: bool) -> TrustedFile:
                 head = head if len(head) > _MAX_TEXT else head + chunk[: _MAX_TEXT + 1]
     except OSError:
         return TrustedFile(NOT_FOUND, "")
-    is_text = has_text and len(head) <= _MAX_TEXT and b"\0" not in head
+    is_text = keeps_text and len(head) <= _MAX_TEXT and b"\0" not in head
     return TrustedFile(digest.hexdigest(), head.decode("utf-8", "replace") if is_text else "")
 
 
@@ -241,7 +240,7 @@ def _read_tree(folder: Path) -> TrustedFile:
     """Return the hash of the names and contents of all files below a folder, without installed packages."""
     digest, count, size = hashlib.sha256(), 0, 0
     for current, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
             path = Path(current, name)
             count += 1
@@ -249,6 +248,6 @@ def _read_tree(folder: Path) -> TrustedFile:
                 size += path.stat().st_size
             if count > MAX_FILES or size > _MAX_TREE_BYTES:
                 return TrustedFile(TOO_LARGE, "")
-            file = _read(Path(os.path.realpath(path)), has_text=False)
+            file = _read(Path(os.path.realpath(path)), keeps_text=False)
             digest.update(f"{path.relative_to(folder)}\0{file.hash}\n".encode("utf-8", "surrogateescape"))
     return TrustedFile(digest.hexdigest(), "")

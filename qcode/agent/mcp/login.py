@@ -1,8 +1,8 @@
-"""A login at a tool server (OAuth): the address for the user, the answer of the browser, and the end of a login.
+"""Sign in to a tool server with OAuth and a browser, and sign out again.
 
-The browser answers on a port of this machine that is open for this login only, or the user pastes the address that the
-browser shows. The caller shows the address of the authorization server, and opens it. Separate from `oauth`, which
-every connection needs.
+The browser is redirected to a port of this machine that is open for this login only, or the user pastes the address to
+which it was redirected. The caller shows the address of the authorization server, and opens it. Separate from `oauth`,
+which every connection needs.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from qcode.agent.keys.store import StoredKey
 
-PATIENCE_S = 300.0
-"""Seconds that the user has for the browser."""
+LOGIN_TIMEOUT_S = 300.0
+"""Time limit for signing in with the browser."""
 
 MAX_PASTES = 3
 _MAX_HEAD = 16 * 1024
@@ -55,7 +55,7 @@ class ClientRegistration:
     port: int = 0
 
 
-def takes_login(config: McpServer) -> bool:
+def supports_login(config: McpServer) -> bool:
     """Return whether a server can have a login: it has an address, and no `Authorization` header of the user."""
     return config.url is not None and all(name.lower() != "authorization" for name in config.headers)
 
@@ -87,11 +87,11 @@ async def sign_in(
     paste: Paste | None = None,
     client: ClientRegistration | None = None,
 ) -> tuple[Login, StoredKey]:
-    """Make a login at a server and store it; raise `ServerError`. `config` has its variables filled in.
+    """Sign in to a server and store the login; raise `ServerError`. `config` has its variables expanded.
 
-    With `paste` the user pastes the address to which the browser was sent; otherwise the browser answers here.
+    With `paste`, the user pastes the address to which the browser is redirected; otherwise qcode receives the redirect.
     """
-    from qcode.agent.mcp.oauth import ServerAuth, reach_of
+    from qcode.agent.mcp.oauth import ServerAuth, network_zone
 
     assert config.url is not None
     client = client or ClientRegistration(config.client_id or "")
@@ -101,8 +101,8 @@ async def sign_in(
             auth = ServerAuth(credentials, redirect=callback.address, client_metadata_url=config.client_metadata_url)
         except ValueError:
             raise ServerError("client_metadata_url must be an https address with a path") from None
-        reach = await reach_of(config.url)
-        if reach != "loopback" and urlsplit(config.url).scheme != "https":
+        zone = await network_zone(config.url)
+        if zone != "loopback" and urlsplit(config.url).scheme != "https":
             raise ServerError("it does not use https, and a token must not be sent in the clear")
         # A registration counts for its own redirect address only.
         known = before.client if before.port == callback.port and not client.id else _registration(client, callback)
@@ -110,7 +110,7 @@ async def sign_in(
         exchange = _Exchange(show, paste, callback)
         auth.context.redirect_handler = exchange.begin
         auth.context.callback_handler = exchange.result
-        login = await auth.authorize(await _challenge(config), reach)
+        login = await auth.authorize(await _challenge(config), zone)
         login = replace(login, port=callback.port)
     status = (await _probe(config, login.token)).status_code
     if status in (401, 403):
@@ -176,9 +176,9 @@ async def _probe(config: McpServer, token: str) -> httpx2.Response:
 
 
 class _Exchange:
-    """One round through the browser.
+    """The authorization in the browser.
 
-    The OAuth `state` is compared here, because the mcp package would put it into its error message.
+    The OAuth `state` is compared here, because the `mcp` package would put it into its error message.
     """
 
     def __init__(self, show: Show, paste: Paste | None, callback: _Callback) -> None:
@@ -196,14 +196,14 @@ class _Exchange:
         await self._show(address)
 
     async def result(self) -> AuthorizationCodeResult:
-        """Return what the authorization server answered; raise `ServerError`."""
+        """Wait for the redirect and return its parameters; raise `ServerError`."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(LOGIN_TIMEOUT_S):
                 if self._paste is None:
                     return self._checked(await self._callback.query)
                 return await self._pasted(self._paste)
         except TimeoutError:
-            raise ServerError(f"no answer of the browser within {PATIENCE_S / 60:g} minutes; try again") from None
+            raise ServerError(f"no answer of the browser within {LOGIN_TIMEOUT_S / 60:g} minutes; try again") from None
 
     async def _pasted(self, paste: Paste) -> AuthorizationCodeResult:
         for left in reversed(range(MAX_PASTES)):
@@ -228,7 +228,7 @@ class _Exchange:
 
 
 class _Callback:
-    """A port of this machine that takes one answer of the browser. `query` is a future of its parameters."""
+    """A port of this machine that receives one redirect of the browser. `query` is a future of its parameters."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -302,10 +302,10 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 
 
 async def sign_out(credentials: Credentials) -> str:
-    """Revoke the tokens where the authorization server offers that, and delete the login.
+    """Revoke the tokens if the authorization server supports it, and delete the login.
 
-    Return why they were not revoked, empty if they were or there is nothing to revoke; raise `KeyStoreError` or
-    `KeyringError` if the login is still stored.
+    Return why they were not revoked, empty if they were or there are none; raise `KeyStoreError` or `KeyringError` if
+    the login could not be deleted.
     """
     login = await _stored_login(credentials)
     problem = await _revoke(credentials, login) if login.tokens else ""
@@ -314,10 +314,10 @@ async def sign_out(credentials: Credentials) -> str:
 
 
 async def _revoke(credentials: Credentials, login: Login) -> str:
-    """Revoke the tokens of a login (RFC 7009); return why not."""
+    """Revoke the tokens of a login (RFC 7009); return why that failed, empty if it did not."""
     from mcp.client.auth import OAuthFlowError
 
-    from qcode.agent.mcp.oauth import ServerAuth, reach_of, send
+    from qcode.agent.mcp.oauth import ServerAuth, network_zone, send
 
     url = text_in(login.server.get("revocation_endpoint"))
     if not url:
@@ -325,7 +325,7 @@ async def _revoke(credentials: Credentials, login: Login) -> str:
     auth = ServerAuth(credentials)
     auth.use(login)
     try:
-        reach = await reach_of(login.url)
+        zone = await network_zone(login.url)
         for kind in ("refresh_token", "access_token"):
             token = text_in(login.tokens.get(kind))
             form = {"token": token, "token_type_hint": kind, "client_id": text_in(login.client.get("client_id"))}
@@ -333,7 +333,7 @@ async def _revoke(credentials: Credentials, login: Login) -> str:
                 continue
             fields = {"Content-Type": "application/x-www-form-urlencoded"}
             form, fields = auth.context.prepare_token_auth(form, fields)
-            status = (await send(reach, "POST", url, fields, urlencode(form).encode())).status_code
+            status = (await send(zone, "POST", url, fields, urlencode(form).encode())).status_code
             if status != 200:
                 return f"the authorization server answered {status}"
     except (Refused, ServerError, OAuthFlowError) as error:

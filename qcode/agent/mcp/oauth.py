@@ -1,9 +1,9 @@
 """The authorization of a tool server over HTTP (OAuth 2.1): sends its token, refreshes it, and makes a new login.
 
-A subclass of the provider of the `mcp` package, which discovers, registers and exchanges codes. Here: tokens keep their
-expiry and the server that issued them, a refusal refreshes once before it counts, one process refreshes at a time, and
-metadata without S256, without https or at private addresses is refused. Separate from `login`, because every connection
-with a login needs it; it imports the `mcp` package.
+A subclass of the provider of the `mcp` package, which discovers, registers and exchanges codes. Added here: tokens keep
+their expiry and the server that issued them, a 401 is first answered with a refresh, one process refreshes at a time,
+and metadata without S256, without https or at private addresses is refused. Separate from `login`, because every
+connection with a login needs it; it imports the `mcp` package.
 """
 
 from __future__ import annotations
@@ -37,33 +37,36 @@ from mcp.shared.auth import (
 )
 
 from qcode.agent.mcp.credentials import Credentials, Login
+from qcode.agent.mcp.session import validation_problem
 from qcode.agent.mcp.spec import ServerError
 from qcode.protocol.errors import KeyringError, KeyStoreError
 from qcode.protocol.tools import Refused
+from qcode.providers.sdk import quiet
 from qcode.safety.addresses import is_global, read_url
 from qcode.text.clean import single_spaced
+from qcode.text.json import parse_object, text_in
 from qcode.tools.web import Fetch, RequestTarget
 
-Reach: TypeAlias = Literal["public", "private", "loopback"]
+NetworkZone: TypeAlias = Literal["public", "private", "loopback"]
 
 MAX_REDIRECTS = 3
 _LEEWAY_S = 30.0
-_MAX_SAID = 300
+_MAX_MESSAGE_CHARS = 300
 _RESOURCE_VERSION = "2025-11-25"
 _NO_METADATA_SERVER = re.compile(r"169\.254\..*|168\.63\.129\.16|fe80:.*|fd00:ec2::.*", re.IGNORECASE)
 _BASIC: Literal["client_secret_basic"] = "client_secret_basic"
 _POST: Literal["client_secret_post"] = "client_secret_post"
-_KEPT = ("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint")
+_STORED_METADATA = ("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint")
 
 
 class AddressGate:
-    """Which addresses requests for a login may go to: those of the internet over https.
+    """Decides which addresses requests for a login may go to: those of the internet over https.
 
-    A server on this machine or in a private network may name others there; cloud metadata is never reached.
+    A server on this machine or in a private network may also name addresses there. Cloud metadata is always refused.
     """
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    def __init__(self, zone: NetworkZone) -> None:
+        self._zone = zone
 
     def target(self, url: str) -> RequestTarget | str:
         found = read_url(url)
@@ -85,11 +88,11 @@ class AddressGate:
             return True
         if _NO_METADATA_SERVER.fullmatch(str(parsed)) or parsed.is_unspecified or parsed.is_multicast:
             return False
-        return self._reach == "loopback" or (self._reach == "private" and not parsed.is_loopback)
+        return self._zone == "loopback" or (self._zone == "private" and not parsed.is_loopback)
 
 
-async def reach_of(url: str) -> Reach:
-    """Return where a server is; raise `ServerError` if its name is not found."""
+async def network_zone(url: str) -> NetworkZone:
+    """Look up the address of a server and return its zone; raise `ServerError` if its name is not found."""
     parts = urlsplit(url)
     try:
         rows = await asyncio.to_thread(socket.getaddrinfo, parts.hostname, parts.port, type=socket.SOCK_STREAM)
@@ -144,7 +147,7 @@ class ServerAuth(OAuthClientProvider):
         self._login = Login(credentials.url)
         self._is_loaded = False
         self._renew_lock = asyncio.Lock()
-        self._reach: Reach | None = None
+        self._zone: NetworkZone | None = None
         self._challenge_scope: str | None = None
         # The resource is named in every request (RFC 8707).
         self.context.protocol_version = _RESOURCE_VERSION
@@ -172,7 +175,7 @@ class ServerAuth(OAuthClientProvider):
         return self._login.expires_at is not None and time.time() > self._login.expires_at - _LEEWAY_S
 
     async def _load(self) -> None:
-        """Take the login as it is stored now."""
+        """Read the stored login and use it."""
         try:
             login = await asyncio.to_thread(self._credentials.load)
         except (KeyStoreError, KeyringError) as error:
@@ -182,7 +185,7 @@ class ServerAuth(OAuthClientProvider):
         self.use(login or Login(self._credentials.url))
 
     def use(self, login: Login) -> None:
-        """Continue with this login."""
+        """Use this login for further requests."""
         self._login, context = login, self.context
         try:
             context.client_info = OAuthClientInformationFull.model_validate(login.client) if login.client else None
@@ -204,28 +207,32 @@ class ServerAuth(OAuthClientProvider):
                     await self._load()
                     if self._login.token != sent:
                         return self._login.token
-                    return await self._refreshed()
-            except (TimeoutError, OSError, KeyStoreError):
+                    return await self._refresh()
+            except FileNotFoundError:  # no folder for logins, so there is none
+                return ""
+            except (TimeoutError, OSError, KeyStoreError) as error:
+                why = "another process holds its lock" if isinstance(error, TimeoutError) else str(error)
+                self.problem = f"its login cannot be refreshed: {single_spaced(why, _MAX_MESSAGE_CHARS)}"
                 return ""
 
-    async def _refreshed(self) -> str:
+    async def _refresh(self) -> str:
         if not self.context.can_refresh_token() or self.context.oauth_metadata is None:
             return ""
         try:
             response = await self._send(await self._refresh_token())
         except (Refused, ServerError, OAuthFlowError) as error:
-            self.problem = f"its login cannot be refreshed: {single_spaced(str(error), _MAX_SAID)}"
+            self.problem = f"its login cannot be refreshed: {single_spaced(str(error), _MAX_MESSAGE_CHARS)}"
             return ""
-        if response.status_code in (400, 401):  # expired or revoked
+        refusal = _refusal_text(response)
+        if response.status_code in (400, 401) and refusal:  # expired or revoked; a page of a proxy says neither
             await self._store(replace(self._login, tokens={}, expires_at=None))
             return ""
-        try:
-            tokens = OAuthToken.model_validate_json(response.content) if response.status_code == 200 else None
-        except ValueError:
-            tokens = None
-        if tokens is None:
-            self.problem = f"its login cannot be refreshed: the authorization server answered {response.status_code}"
+        is_answered = response.status_code == 200
+        problem = _token_problem(response.content) if is_answered else f"answered {response.status_code}{refusal}"
+        if problem:
+            self.problem = f"its login cannot be refreshed: the authorization server {problem}"
             return ""
+        tokens = OAuthToken.model_validate_json(response.content)
         before, row = self._login.tokens, tokens.model_dump(mode="json", exclude_none=True)
         # A response may leave out what stays the same (RFC 6749, section 6).
         row = {**{name: before[name] for name in ("refresh_token", "scope") if name in before}, **row}
@@ -235,33 +242,38 @@ class ServerAuth(OAuthClientProvider):
 
     async def _store(self, login: Login) -> None:
         self.use(login)
-        with suppress(KeyStoreError):  # it holds for this process
+        with suppress(KeyStoreError):  # then it applies to this process only
             await asyncio.to_thread(self._credentials.save, login)
 
     async def _require_scope(self, scope: str) -> None:
         """Remember the permissions that the server demands, for the next login."""
-        scopes = union_scopes(self._login.scope, single_spaced(scope, _MAX_SAID)) or ""
+        scopes = union_scopes(self._login.scope, single_spaced(scope, _MAX_MESSAGE_CHARS)) or ""
         self.problem = f"it demands further permissions ({scopes or 'not named'})"
         if scopes != self._login.scope:
             await self._store(replace(self._login, scope=scopes))
 
     # A login
 
-    async def authorize(self, challenge: httpx2.Response, reach: Reach) -> Login:
+    async def authorize(self, challenge: httpx2.Response, zone: NetworkZone) -> Login:
         """Make a login after this response of the server, and return it; raise `ServerError`."""
-        self._reach = reach
+        self._zone = zone
         self._challenge_scope = extract_scope_from_www_auth(challenge)
         self._is_loaded = self._initialized = True
         self.context.clear_tokens()
         self.context.oauth_metadata = self.context.protected_resource_metadata = None
+        quiet("mcp")  # it logs a failed login with the response, which may hold a token
+        # From this version on the package names the resource in every request (RFC 8707).
+        challenge.request.headers["mcp-protocol-version"] = _RESOURCE_VERSION
         flow = self._auth_flow(challenge.request)
         response = challenge
         try:
             await anext(flow)  # the request of the challenge, which is not sent again
             while (outgoing := await flow.asend(response)) is not challenge.request:
                 response = await self._send(self._checked(outgoing))
+                if outgoing.method == "POST":
+                    self._check_response(response)
         except (OAuthFlowError, Refused) as error:
-            raise ServerError(f"the login failed: {single_spaced(str(error), _MAX_SAID)}") from None
+            raise ServerError(f"the login failed: {single_spaced(str(error), _MAX_MESSAGE_CHARS)}") from None
         except ValueError:
             raise ServerError("the login failed: the authorization server sent something invalid") from None
         finally:
@@ -279,7 +291,11 @@ class ServerAuth(OAuthClientProvider):
             client.model_dump(mode="json", exclude_none=True),
             tokens.model_dump(mode="json", exclude_none=True),
             context.token_expiry_time,
-            {name: value for name, value in metadata.model_dump(mode="json").items() if name in _KEPT and value},
+            {
+                name: value
+                for name, value in metadata.model_dump(mode="json").items()
+                if name in _STORED_METADATA and value
+            },
             {
                 "resource": str(resource.resource),
                 "authorization_servers": [str(resource.authorization_servers[0])],
@@ -307,6 +323,21 @@ class ServerAuth(OAuthClientProvider):
             self.context.client_metadata.token_endpoint_auth_method = _POST if _POST in methods else _BASIC
         return create_client_registration_request(metadata, self.context.client_metadata, "")
 
+    def _check_response(self, response: httpx2.Response) -> None:
+        """Raise `OAuthFlowError` for a registration or token that cannot be used.
+
+        The package would put the response into its error text, with the token or secret in it.
+        """
+        if response.status_code not in (200, 201):
+            raise OAuthFlowError(f"the authorization server answered {response.status_code}{_refusal_text(response)}")
+        if self.context.client_info is None:
+            invalid = validation_problem(lambda: OAuthClientInformationFull.model_validate_json(response.content))
+            problem = invalid and f"sent an invalid registration ({invalid})"
+        else:
+            problem = _token_problem(response.content)
+        if problem:
+            raise OAuthFlowError(f"the authorization server {problem}")
+
     def _usable_metadata(self) -> OAuthMetadata:
         """Return the metadata of the authorization server; raise `OAuthFlowError` for one that is not safe."""
         metadata = self.context.oauth_metadata
@@ -314,7 +345,7 @@ class ServerAuth(OAuthClientProvider):
             raise OAuthFlowError("no authorization server was found: neither it nor the tool server has metadata")
         if "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise OAuthFlowError("its authorization server does not support PKCE with S256, which is required")
-        gate = AddressGate(self._reach or "public")
+        gate = AddressGate(self._zone or "public")
         for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"):
             url = getattr(metadata, name)
             problem = gate.target(str(url)) if url is not None else ""
@@ -323,9 +354,9 @@ class ServerAuth(OAuthClientProvider):
         return metadata
 
     def _choose_scope(self) -> None:
-        """Ask for the permissions of the challenge, otherwise for those that the server lists, and for demanded ones.
+        """Request the scopes of the challenge, otherwise those that the server lists, plus those demanded before.
 
-        The provider would otherwise ask for everything that the authorization server knows.
+        The provider would otherwise request every scope of the authorization server.
         """
         context = self.context
         scope = get_client_metadata_scopes(
@@ -355,11 +386,11 @@ class ServerAuth(OAuthClientProvider):
 
         A redirect is followed for GET within its origin only.
         """
-        if self._reach is None:
-            self._reach = await reach_of(self._credentials.url)
+        if self._zone is None:
+            self._zone = await network_zone(self._credentials.url)
         url = str(request.url)
         for _ in range(MAX_REDIRECTS + 1):
-            response = await send(self._reach, request.method, url, dict(request.headers), request.content)
+            response = await send(self._zone, request.method, url, dict(request.headers), request.content)
             location = urljoin(url, response.headers.get("location", ""))
             is_within = urlsplit(location)[:2] == urlsplit(url)[:2]
             if request.method != "GET" or not 300 <= response.status_code < 400 or not is_within or location == url:
@@ -368,9 +399,11 @@ class ServerAuth(OAuthClientProvider):
         return response
 
 
-async def send(reach: Reach, method: str, url: str, headers: dict[str, str], content: bytes = b"") -> httpx2.Response:
+async def send(
+    zone: NetworkZone, method: str, url: str, headers: dict[str, str], content: bytes = b""
+) -> httpx2.Response:
     """Send a request of a login to a checked address; raise `Refused`."""
-    gate = AddressGate(reach)
+    gate = AddressGate(zone)
     target = gate.target(url)
     if isinstance(target, str):
         raise Refused(f"{url} is refused: {target}")
@@ -380,6 +413,22 @@ async def send(reach: Reach, method: str, url: str, headers: dict[str, str], con
     )
     answered = {"content-type": page.kind, **({"location": page.location} if page.location else {})}
     return httpx2.Response(page.status, headers=answered, content=page.data, request=httpx2.Request(method, url))
+
+
+def _token_problem(content: bytes) -> str:
+    """Return what is wrong with a response of the token endpoint, empty if it can be used."""
+    invalid = validation_problem(lambda: OAuthToken.model_validate_json(content))
+    if not invalid:
+        token = OAuthToken.model_validate_json(content).access_token
+        invalid = "" if token and token.isascii() and token.isprintable() else "access_token: not usable in a header"
+    return invalid and f"sent an invalid token ({invalid})"
+
+
+def _refusal_text(response: httpx2.Response) -> str:
+    """Return the error of a response in its standard form (RFC 6749, section 5.2), empty without one."""
+    values = parse_object(response.text) or {}
+    text = " ".join(text_in(values.get(name)) for name in ("error", "error_description"))
+    return f": {single_spaced(text, _MAX_MESSAGE_CHARS)}" if text.strip() else ""
 
 
 def _with_token(request: httpx2.Request, token: str) -> httpx2.Request:

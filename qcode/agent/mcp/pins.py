@@ -43,7 +43,7 @@ class ToolChange:
     now: Pin
 
     def diff(self) -> str:
-        """Return a diff with invisible characters made visible."""
+        """Return the difference as text, with invisible characters made visible."""
         from difflib import unified_diff  # slow to import and seldom needed
 
         name, lines = visible(self.tool), self.now.text.split("\n")
@@ -96,19 +96,19 @@ class Pins:
 
     def tools(self, spec: ServerSpec) -> dict[str, Pin] | None:
         """Return the pinned tools by the name a model calls; None if none were ever offered."""
-        return _pins(self._entry(spec.key).get("tools"))
+        return _pins_from_json(self._entry(spec.key).get("tools"))
 
     def pin(self, spec: ServerSpec, pins: Mapping[str, Pin]) -> None:
         """Approve these tools, and clear the pending changes."""
-        self.change(spec.key, {"tools": _rows(pins), "pending": None})
+        self.change(spec.key, {"tools": _pins_to_json(pins), "pending": None})
 
-    def wait(self, spec: ServerSpec, changes: Sequence[ToolChange]) -> None:
+    def store_pending(self, spec: ServerSpec, changes: Sequence[ToolChange]) -> None:
         """Store pending changes, so that `qcode mcp approve` shows and accepts exactly these."""
-        self.change(spec.key, {"pending": _rows({change.tool: change.now for change in changes})})
+        self.change(spec.key, {"pending": _pins_to_json({change.tool: change.now for change in changes})})
 
     def pending(self, spec: ServerSpec) -> tuple[ToolChange, ...]:
         entry = self._entry(spec.key)
-        before, now = _pins(entry.get("tools")) or {}, _pins(entry.get("pending")) or {}
+        before, now = _pins_from_json(entry.get("tools")) or {}, _pins_from_json(entry.get("pending")) or {}
         return tuple(ToolChange(name, before.get(name), pin) for name, pin in now.items())
 
     def accept(self, spec: ServerSpec, changes: Sequence[ToolChange]) -> None:
@@ -138,16 +138,14 @@ class Pins:
         state_file.save_json(self.path, {"version": _VERSION, "servers": servers})
 
 
-def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
+def start_text(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     """Return everything that an approval covers: the configuration of a server, its files, and their changes.
 
     Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
     """
-    rows = [
-        spec.detail()
-        if spec.is_from_project
-        else f"file:     {visible(str(spec.origin))}\nwhat:     {visible(spec.target)}"
-    ]
+    label = "command:" if spec.config.url is None else "address:"
+    summary = f"file:     {visible(str(spec.origin))}\n{label}  {visible(spec.target)}"
+    rows = [spec.detail() if spec.is_from_project else summary]
     changes = pins.changed_files(spec, files)
     rows += [f"starts:   {visible(name)}{_state(file)}" for name, file in sorted(files.items())]
     return "\n".join([*rows, *(f"\n{change.diff()}" for change in changes)])
@@ -177,28 +175,28 @@ def changes_of(known: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[
     )
 
 
-def key_of(
-    spec: ServerSpec, what: str, changes: Sequence[ToolChange] = (), files: Mapping[str, TrustedFile] | None = None
+def approval_id(
+    spec: ServerSpec, action: str, changes: Sequence[ToolChange] = (), files: Mapping[str, TrustedFile] | None = None
 ) -> str:
-    """Return the id of an approval, which differs if any detail of it does."""
+    """Return the id of an approval, a hash of all its details."""
     tools = [[change.tool, change.now.hash] for change in changes]
     started = sorted((name, file.hash) for name, file in (files or {}).items())
-    return digest([what, spec.key, spec.fingerprint, tools, started])
+    return digest([action, spec.key, spec.fingerprint, tools, started])
 
 
-def _pins(value: Json) -> dict[str, Pin] | None:
+def _pins_from_json(value: Json) -> dict[str, Pin] | None:
     return dict(_read(value)) if isinstance(value, dict) else None
 
 
 def _read(rows: JsonObject) -> Iterator[tuple[str, Pin]]:
     for name, row in rows.items():
         if isinstance(row, dict):
-            mark, text = row.get("hash"), row.get("text")
-            if isinstance(mark, str) and isinstance(text, str):
-                yield name, Pin(mark, text)
+            tool_hash, text = row.get("hash"), row.get("text")
+            if isinstance(tool_hash, str) and isinstance(text, str):
+                yield name, Pin(tool_hash, text)
 
 
-def _rows(pins: Mapping[str, Pin]) -> JsonObject:
+def _pins_to_json(pins: Mapping[str, Pin]) -> JsonObject:
     return {name: {"hash": pin.hash, "text": pin.text} for name, pin in pins.items()}
 
 
@@ -217,7 +215,9 @@ def start_reason(spec: ServerSpec, pins: Pins) -> str:
     return f"This project wants to start the tool server {spec.name} ({was})."
 
 
-def login_question(spec: ServerSpec, problem: str) -> ServerApproval:
-    """Return the question whether to sign in at a server, which refuses requests."""
+def ask_login(spec: ServerSpec, problem: str) -> ServerApproval:
+    """Return the question whether to sign in to a server that refuses requests."""
     text = f"The tool server {spec.name} refuses requests: {problem}. Sign in with your browser?"
-    return ServerApproval(key_of(spec, "sign in"), spec.name, text, f"address:  {visible(spec.target)}", is_login=True)
+    return ServerApproval(
+        approval_id(spec, "sign in"), spec.name, text, f"address:  {visible(spec.target)}", is_login=True
+    )

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.context import NotApprovedError, ServerContext
-from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
-from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, start_reason
+from qcode.agent.mcp.deferred import DEFER_SHARE, FindTools, UseTool, estimate_tokens, search_specs
+from qcode.agent.mcp.pins import Pins, ToolChange, approval_id, ask_login, changes_of, pin_of, start_reason, start_text
 from qcode.agent.mcp.spec import (
+    INLINE_SCOPE,
     MAX_REASON,
     MAX_TOOLS,
     NOT_FOUND,
-    OF_TEXT,
     LoginNeededError,
     ServerError,
     ServerSpec,
@@ -30,7 +30,7 @@ from qcode.agent.mcp.spec import (
     ServerStatus,
     ServerTool,
     is_stale,
-    login_words,
+    login_hint,
     split_name,
 )
 from qcode.agent.trust import TrustedFile
@@ -93,8 +93,8 @@ class ReadyServer:
 class Servers:
     """The servers of one session. Owns every process it starts until `close` or `kill`.
 
-    If no front end shows its approvals, notices explain how to approve. `complaints` are problems of the files that
-    configure servers. `defer` as in the settings.
+    If no front end shows approvals, notices explain how to approve. `problems` are errors in the files that configure
+    servers. `defer` is the setting `mcp.defer`.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Servers:
         context: ServerContext,
         *,
         is_trusted: bool,
-        complaints: Sequence[str] = (),
+        problems: Sequence[str] = (),
         defer: bool | str = "auto",
     ) -> None:
         self._defer = defer
@@ -114,7 +114,7 @@ class Servers:
         self._context = context
         self._is_trusted = is_trusted
         self._is_attended = False
-        self._notices = [Notice("warning", single_spaced(text, MAX_REASON)) for text in complaints]
+        self._notices = [Notice("warning", single_spaced(text, MAX_REASON)) for text in problems]
         self._shown_notices: set[str] = set()
         self._is_started = False
         self._all_started = asyncio.Event()
@@ -141,14 +141,14 @@ class Servers:
         }
 
     def approvals(self) -> tuple[ServerApproval, ...]:
-        return tuple(self._approval(server) for server in self._servers.values() if _waits(server))
+        return tuple(self._approval(server) for server in self._servers.values() if _has_pending_approval(server))
 
     def answer(self, approval_id: str, decision: Decision) -> None:
-        """Decide an approval: a no, and a yes of the scope `session`, last for this session, any other yes for good.
+        """Apply a decision. A denial, or an approval of scope `session`, lasts for this session; others are stored.
 
-        An unknown or settled id is ignored.
+        An unknown or already decided id is ignored.
         """
-        waiting = (server for server in self._servers.values() if _waits(server))
+        waiting = (server for server in self._servers.values() if _has_pending_approval(server))
         server = next((server for server in waiting if self._approval(server).id == approval_id), None)
         if server is None:
             return
@@ -171,7 +171,7 @@ class Servers:
             if decision.scope != "session":
                 self._save_pins(lambda: self._pins.accept(server.spec, server.changes))
             server.changes = ()
-        self._changed()
+        self._notify_change()
 
     def ask_again(self, server: str) -> None:
         """Ask again for approvals that were declined in this session."""
@@ -181,7 +181,7 @@ class Servers:
         found.is_refused = False
         if found.state == "refused":
             found.state = "waiting"
-        self._changed()
+        self._notify_change()
 
     def restart(self, server: str) -> None:
         """Start a server again, whatever its state."""
@@ -192,7 +192,7 @@ class Servers:
         if found.task is not None:
             found.task.cancel()
         self._launch(found)
-        self._changed()
+        self._notify_change()
 
     def switch(self, server: str, *, is_on: bool) -> None:
         """Stop a server for this session, or start it again; an unknown one is ignored."""
@@ -201,23 +201,23 @@ class Servers:
             return
         if is_on:
             found.state = "starting"
-            self._begin(found)
+            self._start_server(found)
         else:
             if found.task is not None:
                 found.task.cancel()
             found.state, found.problem, found.tools, found.connection = "off", "", (), None
-        self._changed()
+        self._notify_change()
 
     def replace_named(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Use these servers instead of those that the program named before.
+        """Replace the servers that the program named before, and those of an inline `--mcp-config`, by `specs`.
 
-        Return the names that were added, those that were removed, and those that the configuration has and that stay.
-        A server with the same configuration keeps running. A server of `--mcp-config` is replaced.
+        Return the names of the added and the removed servers, and the names in `specs` that are ignored because the
+        configuration already has them. A server whose configuration is unchanged keeps running.
         """
         fixed = {
             name
             for name, server in self._servers.items()
-            if not server.spec.is_of_client and server.spec.scope != OF_TEXT
+            if not server.spec.is_from_client and server.spec.scope != INLINE_SCOPE
         }
         named = {spec.name: spec for spec in specs if spec.name not in fixed}
         stale = [server for name, server in self._servers.items() if name not in fixed and is_stale(server.spec, named)]
@@ -232,8 +232,8 @@ class Servers:
             self._all_started.clear()
             self._servers[spec.name] = server = _Server(spec, "starting")
             if self._is_started:
-                self._begin(server)
-        self._changed()
+                self._start_server(server)
+        self._notify_change()
         removed = tuple(server.spec.name for server in stale if server.spec.name not in named)
         return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in fixed)
 
@@ -251,19 +251,19 @@ class Servers:
             if on_change is not None:
                 self._is_attended, self._on_change = True, on_change
             for server in self._servers.values():
-                self._begin(server)
+                self._start_server(server)
             if names := [name for name, server in self._servers.items() if server.state == "restricted"]:
                 hint = "type /trust to trust it" if self._is_attended else "use --trust to trust it"
                 self._notice("warning", f"not started, because {_UNTRUSTED}: {', '.join(names)}; {hint}")
-            self._changed()
+            self._notify_change()
 
     def trust(self) -> None:
-        """Start the servers that were held back, because the user now trusts the folder."""
+        """Start the servers that waited for trust: the user now trusts the folder."""
         self._is_trusted = True
         for server in self._servers.values():
             if server.state == "restricted":
-                self._begin(server)
-        self._changed()
+                self._start_server(server)
+        self._notify_change()
 
     def take_notices(self) -> tuple[Notice, ...]:
         notices, self._notices = tuple(self._notices), []
@@ -305,18 +305,18 @@ class Servers:
         for server, tool in waiting:
             names.setdefault(server.spec.name, []).append(split_name(tool.spec.name)[1])
         always = [tool.spec for server, tool in offered if server.spec.config.always]
-        return (*always[:MAX_TOOLS], *fixed_specs(names))
+        return (*always[:MAX_TOOLS], *search_specs(names))
 
     def _defers(self, specs: Sequence[ToolSpec], window: int | None) -> bool:
         if isinstance(self._defer, bool):
             return self._defer
-        return len(specs) > MAX_TOOLS or cost_of(specs) > SHARE * (window or DEFAULT_CONTEXT_WINDOW)
+        return len(specs) > MAX_TOOLS or estimate_tokens(specs) > DEFER_SHARE * (window or DEFAULT_CONTEXT_WINDOW)
 
     def callable_specs(self) -> tuple[ToolSpec, ...]:
-        """Return every tool that can be called, also one that is not sent with requests."""
+        """Return every tool that can be called, including deferred ones."""
         return tuple(tool.spec for _, tool in self._offered_tools())
 
-    def own_names(self) -> dict[str, str]:
+    def original_names(self) -> dict[str, str]:
         """Return the names that the servers gave to the offered tools, by the names a model calls."""
         return {tool.spec.name: tool.tool for _, tool in self._offered_tools()}
 
@@ -382,7 +382,7 @@ class Servers:
 
     # Starting a server
 
-    def _begin(self, server: _Server) -> None:
+    def _start_server(self, server: _Server) -> None:
         spec = server.spec
         if server.state == "off":
             return
@@ -391,9 +391,9 @@ class Servers:
         else:
             self._launch(server)
 
-    async def _admit(self, server: _Server) -> None:
+    async def _check_approval(self, server: _Server) -> None:
         """Raise `NotApprovedError` unless the user approved the server with the current contents of its files."""
-        if server.spec.is_of_client:
+        if server.spec.is_from_client:
             return
         files = await asyncio.to_thread(self._context.files_of, server.spec)
         if self._pins.is_approved(server.spec) and any(file.hash == NOT_FOUND for file in files.values()):
@@ -414,7 +414,7 @@ class Servers:
         else:
             problem = f"{spec.name} is defined by this project and not yet approved"
         self._notice("warning", f"{problem}; continuing without it: {hint}", is_unattended=True)
-        self._changed()
+        self._notify_change()
 
     def _launch(self, server: _Server) -> None:
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
@@ -423,20 +423,20 @@ class Servers:
 
         def listed(listing: ServerListing) -> None:
             if server.connection is connection:
-                self._take_listing(server, listing)
+                self._on_listing(server, listing)
 
         def lost(why: str) -> None:
             if server.connection is connection:
                 server.state, server.problem = "starting", why
                 self._notice("warning", f"{server.spec.name} exited and is restarting: {why}")
-                self._changed()
+                self._notify_change()
 
-        connection = ServerConnection(server.spec, self._context, listed, lost, lambda: self._admit(server))
+        connection = ServerConnection(server.spec, self._context, listed, lost, lambda: self._check_approval(server))
         server.connection = connection
         server.task = task = asyncio.get_running_loop().create_task(connection.run())
-        task.add_done_callback(lambda ended: self._take_end(server, ended))
+        task.add_done_callback(lambda ended: self._on_task_end(server, ended))
 
-    def _take_end(self, server: _Server, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, server: _Server, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is None or server.task is not task:
             return
@@ -453,25 +453,25 @@ class Servers:
         tail = server.connection.log.tail if server.connection is not None else ()
         end = "".join(f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail) if len(tail) > 1 else ""
         self._notice("warning", f"{name} failed: {server.problem}; {hint}{end and '; the end of its output:'}{end}")
-        self._changed()
+        self._notify_change()
 
     def _wait_for_login(self, server: _Server, why: str) -> None:
         from qcode.agent.mcp.login import browser_problem
 
-        server.state, server.problem, server.tools = "sign-in", f"{why}: {login_words(server.spec.name)}", ()
+        server.state, server.problem, server.tools = "sign-in", f"{why}: {login_hint(server.spec.name)}", ()
         server.can_sign_in = not browser_problem(self._context.env)
         self._notice("warning", f"{server.spec.name} was not started: {server.problem}; continuing without it")
-        self._changed()
+        self._notify_change()
 
     async def _sign_in(self, server: _Server) -> None:
-        """Open the browser for a login, which the user agreed to, and start the server with it."""
+        """Sign in with the browser, which the user has approved, and start the server."""
         from qcode.agent.mcp.login import open_browser, sign_in  # loads with the first login
 
         spec = server.spec
 
         async def show(address: str) -> None:
             self._notice("info", f"{spec.name}: sign in with your browser. If it does not open: {visible(address)}")
-            self._changed()
+            self._notify_change()
             await asyncio.to_thread(open_browser, address)
 
         try:
@@ -483,29 +483,29 @@ class Servers:
         except ServerError as error:
             self._shown_notices.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
             self._notice("warning", text.removeprefix("tool servers: "))
-            self._changed()
+            self._notify_change()
             return
         server.is_refused = False
         self._launch(server)
-        self._changed()
+        self._notify_change()
 
-    def _take_listing(self, server: _Server, listing: ServerListing) -> None:
-        from qcode.agent.mcp.tools import offered, shown_name
+    def _on_listing(self, server: _Server, listing: ServerListing) -> None:
+        from qcode.agent.mcp.tools import check_tools, shown_name
 
         spec = server.spec
-        server.tools, server.listing = offered(spec.name, listing.tools, spec.config.tools), listing
+        server.tools, server.listing = check_tools(spec.name, listing.tools, spec.config.tools), listing
         for problem in listing.problems:
             self._notice("warning", f"{spec.name}: {problem}")
-        before, known = server.changes, None if spec.is_of_client else self._pins.tools(spec)
+        before, known = server.changes, None if spec.is_from_client else self._pins.tools(spec)
         server.state, server.problem, server.changes = "ready", "", ()
-        if known is None and server.tools and not spec.is_of_client:
+        if known is None and server.tools and not spec.is_from_client:
             pins = {tool.spec.name: pin_of(tool) for tool in server.tools if not tool.problem}
             self._save_pins(lambda: self._pins.pin(spec, pins))
         elif known is not None:
             server.changes = changes_of(known, server.tools)
         if server.changes and server.changes != before:
             server.is_refused = False
-            self._save_pins(lambda: self._pins.wait(spec, server.changes))
+            self._save_pins(lambda: self._pins.store_pending(spec, server.changes))
             self._notice(
                 "warning",
                 f"{count_text(len(server.changes), 'tool')} of {spec.name} changed since you approved them and "
@@ -516,7 +516,7 @@ class Servers:
         for tool in server.tools:
             if tool.problem:
                 self._notice("warning", f"the tool {shown_name(tool.tool)} of {spec.name} is disabled: {tool.problem}")
-        self._changed()
+        self._notify_change()
 
     def _save_pins(self, write: Callable[[], None]) -> None:
         try:
@@ -557,33 +557,33 @@ class Servers:
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
         if server.state == "sign-in":
-            return login_question(spec, server.problem.partition(":")[0])
+            return ask_login(spec, server.problem.partition(":")[0])
         if server.state == "waiting":
             return ServerApproval(
-                key_of(spec, "run", files=server.files),
+                approval_id(spec, "run", files=server.files),
                 spec.name,
                 f"{start_reason(spec, self._pins)} Start it now and in the future?",
-                detail_of(spec, self._pins, server.files),
+                start_text(spec, self._pins, server.files),
             )
         text = (
             f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Make them available "
             "to models?"
         )
         detail = "\n\n".join(change.diff() for change in server.changes)
-        return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
+        return ServerApproval(approval_id(spec, "tools", server.changes), spec.name, text, detail)
 
     def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
         if text not in self._shown_notices and not (is_unattended and self._is_attended):
             self._shown_notices.add(text)
             self._notices.append(Notice(level, f"tool servers: {text}"))
 
-    def _changed(self) -> None:
+    def _notify_change(self) -> None:
         if self._is_started and all(server.state != "starting" for server in self._servers.values()):
             self._all_started.set()
         self._on_change()
 
 
-def _waits(server: _Server) -> bool:
+def _has_pending_approval(server: _Server) -> bool:
     return not server.is_refused and (server.state == "waiting" or server.can_sign_in or bool(server.changes))
 
 

@@ -1,7 +1,7 @@
-"""The client side of one connection: the negotiated protocol, the lists of a server, and its errors in words.
+"""The client side of one connection: negotiation of the protocol, the lists of a server, and its errors as text.
 
-An entry of a list that is not valid is left out with its reason; the rest of the list is used. The life cycle of a
-server is in `connection`, its transports in `transports`. The `mcp` package is imported inside the functions.
+An invalid entry of a list is left out and reported; the rest of the list is used. The life cycle of a server is in
+`connection`, its transports in `transports`. The `mcp` package is imported inside the functions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LOG_LEVEL: Literal["info"] = "info"
 """The least level of log messages. Servers of 2026-07-28 send none unless asked; earlier ones choose by themselves."""
 _PROBE_S = 3.0
 _MAX_PAGES = 50
-_MIN_FRESH_S = 60.0
+_MIN_TTL_S = 60.0
 _LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -88,18 +88,18 @@ class ListedResource:
 class ServerListing:
     """The lists of a server. `problems` are lines about entries and lists that cannot be used.
 
-    `fresh_s` are the seconds after which the server wants its tools to be listed again, None if it does not say.
+    `ttl_s` are the seconds after which the server wants its tools to be listed again, None if it does not say.
     """
 
     tools: tuple[ListedTool, ...] = ()
     prompts: tuple[ListedPrompt, ...] = ()
     resources: tuple[ListedResource, ...] = ()
     problems: tuple[str, ...] = ()
-    fresh_s: float | None = None
+    ttl_s: float | None = None
 
 
 def load() -> None:
-    """Import the modules for a connection; this is slow, so it runs in a thread."""
+    """Import the modules for a connection. This is slow: call it in a thread."""
     import mcp.client.sse
     import mcp.client.streamable_http
     import mcp.client.subscriptions  # noqa: F401
@@ -126,7 +126,10 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def explain(error: BaseException, status: str = "") -> str:
-    """Return one line for the user; `status` is that of the last HTTP response, such as `502 Bad Gateway`."""
+    """Return a connection error as one line for the user.
+
+    `status` is the status of the last HTTP response, such as `502 Bad Gateway`.
+    """
     import httpx2
     from mcp import MCPError
     from pydantic import ValidationError
@@ -192,7 +195,7 @@ def error_text(error: Any) -> str:  # noqa: ANN401  # an MCPError, whose package
 
 
 def is_closed(error: Any) -> bool:  # noqa: ANN401  # an MCPError, whose package loads late
-    """Return whether the connection ended; a server can send the same code with another message."""
+    """Return whether the error means that the connection ended; servers use its code for other errors too."""
     import mcp_types as types
 
     return bool(error.code == types.CONNECTION_CLOSED and error.message == "Connection closed")
@@ -276,8 +279,8 @@ def _log_line(params: types.LoggingMessageNotificationParams) -> str:
     return f"[{params.level}] {origin}{single_spaced(data, MAX_REASON)}"
 
 
-async def inputs_of(session: ClientSession, requests: InputRequests) -> InputResponses:
-    """Return the answers to the requests of a result that requires input, asked for one after the other."""
+async def collect_inputs(session: ClientSession, requests: InputRequests) -> InputResponses:
+    """Return the answers to the requests in a result that requires input, asking for one at a time."""
     import mcp_types as types
     from mcp import MCPError
     from mcp.client.context import ClientRequestContext
@@ -293,21 +296,21 @@ async def inputs_of(session: ClientSession, requests: InputRequests) -> InputRes
 
 
 def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Take the invalid entries out of the result of a list; return their names and what is wrong with them."""
+    """Remove the invalid entries from the result `raw` of a list; return their names and errors."""
     from mcp.shared.inbound import find_invalid_x_mcp_header
     from mcp_types import methods
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     key = _LISTS[method]
     entries = raw.get(key)
-    if not isinstance(entries, list) or _problem(
+    if not isinstance(entries, list) or validation_problem(
         lambda: methods.parse_server_result(method, version, {**raw, key: []})
     ):
-        return ()  # the page itself is not valid, which fails the list
+        return ()  # the page itself is invalid, so the caller's own validation fails
     valid, rejected = [], []
     for entry in entries:
         page = {**raw, key: [entry]}
-        problem = _problem(lambda page=page: methods.parse_server_result(method, version, page))  # type: ignore[misc]
+        problem = validation_problem(lambda page=page: methods.parse_server_result(method, version, page))  # type: ignore[misc]
         if not problem and key == "tools" and version in MODERN_PROTOCOL_VERSIONS:
             problem = find_invalid_x_mcp_header(entry["inputSchema"]) or ""
         if problem:
@@ -319,7 +322,7 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
     return tuple(rejected)
 
 
-def _problem(check: Callable[[], object]) -> str:
+def validation_problem(check: Callable[[], object]) -> str:
     """Return the first problem that a validation finds, in one line."""
     from pydantic import ValidationError
 
@@ -334,10 +337,11 @@ def _problem(check: Callable[[], object]) -> str:
 
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False)[0]
-    return single_spaced(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", MAX_REASON)
+    location = ".".join(map(str, first["loc"]))
+    return single_spaced(f"{location}: {first['msg']}" if location else first["msg"], MAX_REASON)
 
 
-async def agree(session: ClientSession, *, probes: bool) -> None:
+async def negotiate(session: ClientSession, *, probes: bool) -> None:
     """Negotiate the protocol: the newer one if the server responds to it, otherwise the one with a handshake."""
     import mcp_types as types
     from mcp import MCPError
@@ -352,7 +356,7 @@ async def agree(session: ClientSession, *, probes: bool) -> None:
     except MCPError as error:
         if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
             raise
-        await session.discover()  # the server had accepted the first request, with a delay
+        await session.discover()  # the server answers the newer protocol, but too slowly for the probe
 
 
 async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
@@ -367,10 +371,10 @@ async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
     found = ServerListing()
     problems: list[str] = []
     if capabilities.tools is not None:
-        tools, fresh_s = await _pages(session.list_tools, "tools", problems)
+        tools, ttl_s = await _pages(session.list_tools, "tools", problems)
         listed = tuple(ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in tools)
         invalid = tuple(ListedTool(name, "", {}, f"its definition is not valid ({why})") for name, why in rejected)
-        found = replace(found, tools=(*listed, *invalid), fresh_s=fresh_s)
+        found = replace(found, tools=(*listed, *invalid), ttl_s=ttl_s)
         rejected.clear()
     if capabilities.prompts is not None:
         prompts, _ = await _fetch_pages(session.list_prompts, "prompts", problems)
@@ -397,12 +401,12 @@ async def _pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], 
 
     found: list[Any] = []
     cursor: str | None = None
-    fresh_s: float | None = None
+    ttl_s: float | None = None
     for number in range(_MAX_PAGES):
         page = await fetch(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
         found += getattr(page, key)
         if not number and page.ttl_ms:
-            fresh_s = max(_MIN_FRESH_S, page.ttl_ms / 1000)
+            ttl_s = max(_MIN_TTL_S, page.ttl_ms / 1000)
         if len(found) > MAX_LISTED:
             problems.append(f"it lists more than {MAX_LISTED:,} {key.replace('_', ' ')}; the rest are ignored")
             break
@@ -411,7 +415,7 @@ async def _pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], 
         cursor = page.next_cursor
     else:
         problems.append(f"its {key.replace('_', ' ')} take more than {_MAX_PAGES} pages; the rest are ignored")
-    return found[:MAX_LISTED], fresh_s
+    return found[:MAX_LISTED], ttl_s
 
 
 def _prompt(found: types.Prompt) -> ListedPrompt:

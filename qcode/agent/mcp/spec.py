@@ -46,8 +46,8 @@ class LoginNeededError(ServerError):
     """A server refuses requests until the user signs in (again)."""
 
 
-def login_words(name: str) -> str:
-    """Return what the user does about a server that needs a login."""
+def login_hint(name: str) -> str:
+    """Return the command that the user runs for a server that needs a login."""
     return f"run qcode mcp login {name}"
 
 
@@ -64,7 +64,7 @@ Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]
 class ServerSpec:
     """A named server. `scope` separates servers of the same name: of a project, of a file, or of the user.
 
-    `is_of_client`: the program that uses qcode, such as an editor, names it in each session. Its texts are not
+    `is_from_client`: the program that uses qcode, such as an editor, names it in each session. Variables in it are not
     expanded, and neither it nor its tools are pinned. `connect` opens the streams of a server that runs inside that
     program.
     """
@@ -73,7 +73,7 @@ class ServerSpec:
     config: McpServer
     scope: str
     origin: str | Origin
-    is_of_client: bool = False
+    is_from_client: bool = False
     connect: Connect | None = None
 
     @property
@@ -98,15 +98,15 @@ class ServerSpec:
         config = self.config
         # A project's values of variables are part of the fingerprint; values of the user may be keys.
         env: object = dict(config.env) if self.is_from_project else sorted(config.env)
-        whole = [config.command, list(config.args), env, config.url, sorted(config.headers)]
-        whole += [config.transport] if config.transport is not None else []
-        whole += (
+        parts = [config.command, list(config.args), env, config.url, sorted(config.headers)]
+        parts += [config.transport] if config.transport is not None else []
+        parts += (
             [[config.client_id, config.client_metadata_url]] if config.client_id or config.client_metadata_url else []
         )
-        return digest(whole)
+        return digest(parts)
 
     def detail(self) -> str:
-        """Return everything that an approval covers, a row for each value; a project's file has no user secrets."""
+        """Return everything that an approval covers, one row for each value; a project's file has no user secrets."""
         config = self.config
         rows = [("file:", str(self.origin))]
         if config.url is not None:
@@ -124,7 +124,7 @@ class ServerSpec:
         Variables are not expanded for a project, which could otherwise send the user's keys anywhere.
         """
         config = self.config
-        if self.is_of_client:
+        if self.is_from_client:
             return config
 
         def fill(text: str) -> str:
@@ -185,7 +185,7 @@ def key_of_server(scope: str, name: str) -> str:
 
 
 def digest(value: object) -> str:
-    """Return the SHA-256 of a JSON value, whatever the order of its keys."""
+    """Return the SHA-256 of a JSON value, in hexadecimal. The order of keys does not matter."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -195,61 +195,60 @@ def _without_secrets(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-OWN = "own"
+USER_SCOPE = "own"
 """The scope of the user's configuration in the state file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredServers:
-    """The servers in order, and a line for each entry or file that is not used."""
+    """The servers in order. `problems` has a line for each entry or file that is not used."""
 
     specs: tuple[ServerSpec, ...]
-    complaints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
-CLIENT = "client"
+CLIENT_SCOPE = "client"
 """The scope of the servers that a program names."""
 
 
-def named_servers(
+def configured_servers(
     settings: Settings,
     files: Sequence[str | Path],
     root: Path,
     *,
     is_trusted: bool,
-    of_client: Mapping[str, McpServer] = MappingProxyType({}),
-    in_program: Mapping[str, Connect] = MappingProxyType({}),
+    client_servers: Mapping[str, McpServer] = MappingProxyType({}),
+    program_servers: Mapping[str, Connect] = MappingProxyType({}),
 ) -> ConfiguredServers:
     """Return the servers of a run. `--mcp-config` overrides the configuration, and both override the project.
 
-    `of_client` are those of the program that uses qcode, `in_program` those that run inside it; they replace none.
-
-    Raise `QcodeError` if a file of a flag cannot be read. Its unusable entries, and all problems of a project's
-    file, are complaints.
+    `client_servers` are named by the program that uses qcode, `program_servers` run inside that program; they override
+    no other server, and the project's override none of them. Raise `QcodeError` if a file of a flag cannot be read. Its
+    invalid entries, and all errors in a project's file, are in `problems`.
     """
-    complaints: list[str] = []
+    problems: list[str] = []
     found = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
-        servers, problems = _read_flag(file)
-        complaints += problems
-        scope, origin = (OF_TEXT, OF_TEXT) if _is_text(file) else (f"file {Path(file).resolve()}", str(file))
+        servers, invalid_entries = _read_flag(file)
+        problems += invalid_entries
+        scope, origin = (INLINE_SCOPE, INLINE_SCOPE) if _is_text(file) else (f"file {Path(file).resolve()}", str(file))
         found |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
-    for name, config in of_client.items():
+    for name, config in client_servers.items():
         if name in found:
-            complaints.append(f"{name} of the editor is ignored: that name is already used")
+            problems.append(f"{name} of the editor is ignored: that name is already used")
         else:
-            found[name] = ServerSpec(name, config, CLIENT, "the editor", is_of_client=True)
-    for name, connect in in_program.items():
+            found[name] = ServerSpec(name, config, CLIENT_SCOPE, "the editor", is_from_client=True)
+    for name, connect in program_servers.items():
         if name in found:
-            complaints.append(f"{name} of the host is ignored: that name is already used")
+            problems.append(f"{name} of the host is ignored: that name is already used")
         else:
-            found[name] = ServerSpec(name, McpServer(command=name), CLIENT, "the host", True, connect)
-    for name, config in _servers_of_project(root, complaints).items() if is_trusted else ():
+            found[name] = ServerSpec(name, McpServer(command=name), CLIENT_SCOPE, "the host", True, connect)
+    for name, config in _project_servers(root, problems).items() if is_trusted else ():
         if name in found:
-            complaints.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
+            problems.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
         else:
             found[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
-    return ConfiguredServers(tuple(found.values()), tuple(complaints))
+    return ConfiguredServers(tuple(found.values()), tuple(problems))
 
 
 def check_config_files(files: Sequence[str | Path]) -> None:
@@ -258,42 +257,42 @@ def check_config_files(files: Sequence[str | Path]) -> None:
         _read_flag(file)
 
 
-def specs_of_program(rows: Mapping[str, Json], origin: str) -> tuple[tuple[ServerSpec, ...], dict[str, str]]:
-    """Return the servers that a program names while it runs, and why an entry cannot be used, by its name.
+def client_specs(rows: Mapping[str, Json], origin: str) -> tuple[tuple[ServerSpec, ...], dict[str, str]]:
+    """Return the servers that a program names during a session, and the errors of invalid entries by name.
 
-    An entry has the form of one in `.mcp.json`.
+    `rows` has the form of `mcpServers` in `.mcp.json`.
     """
     specs: list[ServerSpec] = []
     problems: dict[str, str] = {}
     for name, row in rows.items():
-        found, complaints = _read_mcp_file(Path(origin), is_project=False, text=json.dumps({"mcpServers": {name: row}}))
-        specs += [ServerSpec(name, config, CLIENT, origin, is_of_client=True) for config in found.values()]
-        if complaints:
-            problems[name] = complaints[0]
+        found, errors = _read_mcp_file(Path(origin), is_project=False, text=json.dumps({"mcpServers": {name: row}}))
+        specs += [ServerSpec(name, config, CLIENT_SCOPE, origin, is_from_client=True) for config in found.values()]
+        if errors:
+            problems[name] = errors[0]
     return tuple(specs), problems
 
 
 def is_stale(spec: ServerSpec, current: Mapping[str, ServerSpec]) -> bool:
-    """Return whether a server that the program named is not among the `current`, or is another one there."""
+    """Return whether a server that the program named is missing in `current`, or has another configuration there."""
     new = current.get(spec.name)
     if new is None:
-        return spec.is_of_client
+        return spec.is_from_client
     is_same = replace(new.config, file="") == replace(spec.config, file="")
     return not is_same or (new.connect is None) != (spec.connect is None)
 
 
-def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return possible secrets sent to servers: values of variables and headers after expansion with `env`."""
+def possible_secrets(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return possible secrets sent to servers: values of variables and headers, expanded with `env`."""
     values: list[str] = []
     for spec in specs:
-        if not spec.is_of_client and not any(map(may_be_secret, (*spec.config.env, *spec.config.headers))):
+        if not spec.is_from_client and not any(map(may_be_secret, (*spec.config.env, *spec.config.headers))):
             continue
         try:
             config = spec.expanded(env)
         except ServerError:
             continue
         pairs = (*config.env.items(), *config.headers.items())
-        values += [value for name, value in pairs if spec.is_of_client or may_be_secret(name)]
+        values += [value for name, value in pairs if spec.is_from_client or may_be_secret(name)]
     return tuple(values)
 
 
@@ -304,11 +303,11 @@ def may_be_secret(name: str) -> bool:
 
 def _spec_of_config(name: str, config: McpServer, settings: Settings, root: Path) -> ServerSpec:
     key = f"mcp_servers.{name}.{'url' if config.url else 'command'}"
-    return ServerSpec(name, config, _scope(root) if config.is_from_project else OWN, settings.origin(key))
+    return ServerSpec(name, config, _scope(root) if config.is_from_project else USER_SCOPE, settings.origin(key))
 
 
-OF_TEXT = "--mcp-config"
-"""The scope and origin of servers that are written on the command line."""
+INLINE_SCOPE = "--mcp-config"
+"""The scope and origin of servers given as JSON on the command line."""
 
 
 def _is_text(value: str | Path) -> bool:
@@ -319,10 +318,10 @@ def _read_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]
     """Return the servers of a file, or of a JSON text, and a line for each entry that cannot be used."""
     try:
         if _is_text(value):
-            return _read_mcp_file(Path(OF_TEXT), is_project=False, text=str(value))
+            return _read_mcp_file(Path(INLINE_SCOPE), is_project=False, text=str(value))
         return _read_mcp_file(Path(value), is_project=False)
     except ConfigError as error:
-        flag = "" if _is_text(value) else f"{OF_TEXT}: "  # the problem of a text begins with the flag
+        flag = "" if _is_text(value) else f"{INLINE_SCOPE}: "  # the problem of a text begins with the flag
         raise QcodeError(f"{flag}{error}", ExitCode.BAD_CONFIG) from None
 
 
@@ -334,13 +333,13 @@ def _read_mcp_file(
     return read_mcp_file(file, is_project=is_project, text=text)
 
 
-def _servers_of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:
+def _project_servers(root: Path, problems: list[str]) -> dict[str, McpServer]:
     try:
-        servers, problems = _read_mcp_file(root / MCP_FILE, is_project=True)
+        servers, invalid_entries = _read_mcp_file(root / MCP_FILE, is_project=True)
     except ConfigError as error:
-        complaints.append(str(error))
+        problems.append(str(error))
         return {}
-    complaints += problems
+    problems += invalid_entries
     return servers
 
 

@@ -37,12 +37,12 @@ MAX_SCHEMA = 16_384
 _MAX_NAME = 64
 _MAX_LEVELS = 24
 _MAX_TEXT = 1_024
-_ODD = lazy_pattern(r"[^A-Za-z0-9_-]")
+_INVALID_CHARS = lazy_pattern(r"[^A-Za-z0-9_-]")
 # The property names that Anthropic's API accepts.
 _PROPERTY = lazy_pattern(r"[A-Za-z0-9_.-]{1,64}")
 # Providers reject these at the top level of a schema; the server still enforces them.
-_NOT_AT_TOP = ("$schema", "$id", "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const")
-_WORDS = ("description", "title", "$comment")
+_FORBIDDEN_AT_TOP = ("$schema", "$id", "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const")
+_TEXT_KEYS = ("description", "title", "$comment")
 _HIDDEN = frozenset({"Cf", "Cn", "Co", "Cs"})
 _JOINERS = "\u200c\u200d"
 
@@ -70,7 +70,7 @@ class CheckedTool:
     problem: str = ""
 
 
-def offered(server: str, listed: Sequence[ListedTool], configured: Collection[str] = ()) -> tuple[CheckedTool, ...]:
+def check_tools(server: str, listed: Sequence[ListedTool], configured: Collection[str] = ()) -> tuple[CheckedTool, ...]:
     """Return the tools of a server, sorted by name. A non-empty `configured` lists the only tools to offer.
 
     Two tools that would get the same name are both rejected, because a call would be ambiguous.
@@ -79,7 +79,7 @@ def offered(server: str, listed: Sequence[ListedTool], configured: Collection[st
         listed_tool for listed_tool in listed if not configured or "*" in configured or listed_tool.name in configured
     ]
     names = Counter(tool_name(server, tool.name) for tool in selected)
-    made = []
+    tools = []
     for listed_tool in selected:
         name = tool_name(server, listed_tool.name)
         schema, problem = _parameters(listed_tool.schema)
@@ -87,13 +87,13 @@ def offered(server: str, listed: Sequence[ListedTool], configured: Collection[st
         if names[name] > 1 and not listed_tool.problem:
             problem = f"{names[name]} tools of this server would be called {name}"
         description = _description(server, listed_tool.description)
-        made.append(CheckedTool(listed_tool.name, ToolSpec(name, description, schema), _hash(listed_tool), problem))
-    return tuple(sorted(made, key=lambda tool: (tool.spec.name, tool.hash)))
+        tools.append(CheckedTool(listed_tool.name, ToolSpec(name, description, schema), _hash(listed_tool), problem))
+    return tuple(sorted(tools, key=lambda tool: (tool.spec.name, tool.hash)))
 
 
 def tool_name(server: str, tool: str) -> str:
     """Return the name a model calls: `server__tool`, other characters replaced, a long one truncated with a hash."""
-    name = f"{server}__{_ODD.sub('_', tool)}"
+    name = f"{server}__{_INVALID_CHARS.sub('_', tool)}"
     if len(name) <= _MAX_NAME and tool:
         return name
     mark = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -146,7 +146,7 @@ def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
     odd = next((name for name in properties if _PROPERTY.fullmatch(name) is None), None)
     if odd is not None:
         return empty, f"it has a parameter with a name that models do not accept: {shown_name(ascii(odd))}"
-    allowed = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
+    allowed = {key: value for key, value in schema.items() if key not in _FORBIDDEN_AT_TOP}
     cleaned = _cleaned_schema({**empty, **allowed, "type": "object", "properties": properties})
     assert isinstance(cleaned, dict)
     return cleaned, ""
@@ -161,15 +161,17 @@ def _cleaned_schema(value: Json, *, is_names: bool = False) -> Json:
         return [_cleaned_schema(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made: JsonObject = {}
+    result: JsonObject = {}
     for key, inner in value.items():
-        if not is_names and key in _WORDS and isinstance(inner, str):
-            made[key] = _cut(_plain(inner), _MAX_TEXT)
+        if not is_names and key in _TEXT_KEYS and isinstance(inner, str):
+            result[key] = _cut(_plain(inner), _MAX_TEXT)
         elif not is_names and key in ("enum", "const", "default", "examples", "required"):
-            made[key] = inner
+            result[key] = inner
         else:
-            made[key] = _cleaned_schema(inner, is_names=not is_names and key in ("properties", "$defs", "definitions"))
-    return made
+            result[key] = _cleaned_schema(
+                inner, is_names=not is_names and key in ("properties", "$defs", "definitions")
+            )
+    return result
 
 
 def _depth(value: Json) -> int:
@@ -194,15 +196,15 @@ def outcome_of(
 ) -> ToolOutcome:
     """Return the outcome of a call with at most `limit` characters; a longer text is stored in full in `folder`.
 
-    `notes` are lines of qcode behind it.
+    `notes` are lines by qcode that are appended.
     """
     reader = ContentReader(folder)
-    reader.take_all(result.content)
-    if result.structured_content is not None and not reader.says(result.structured_content):
+    reader.add_blocks(result.content)
+    if result.structured_content is not None and not reader.contains(result.structured_content):
         reader.texts.append(json.dumps(result.structured_content, ensure_ascii=False, indent=1))
     text = "\n".join(reader.texts)
     if not text and not reader.images:
-        text = "(the tool failed and said nothing)" if result.is_error else "(no output)"
+        text = "(the tool failed without output)" if result.is_error else "(no output)"
     bounded = "\n".join((bounded_text(text, limit, folder), *notes))
     return ToolOutcome(bounded, result.is_error, _summary(text, len(reader.images)), images=tuple(reader.images))
 
@@ -222,7 +224,7 @@ class ContentReader:
         self.texts: list[str] = []
         self.images: list[Image] = []
 
-    def take_all(self, content: Iterable[ContentBlock]) -> None:
+    def add_blocks(self, content: Iterable[ContentBlock]) -> None:
         import mcp_types as types
 
         for block in content:
@@ -230,17 +232,17 @@ class ContentReader:
                 case types.TextContent():
                     self.texts.append(block.text)
                 case types.ImageContent():
-                    self._take_binary("image", block.data, block.mime_type)
+                    self._add_binary("image", block.data, block.mime_type)
                 case types.AudioContent():
-                    self._take_binary("audio", block.data, block.mime_type)
+                    self._add_binary("audio", block.data, block.mime_type)
                 case types.ResourceLink():
                     description = f": {block.description}" if block.description else ""
                     self.texts.append(f"[resource {block.uri} ({block.mime_type or 'unknown type'}){description}]")
                 case types.EmbeddedResource():
-                    self.take_resource(block.resource)
+                    self.add_resource(block.resource)
 
-    def says(self, value: object) -> bool:
-        """Return whether the text blocks already have this value, as servers send it to text-only clients.
+    def contains(self, value: object) -> bool:
+        """Return whether the text blocks already contain this value, which servers repeat for text-only clients.
 
         SDKs wrap a value that is not an object as `{"result": value}`, or under another name, and send a list as one
         block for each item.
@@ -257,15 +259,15 @@ class ContentReader:
         )
         return has_items or any(inner in (text, item) for text, item in zip(self.texts, parsed, strict=True))
 
-    def take_resource(self, found: TextResourceContents | BlobResourceContents) -> None:
+    def add_resource(self, found: TextResourceContents | BlobResourceContents) -> None:
         import mcp_types as types
 
         if isinstance(found, types.TextResourceContents):
             self.texts.append(f"[resource {found.uri}]\n{found.text}")
         else:
-            self._take_binary(f"resource {found.uri}", found.blob, found.mime_type or "unknown type")
+            self._add_binary(f"resource {found.uri}", found.blob, found.mime_type or "unknown type")
 
-    def _take_binary(self, what: str, data: str, media_type: str) -> None:
+    def _add_binary(self, what: str, data: str, media_type: str) -> None:
         """Add an image, store other data. The type is detected from the bytes, not taken from the server."""
         try:
             raw = base64.b64decode(data, validate=True)

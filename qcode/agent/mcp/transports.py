@@ -34,7 +34,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 """The maximum size of a message; a longer one ends the connection."""
 
 _GRACE_S = 0.3
-_QUEUED = 16
+_QUEUE_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +66,20 @@ async def connect_stdio(
 ) -> AsyncIterator[TransportStreams]:
     """Start the program and yield the streams of a session; `on_end` is called at the end of its output.
 
-    On exit its whole process group is gone; until then `groups` contains the group. Raises `OSError`.
+    On exit the whole process group is killed; until then `groups` contains its id. Raise `OSError` if it cannot start.
     """
     import anyio
     from mcp.shared.message import SessionMessage
 
     process, out_read, err_read = await _start_process(program)
     groups.add(process.pid)
-    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED)
-    to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
+    to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUE_SIZE)
     first = _FirstResponse()
     tasks = [
-        asyncio.ensure_future(_read(out_read, to_session, log, on_end, first)),
-        asyncio.ensure_future(_listen(err_read, log)),
-        asyncio.ensure_future(_write(process, from_session, to_session, first)),
+        asyncio.ensure_future(_read_messages(out_read, to_session, log, on_end, first)),
+        asyncio.ensure_future(_read_stderr(err_read, log)),
+        asyncio.ensure_future(_write_messages(process, from_session, to_session, first)),
     ]
     try:
         yield from_server, to_server
@@ -87,7 +87,7 @@ async def connect_stdio(
         for stream in (to_server, from_server):
             stream.close()
         try:
-            await _end(process)
+            await _stop_process(process)
         finally:
             groups.discard(process.pid)
             for task in tasks:
@@ -125,7 +125,7 @@ async def _start_process(program: ServerProgram) -> tuple[asyncio.subprocess.Pro
     return process, out_read, err_read
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
     """Close stdin, which asks a server to exit, and then kill the rest of its process group."""
     try:
         if process.stdin is not None:
@@ -164,7 +164,7 @@ class _FirstResponse:
         return message
 
 
-async def _read(
+async def _read_messages(
     handle: int,
     out: MemoryObjectSendStream[SessionMessage | Exception],
     log: Log,
@@ -196,14 +196,14 @@ async def _read(
         on_end()
 
 
-async def _listen(handle: int, log: Log) -> None:
+async def _read_stderr(handle: int, log: Log) -> None:
     with contextlib.suppress(OSError):
         async with _pipe(handle, 65_536) as errors:
             while data := await errors.read(65_536):
                 log.add(data)
 
 
-async def _write(
+async def _write_messages(
     process: asyncio.subprocess.Process,
     messages: MemoryObjectReceiveStream[SessionMessage],
     out: MemoryObjectSendStream[SessionMessage | Exception],
@@ -220,7 +220,7 @@ async def _write(
             stdin.write(f"{text}\n".encode())
             await stdin.drain()
     except (OSError, anyio.ClosedResourceError):
-        # The server reads no more: the session must not wait for responses to requests that were never sent.
+        # The server has stopped reading: the session must not wait for responses to requests that were never sent.
         out.close()
 
 
@@ -237,13 +237,13 @@ async def _pipe(handle: int, limit: int) -> AsyncIterator[asyncio.StreamReader]:
         transport.close()
 
 
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """The maximum size of a response or event."""
 
 BETWEEN_GETS_S = 0.25
 _CONNECT_S = 20.0
-_ENDING_S = 1.0
-_IS_EVENTS = "text/event-stream"
+_DELETE_TIMEOUT_S = 1.0
+_EVENT_STREAM = "text/event-stream"
 
 
 @asynccontextmanager
@@ -255,7 +255,7 @@ async def connect_http(config: McpServer, log: Log, auth: httpx2.Auth | None = N
     client = http_client(config, log, auth)
     async with (
         client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as streams,
+        streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_RESPONSE_BYTES) as streams,
     ):
         yield streams
 
@@ -281,7 +281,10 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
 
     _check(config)
     watch = _ResponseGuard(log)
-    hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings, watch.pace], "response": [watch.see]}
+    hooks: dict[str, list[Callable[..., Any]]] = {
+        "request": [_shorten_delete, watch.pace],
+        "response": [watch.check_response],
+    }
     # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
     try:
@@ -300,10 +303,10 @@ def _check(config: McpServer) -> None:
         raise ServerError("the URL contains invalid characters")
 
 
-async def _hurry_endings(request: httpx2.Request) -> None:
+async def _shorten_delete(request: httpx2.Request) -> None:
     """Set a short timeout for the request that ends a session."""
     if request.method == "DELETE":
-        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), _ENDING_S)
+        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), _DELETE_TIMEOUT_S)
 
 
 class _ResponseGuard:
@@ -324,7 +327,7 @@ class _ResponseGuard:
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
-    async def see(self, response: httpx2.Response) -> None:
+    async def check_response(self, response: httpx2.Response) -> None:
         import httpx2
 
         self._log.status = response.status_code
@@ -335,7 +338,7 @@ class _ResponseGuard:
             raise httpx2.RemoteProtocolError("the response is compressed, which is not supported")
         stream = response.stream
         if isinstance(stream, httpx2.AsyncByteStream) and not response.headers.get("content-type", "").startswith(
-            _IS_EVENTS
+            _EVENT_STREAM
         ):
             response.stream = _limit_stream(stream)
 
@@ -348,9 +351,9 @@ def _limit_stream(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
             size = 0
             async for data in inner:
                 size += len(data)
-                if size > MAX_ANSWER_BYTES:
+                if size > MAX_RESPONSE_BYTES:
                     raise httpx2.RemoteProtocolError(
-                        f"the response is larger than {MAX_ANSWER_BYTES // 1024 // 1024} MiB"
+                        f"the response is larger than {MAX_RESPONSE_BYTES // 1024 // 1024} MiB"
                     )
                 yield data
 

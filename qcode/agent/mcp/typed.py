@@ -1,6 +1,6 @@
-"""Prompts and resources of tool servers in the text that a user typed: `/server:prompt a b`, and `@server:uri`.
+"""Prompts and resources of tool servers that a typed text mentions: `/server:prompt a b`, and `@server:uri`.
 
-Nothing is read unless the user names it. The text of a server is foreign: no `@path` in it counts as the user's, and a
+Nothing is read unless the user mentions it. The text of a server is foreign: an `@path` in it attaches no file, and a
 resource is marked as data. Completions are in `completion`.
 """
 
@@ -31,21 +31,21 @@ MAX_TEXT = 256 * 1024
 
 MAX_RESOURCES = 20
 _READ_S = 30.0
-_ODD = lazy_pattern(r"[^A-Za-z0-9_:-]")
+_INVALID_CHARS = lazy_pattern(r"[^A-Za-z0-9_:-]")
 _COMMAND = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
 _MCP_PREFIX = "mcp__"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPrompt:
-    """A prompt of a server. `handle` is what is typed after the slash."""
+    """A prompt of a server. `handle` is the name that the user types after the slash."""
 
     server: str
     prompt: ListedPrompt
 
     @property
     def handle(self) -> str:
-        return f"{self.server}:{_ODD.sub('_', self.prompt.name)}".lower()
+        return f"{self.server}:{_INVALID_CHARS.sub('_', self.prompt.name)}".lower()
 
     @property
     def hint(self) -> str:
@@ -103,21 +103,21 @@ def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
     return values | dict(zip(free, rows, strict=False))
 
 
-Expanded: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
+ExpandedPrompt: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
 """A prompt, the blocks attached to it, and the options of its turn."""
 
 
-class TypedNames:
-    """Finds and reads the prompts and resources that a typed text names.
+class ServerMentions:
+    """Finds and reads the prompts and resources that a typed text mentions.
 
-    `folder` is for their binary data; `cancel` stops the reading.
+    Their binary data is stored in `folder`; `cancel` stops reading.
     """
 
     def __init__(self, servers: Servers, folder: Callable[[], Path]) -> None:
         self._servers = servers
         self._folder = folder
-        self._expand_task: asyncio.Task[Expanded] | None = None
-        self._complaints: list[str] = []
+        self._expand_task: asyncio.Task[ExpandedPrompt] | None = None
+        self._problems: list[str] = []
         self._steering_tasks: list[tuple[str, asyncio.Task[None]]] = []
 
     @property
@@ -130,25 +130,25 @@ class TypedNames:
         for _, task in self._steering_tasks:
             task.cancel()
 
-    def steer(self, text: str, give: Callable[[tuple[Block, ...]], None]) -> None:
-        """Call `give` with the resources that a steering message mentions, once they and earlier messages are read."""
+    def steer(self, text: str, on_ready: Callable[[tuple[Block, ...]], None]) -> None:
+        """Call `on_ready` with the resources in a steering message, once those of it and of earlier ones are read."""
         # Wait for all, not just the last: it may be withdrawn while earlier ones are still being read.
         before = {task for _, task in self._steering_tasks}
         if not before and not self._mentions_any(text):
-            give(())
+            on_ready(())
             return
-        task = asyncio.get_running_loop().create_task(self._steer(text, give, before))
+        task = asyncio.get_running_loop().create_task(self._steer(text, on_ready, before))
         entry = (text, task)
         self._steering_tasks.append(entry)
         task.add_done_callback(lambda _: self._steering_tasks.remove(entry) if entry in self._steering_tasks else None)
 
     async def _steer(
-        self, text: str, give: Callable[[tuple[Block, ...]], None], before: set[asyncio.Task[None]]
+        self, text: str, on_ready: Callable[[tuple[Block, ...]], None], before: set[asyncio.Task[None]]
     ) -> None:
         blocks = tuple(await self._resources(text, ()))
         if before:
             await asyncio.wait(before)
-        give(blocks)
+        on_ready(blocks)
 
     def unsteer(self, text: str) -> bool:
         """Withdraw the last steering message with this text; return False unless its resources are being read."""
@@ -163,12 +163,12 @@ class TypedNames:
         server, _, uri = word.partition(":")
         return bool(uri) and server in self._servers.names
 
-    def take_complaints(self) -> tuple[str, ...]:
-        """Return and clear the complaints: one line for each resource that could not be attached."""
-        found, self._complaints = tuple(self._complaints), []
+    def take_problems(self) -> tuple[str, ...]:
+        """Return and clear the problems: one line for each resource that could not be attached."""
+        found, self._problems = tuple(self._problems), []
         return found
 
-    async def expanded(self, prompt: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
+    async def expand(self, prompt: str, attached: tuple[Block, ...], options: TurnOptions) -> ExpandedPrompt:
         """Return the prompt with the server prompt or the resources that its typed last part names.
 
         Raise `InputError` if that fails.
@@ -187,7 +187,9 @@ class TypedNames:
         finally:
             self._expand_task = None
 
-    async def _expand(self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
+    async def _expand(
+        self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions
+    ) -> ExpandedPrompt:
         start = len(prompt) - len(typed)
         found = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
         if found is not None:
@@ -239,7 +241,7 @@ class TypedNames:
         reader, texts = ContentReader(self._folder), list[str]()
         for message in result.messages:
             before = len(reader.texts)
-            await asyncio.to_thread(reader.take_all, [message.content])
+            await asyncio.to_thread(reader.add_blocks, [message.content])
             content = clean("\n".join(reader.texts[before:]))
             texts.append(f"[assistant]\n{content}" if message.role == "assistant" else content)
         text = "\n\n".join(texts).strip()
@@ -250,19 +252,19 @@ class TypedNames:
         return text, tuple(reader.images)
 
     async def _resources(self, typed: str, foreign: Spans) -> list[Block]:
-        """Return the resources that the user mentions; those that are not attached become complaints."""
+        """Return the resources that the user mentions; each that cannot be attached adds a line to the problems."""
         blocks: list[Block] = []
         if not self._mentions_any(typed):
             return blocks
         await self._servers.wait_until_started()
         mentioned = list(dict.fromkeys(self._mentioned_resources(typed, foreign)))
         if len(mentioned) > MAX_RESOURCES:
-            self._complaints.append(f"not attached: more than {MAX_RESOURCES} resources")
+            self._problems.append(f"not attached: more than {MAX_RESOURCES} resources")
         for server, uri in mentioned[:MAX_RESOURCES]:
             try:
                 blocks += await self._resource(server, uri)
             except InputError as error:
-                self._complaints.append(f"not attached: @{visible(f'{server}:{uri}')}: {error}")
+                self._problems.append(f"not attached: @{visible(f'{server}:{uri}')}: {error}")
         return blocks
 
     def _mentions_any(self, text: str) -> bool:
@@ -286,7 +288,7 @@ class TypedNames:
             yield server, uri if uri in listed else uri.rstrip(".,;:!?)\"'")
 
     async def _resource(self, server: str, uri: str) -> list[Block]:
-        """Return a resource as a block, and its images behind it."""
+        """Return a resource as a text block, followed by its images."""
         ready = self._servers.ready().get(server)
         if ready is None:
             raise InputError("the server is not running; /mcp shows why")
@@ -302,7 +304,7 @@ class TypedNames:
             raise InputError(visible(str(error))) from None
         reader = ContentReader(self._folder)
         for found in result.contents:
-            await asyncio.to_thread(reader.take_resource, found)
+            await asyncio.to_thread(reader.add_resource, found)
         several = len(result.contents) > 1
         # A single text needs no `[resource …]` line: the block names it.
         rows = reader.texts if several else [text.partition("\n")[2] or text for text in reader.texts]

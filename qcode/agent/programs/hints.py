@@ -67,7 +67,7 @@ def _json_values(hint: Any, values: Sequence[object]) -> list[Json]:
         value for value in values if isinstance(value, str | int | float | None) and type(value) in _PLAIN
     ]
     if not found or len(found) < len(values):
-        raise TypeError(f"{_name(hint)} has values that are neither texts nor numbers, which is not supported")
+        raise TypeError(f"{_name(hint)} has values that are neither strings nor numbers, which is not supported")
     return found
 
 

@@ -185,7 +185,7 @@ def _outcome(value: Any) -> ToolOutcome:
     if isinstance(value, ToolResult):
         text, images = value.text, tuple(value.images)
         if not all(isinstance(item, kind) for kind, item in ((str, text), *((Image, image) for image in images))):
-            raise TypeError("a ToolResult has a text, and images of the type Image")
+            raise TypeError("a ToolResult has a string, and images of the type Image")
         text = _encodable(text)
         return ToolOutcome(text, value.is_error, summary=_first_line(text), images=images)
     is_text = isinstance(value, str)

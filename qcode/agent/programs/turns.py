@@ -555,7 +555,7 @@ class TurnStream:
 
 
 _EMPTY_PROMPT = "the prompt is empty"
-_PROMPT_PARTS = "a prompt is a text, or a list of Text, Image and File"
+_PROMPT_PARTS = "a prompt is a string, or a list of Text, Image and File"
 
 
 def _checked_mode(mode: ApprovalMode) -> ApprovalMode:

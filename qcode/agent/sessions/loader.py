@@ -123,6 +123,8 @@ class _SessionReader:
                 self._read_move(record)
             case "model":
                 self._use(text(record, "model"))
+            case "mode":
+                self.history.mode = text(record, "mode")
             case "title":
                 self.title = text(record, "title")
             case str():

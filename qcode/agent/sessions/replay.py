@@ -30,7 +30,7 @@ from qcode.protocol.events import (
     TurnStarted,
 )
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult, typed_text
-from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
+from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.tools.dialog import plan_of
 from qcode.values import dataclass
@@ -81,6 +81,9 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
         for item in stored.shown_events
         if isinstance(item.event, (Retry, OutputEscalated, PartialRestored))
     ]
+    is_interrupted = any(
+        isinstance(item.event, TurnEnded) and item.event.outcome is Outcome.CANCELLED for item in stored.shown_events
+    )
     thoughts = [item.event for item in stored.shown_events if isinstance(item.event, Thought)][::-1]
     at, is_thinking = 0, False
     for number, block in enumerate(message.blocks):
@@ -96,7 +99,11 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
                     position, mark = marks.pop(0)
                     piece, text = text[: position - at], text[position - at :]
                     at = position
-                    yield from _piece_with_mark(number, piece, mark)
+                    if isinstance(mark, PartialRestored):
+                        mark = replace(mark, text=piece, is_interrupted=is_interrupted)
+                    elif piece:
+                        yield TextDelta(number, piece)
+                    yield mark
                 at += len(text)
                 yield from [TextDelta(number, text)] if text else []
             case ToolCall():
@@ -106,14 +113,6 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     yield from [thoughts.pop()] if is_thinking and thoughts else []
     yield from (item.event for item in stored.shown_events if isinstance(item.event, WebSearched))
     yield ReplyFinished(None, "", 1, message, tuple(stored.entry.attempts), stored.entry.note)
-
-
-def _piece_with_mark(number: int, piece: str, mark: Retry | OutputEscalated | PartialRestored) -> Iterator[ReplayItem]:
-    if isinstance(mark, PartialRestored):
-        yield PartialRestored(piece)
-    else:
-        yield from [TextDelta(number, piece)] if piece else []
-        yield mark
 
 
 def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayItem]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from qcode.agent.crash import keep_out
+from qcode.agent.crash import redact_in_crash_reports
 from qcode.agent.keys.connect import CredentialRow, KeyCheck, check, login_lines, read_key, row_of, rows_of, store
 from qcode.agent.keys.keys import ATTENDED_S, LOGIN_PREFIX, UNATTENDED_S, Keys, key_commands, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
@@ -123,7 +123,7 @@ def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int
     if not key:
         write_stdout(f"{spec.name} needs no key; nothing was stored\n")
         return 0
-    keep_out(key)
+    redact_in_crash_reports(key)
     checked = asyncio.run(check(context.settings, context.keys, spec, key)) if is_checked else KeyCheck("unknown")
     if checked.verdict == "refused":
         raise QcodeError(

@@ -27,16 +27,16 @@ from qcode.agent.mcp.login import (
     open_browser,
     sign_in,
     sign_out,
-    takes_login,
+    supports_login,
 )
-from qcode.agent.mcp.pins import Pins, detail_of
+from qcode.agent.mcp.pins import Pins, start_text
 from qcode.agent.mcp.spec import (
-    OWN,
+    USER_SCOPE,
     ServerError,
     ServerSpec,
+    configured_servers,
     key_of_server,
     may_be_secret,
-    named_servers,
 )
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
@@ -177,14 +177,14 @@ def _remove(name: str) -> int:
         raise UsageError(f"{refusal}; {hint}" if hint else refusal)
     _forget_login(name, settings, paths)
     change_table(paths.config_file, ("mcp_servers", name), None)
-    Pins(paths.state_dir).forget(key_of_server(OWN, name))
+    Pins(paths.state_dir).forget(key_of_server(USER_SCOPE, name))
     write_stdout(f"removed {name} from {paths.config_file}\n")
     return 0
 
 
 def _forget_login(name: str, settings: Settings, paths: ConfigPaths) -> None:
     """Delete the login of a server that is removed; its tokens are not revoked."""
-    spec = ServerSpec(name, settings.mcp_servers[name], OWN, "")
+    spec = ServerSpec(name, settings.mcp_servers[name], USER_SCOPE, "")
     context = ServerContext(Path(), os.environ, keys=lambda: _keys(paths).store)
     with suppress(ServerError):
         credentials = context.credentials_of(spec, spec.expanded(os.environ))
@@ -229,9 +229,9 @@ def _servers(options: Options, settings: Settings) -> tuple[tuple[ServerSpec, ..
     root = find_project_root(folder)
     paths = ConfigPaths.from_env(os.environ)
     trusts = _is_trusted(options, root, paths)
-    named = named_servers(settings, options.mcp_config, root, is_trusted=trusts)
-    for complaint in named.complaints:
-        write_stderr(complaint)
+    named = configured_servers(settings, options.mcp_config, root, is_trusted=trusts)
+    for problem in named.problems:
+        write_stderr(problem)
     if not trusts and (may_exist(root / MCP_FILE) or may_exist(project_file(root))):
         write_stderr(
             "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
@@ -299,7 +299,7 @@ def _find_spec(specs: Sequence[ServerSpec], name: str) -> ServerSpec:
 
 def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], login: str) -> str:
     """Return all details of a server, with invisible characters made visible."""
-    parts = [detail_of(spec, pins, files), f"state:    {_state(spec, pins, files)}{login}"]
+    parts = [start_text(spec, pins, files), f"state:    {_state(spec, pins, files)}{login}"]
     tools = pins.tools(spec)
     if tools:
         parts.append("approved tools:\n" + "\n".join(f"  {visible(name)}" for name in tools))
@@ -332,7 +332,7 @@ def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerCont
         raise UsageError(f"{spec.name}: {error}") from None
     if config.url is None:
         raise UsageError(f"{spec.name} is a program; only a server with a URL has a login")
-    if not takes_login(config):
+    if not supports_login(config):
         raise UsageError(f"{spec.name} has an Authorization header in its configuration, which is used instead")
     if not pins.is_approved(spec):
         raise UsageError(f"{spec.name} is not approved yet; run qcode mcp approve {spec.name}")

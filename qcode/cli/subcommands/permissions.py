@@ -181,7 +181,7 @@ def listed(permissions: Permissions, *, is_whole: bool = True) -> Iterator[str]:
     """Yield the mode and every rule in force as lines, each with its origin; `is_whole`: no rule is left out."""
     yield visible(f"mode {mode_label(permissions.mode)} ({permissions.mode_origin})")
     if not permissions.is_trusted:
-        yield "this folder is not trusted: allow rules are ignored, and everything but reading needs approval"
+        yield "this folder is not trusted: allow rules are ignored, and in every mode all but reading needs approval"
     rules = permissions.rules()
     for rule in rules:
         yield visible(f"{rule.effect} {rule.text} ({rule.origin})")

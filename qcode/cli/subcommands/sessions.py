@@ -289,4 +289,4 @@ def _report(foreign: ForeignSession, done: ImportResult, target: str) -> str:
 
 
 def _title(foreign: ForeignSession) -> str:
-    return foreign.title or first_words(message.message for message in foreign.messages if message.is_own)
+    return foreign.title or first_words(message.message for message in foreign.messages if message.is_typed)

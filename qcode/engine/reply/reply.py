@@ -183,7 +183,7 @@ class Reply:
                 pass
             case AtLimit(backoff=NeedsModel(attempt=attempt)):
                 pass
-        effects = state.salvage(attempt)
+        effects = state.salvage(attempt, is_interrupted=True)
         return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")
 
     def _attempt_ended(self, attempt: Attempt, ended: ReplyEnded) -> list[Effect]:

@@ -223,14 +223,14 @@ class ReplyState:
         self.kept_tokens += self.tokens_of(attempt)
         self.base = join_drafts(self.base, without_calls(attempt.drafts))
 
-    def restore_superseded(self) -> list[Effect]:
-        """Restore the text of the superseded attempt, without its calls."""
+    def restore_superseded(self, *, is_interrupted: bool = False) -> list[Effect]:
+        """Restore the text of the superseded attempt, without its calls. `is_interrupted`: the user ends the reply."""
         superseded = self.superseded
         if superseded is None:
             return []
         self.base = without_calls(superseded.drafts)
         self.kept_tokens = superseded.output_tokens
-        return self._reinstate(superseded)
+        return self._reinstate(superseded, is_interrupted=is_interrupted)
 
     def reopen_superseded(self) -> list[Effect]:
         """Reopen the superseded attempt with its calls, so that `recovery` decides on it again."""
@@ -240,22 +240,25 @@ class ReplyState:
         self.phase = Reopened(superseded.attempt, superseded.shape)
         return self._reinstate(superseded)
 
-    def _reinstate(self, superseded: SupersededAttempt) -> list[Effect]:
+    def _reinstate(self, superseded: SupersededAttempt, *, is_interrupted: bool = False) -> list[Effect]:
         self.superseded = None
         self._mark(superseded.attempt, is_discarded=False)
         if not self.has_taken_back:
             return []
         self.has_taken_back = False
         reasoning = "".join(draft.text for draft in superseded.drafts if draft.kind == "reasoning")
-        return [Emit(PartialRestored(superseded.text, reasoning))]
+        return [Emit(PartialRestored(superseded.text, reasoning, is_interrupted))]
 
-    def salvage(self, attempt: Attempt | None) -> list[Effect]:
-        """Keep the longest text of a reply that is about to end; `attempt` is closed already."""
+    def salvage(self, attempt: Attempt | None, *, is_interrupted: bool = False) -> list[Effect]:
+        """Keep the longest text of a reply that is about to end; `attempt` is closed already.
+
+        `is_interrupted`: the user ends it.
+        """
         shown_length = attempt.shown_text if attempt else 0
         if self.superseded is not None and len(self.superseded.text) >= shown_length:
             if attempt is not None:
                 self.discard(attempt)
-            return self.restore_superseded()
+            return self.restore_superseded(is_interrupted=is_interrupted)
         self.superseded = None
         if attempt is not None and attempt.kind != "resume":
             self.absorb_text(attempt)

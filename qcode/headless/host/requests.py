@@ -56,7 +56,7 @@ class RunControls:
     def names(self) -> Names:
         """The translation of calls to the names of Claude Code."""
         servers = self._agent.servers
-        return Names(str(self._agent.context.folder), {} if servers is None else servers.own_names())
+        return Names(str(self._agent.context.folder), {} if servers is None else servers.original_names())
 
     @property
     def mode(self) -> str:
@@ -213,14 +213,14 @@ async def set_servers(
 
     `connections` returns the functions that connect to servers inside the host, by name.
     """
-    from qcode.agent.mcp.spec import specs_of_program
+    from qcode.agent.mcp.spec import client_specs
 
     rows = request.get("servers")
     if not isinstance(rows, dict):
         raise ValueError("mcp_set_servers needs servers: {NAME: {...}}")
     inside = [name for name, row in rows.items() if isinstance(row, dict) and row.get("type") == "sdk"]
-    specs, problems = specs_of_program({name: row for name, row in rows.items() if name not in inside}, "the host")
-    more, problems_inside = specs_of_program({name: {"command": name} for name in inside}, "the host")
+    specs, problems = client_specs({name: row for name, row in rows.items() if name not in inside}, "the host")
+    more, problems_inside = client_specs({name: {"command": name} for name in inside}, "the host")
     connect = connections(inside)
     specs = (*specs, *(replace(spec, connect=connect[spec.name]) for spec in more))
     added, removed, refused = agent.replace_servers(specs)

@@ -28,6 +28,7 @@ from qcode.providers.demo.scene import (
     reply,
     short_help,
     shortened,
+    unfinished_reply,
 )
 from qcode.text.json import Json, parse_object
 from qcode.text.numbers import count_text
@@ -364,7 +365,7 @@ def _play_shell(scene: Scene) -> Script:
     command = _command_in(scene.wish)
     if scene.last is None:
         return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
-    return failure_reply(scene.last) or reply(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
+    return unfinished_reply(scene.last) or reply(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
 
 
 def _play_tests(scene: Scene) -> Script:
@@ -372,7 +373,7 @@ def _play_tests(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look for the tests first.", "ls")
     if scene.last.call.name == "shell":
-        return failure_reply(scene.last) or reply(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
+        return unfinished_reply(scene.last) or reply(f"The tests passed:\n\n{shortened(scene.last.result.content)}\n")
     if scene.steps[0].result.is_error:
         return failure_reply(scene.steps[0])
     names = names_in(scene.steps[0].result.content)

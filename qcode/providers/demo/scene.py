@@ -36,6 +36,7 @@ _SPARING = frozenset({"none", "minimal", "low"})
 _ENDED_TURN = lazy_pattern(r"(Denied|Cancelled) by the user|Interrupted before it finished")
 """The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
 _DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
+_IN_BACKGROUND = lazy_pattern(r"\[the user moved it to the background as job (\d+)\.[^\n]*\]\Z")
 _SUMMARY = "Summarize this conversation."
 _USER_LINE = lazy_pattern(r"^User: (.*\S)", re.MULTILINE)
 INTRODUCTION = "I am the **built-in demo model** of qcode."
@@ -271,6 +272,14 @@ def summary_of(request: ModelRequest) -> str:
 
 def shortened_line(line: str) -> str:
     return line if len(line) <= _MAX_LISTED_CHARS else f"{line[:_MAX_LISTED_CHARS]}…"
+
+
+def unfinished_reply(step: DemoStep) -> Script:
+    """Return a reply about a command that failed or continues in the background, empty for any other."""
+    moved = _IN_BACKGROUND.search(step.result.content)
+    if moved is not None:
+        return reply(f"The command continues in the background as job {moved[1]}. `/jobs` shows its output.\n")
+    return failure_reply(step)
 
 
 def failure_reply(step: DemoStep) -> Script:

@@ -69,21 +69,21 @@ class ReadChecker:
 
     def _named_files(self, word: Word, *, leading: LeadingWildcards) -> list[_Group]:
         if not word.is_known:
-            raise NeedsApproval("it reads a file whose name is unknown")
+            raise NeedsApproval("it reads a file whose name is known only when it runs")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
         groups = self._matches(path, leading=leading) if word.has_glob else [_split_path(path)]
         texts = chain.from_iterable((prefix, *names) for prefix, names in groups)
         if word.is_split and not UNSPLIT.fullmatch("".join(texts)):
-            raise NeedsApproval("an unquoted name that could expand to other arguments")
+            raise NeedsApproval("an unquoted name could become several arguments")
         return groups
 
     def check_plain_files(self, word: Word) -> None:
         """Check that `word` names permitted files and no folder: the program would follow the links in a folder."""
         for path in _paths(self.check_files(word)):
             if os.path.isdir(self._absolute(path)):  # noqa: PTH112  # plain text
-                raise NeedsApproval(f"{path}: a folder in which it follows symbolic links")
+                raise NeedsApproval(f"it would follow the symbolic links in {path}")
 
     def check_tree(self, word: Word, *, leading: LeadingWildcards = "none") -> None:
         """Check everything below the folders that `word` names, without following links."""
@@ -99,7 +99,7 @@ class ReadChecker:
         """Raise `PathNeedsApproval` if reading a path needs approval."""
         verdict = self._verdict(path)
         if not verdict.is_allowed:
-            raise PathNeedsApproval(f"{path}: {verdict.reason}")
+            raise PathNeedsApproval(f"it reads {self._from_root(path)}: {verdict.reason}")
 
     def _check_secrets_below(self, folder: str) -> None:
         contents = self.contents()
@@ -107,7 +107,9 @@ class ReadChecker:
             raise NeedsApproval("it searches a folder with too many files to check first")
         secrets = contents.secrets_below(folder)
         if secrets and not (self.masks and contents.can_be_masked):
-            raise PathNeedsApproval(f"{secrets[0]}: it would be searched, and the sandbox cannot hide it")
+            raise PathNeedsApproval(
+                f"it would search {secrets[0]}, which contains secrets, and the sandbox cannot hide it"
+            )
 
     def _check_rules_below(self, folder: str) -> None:
         """Check every file below a folder against the user's rules."""
@@ -154,14 +156,14 @@ class ReadChecker:
         if pattern.startswith("-") or (is_leading and not accepts_wildcard):
             raise NeedsApproval("a wildcard at the start of a word could become an option")
         if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
-            raise NeedsApproval("an ambiguous wildcard")
+            raise NeedsApproval("it has a wildcard that qcode cannot check")
         # In a locale of bytes, `??` matches one letter of two bytes. So `?` is checked like `*`.
         groups = self._expanded(pattern.replace("?", "*"))
         if sum(len(names) for _, names in groups) > MAX_MATCHES:
-            raise NeedsApproval("a wildcard with very many matches")
+            raise NeedsApproval("a wildcard matches very many files")
         starts = (names if len(parts) == 1 else [prefix[len(self.folder) + 1 :]] for prefix, names in groups)
         if is_leading and any(start.startswith("-") for some in starts for start in some):
-            raise NeedsApproval("a wildcard that becomes an option")
+            raise NeedsApproval("a wildcard matches a name that would be read as an option")
         return groups or [_split_path(pattern)]
 
     def _expanded(self, pattern: str) -> list[_Group]:
@@ -176,7 +178,7 @@ class ReadChecker:
         for part in parts[first:-1]:
             folders = [f"{folder}/{name}" for folder in folders for name in _matching(folder, part)]
             if len(folders) > MAX_MATCHES:
-                raise NeedsApproval("a wildcard with very many matches")
+                raise NeedsApproval("a wildcard matches very many files")
             for folder in filter(os.path.islink, folders):
                 self.check_path(folder)
         groups = [(f"{folder}/", _matching(folder, parts[-1])) for folder in folders]

@@ -150,7 +150,7 @@ class _FlowPass:
         target = cd_target(command)
         if target is None:
             if command.words and command.words[0].text in _CHANGE_FOLDER:
-                raise UnsupportedSyntax("this form of cd is not supported")
+                raise UnsupportedSyntax("qcode cannot tell where this cd leads")
             return folders, folders
         return frozenset(os.path.normpath(os.path.join(folder, target)) for folder in folders), folders  # noqa: PTH118  # plain text, as bash joins it
 
@@ -165,7 +165,7 @@ class _FlowPass:
             # A body that is analyzed once for many values must not change the folder or an outer variable.
             changed = [name for name in before if name != script.name and self.variables[name] != before[name]]
             if (not word.is_known or word.has_glob) and (folders_after != folders or changed):
-                raise UnsupportedSyntax("a loop that changes the folder or a variable of another loop")
+                raise UnsupportedSyntax("a loop changes the folder or a variable of another loop")
         self.variables[script.name] = _ANY_TEXT
         return folders_after, folders_after
 
@@ -188,4 +188,4 @@ def _value_of(name: str, variables: Mapping[str, Word]) -> Word:
         return variables[name]
     if name in SAFE_VARIABLES:
         return _ANY_TEXT
-    raise UnsupportedSyntax(f"the value of ${name} is unknown")
+    raise UnsupportedSyntax(f"the value of ${name} is known only when it runs")

@@ -167,9 +167,9 @@ def repository_refusal(use: GitUse, repository: Repository) -> str:
     if repository.complaint:
         return repository.complaint
     if not repository.is_present:
-        return "there is no repository here"
+        return "git finds no repository here"
     if use.reads == "work tree" and repository.has_submodules:
-        return "the repository has submodules, whose configuration was not checked"
+        return "the repository has submodules, whose git configuration was not checked"
     return ""
 
 
@@ -180,12 +180,12 @@ def secrets_refusal(use: GitUse, repository: Repository, prefix: str = "") -> st
     the work tree. The caller judges the files in `use.paths` and `use.stored_paths`.
     """
     if use.reads == "configuration" and repository.has_credentials:
-        return "the configuration holds credentials"
+        return "the git configuration holds credentials"
     if use.content == "none" or use.unlimited_content == "wide-tracked" or (use.content == "narrow" and not use.limits):
         return ""
     tracked = repository.find_tracked()
     if tracked is None:
-        return "it may show a file with secrets: the files of the repository could not be listed"
+        return "git may show a file with secrets: the files of the repository could not be listed"
     if use.content == "narrow":
         # In an older commit, a name that is not tracked now may have been a folder with any files.
         if all(_joined(prefix, limit) in tracked.files for limit in use.limits):
@@ -193,14 +193,14 @@ def secrets_refusal(use: GitUse, repository: Repository, prefix: str = "") -> st
     else:
         for secret in tracked.secrets:
             if not use.limits or any(_covers(_joined(prefix, limit), secret) for limit in use.limits):
-                return f"it may show {secret}, which contains secrets"
+                return f"git may show {secret}, which contains secrets"
     if use.content == "wide-tracked":
         folder = repository.find_linked_folder() if use.name == "grep" and not use.arguments.has("--cached") else ""
         return f"{folder} is a symbolic link that may lead to other files" if folder else ""
     secrets = repository.find_history_secrets()
     if secrets is None:
-        return "it may show a file with secrets: the history is too long to check"
-    return f"it may show {secrets[0]}, which contains secrets" if secrets else ""
+        return "git may show a file with secrets: the history is too long to check"
+    return f"git may show {secrets[0]}, which contains secrets" if secrets else ""
 
 
 def _joined(prefix: str, path: str) -> str:
@@ -221,14 +221,14 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
     """Return the name of the command and the words after it."""
     for word in words:
         if not word.is_known or word.has_glob or word.is_home or word.may_be_several:
-            raise _UnknownGitUse("an unknown value could become other arguments")
+            raise _UnknownGitUse("a value that is known only when it runs could become another argument of git")
     arguments = list(words)
     while arguments and (arguments[0].text in git_options() or arguments[0].text == "-C"):
         option = arguments.pop(0)
         if option.text == "-C" and (not arguments or arguments.pop(0).text not in (".", *roots)):
-            raise _UnknownGitUse("it works in another folder, whose configuration was not checked")
+            raise _UnknownGitUse("git would work in another folder, whose configuration was not checked")
     if not arguments:
-        raise _UnknownGitUse("it has no command")
+        raise _UnknownGitUse("git is called without a command")
     first = arguments.pop(0)
     name = first.text
     if arguments and f"{name}/{arguments[0].text}" in git_commands() and _is_bare(arguments[0]):
@@ -236,8 +236,7 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
     elif name == "reflog" and arguments:
         arguments = _without_show(arguments)
     if name not in git_commands() or not _is_bare(first):
-        kind = "option" if name.startswith("-") else "command"
-        raise _UnknownGitUse(f"the {kind} {first.text!r} is not known to be read-only")
+        raise _UnknownGitUse(f"git {first.text} may do more than read")
     return name, tuple(arguments)
 
 
@@ -251,7 +250,7 @@ def _without_show(words: list[Word]) -> list[Word]:
     if first == Word("show"):
         return words[1:]
     if first.text == "--" or not (first.text.startswith("-") or _REFLOG.fullmatch(first.text)):
-        raise _UnknownGitUse("this form of reflog is not known to be read-only")
+        raise _UnknownGitUse("this form of git reflog may do more than read")
     return words
 
 
@@ -274,7 +273,7 @@ class _GitReader:
     def read(self) -> GitUse:
         """Return the data that the command reads and prints."""
         if self._is_separated and self._name not in _SEPARATED:
-            raise _UnknownGitUse(f"-- is not supported after git {self._name.replace('/', ' ')}")
+            raise _UnknownGitUse(f"qcode does not know what {self._program.label} does with --")
         self._check_clusters()
         last = self._before[-1:]
         default = (Word("HEAD"),) if last and last[0].text in _DEFAULTS_TO_HEAD & self._program.options.keys() else ()
@@ -297,7 +296,7 @@ class _GitReader:
             if re.match(r"-[^-\d].", text) and self._name not in _CLUSTERS:
                 option = self._program.options.get(text[:2])
                 if option is None or option.arity == "none":
-                    raise _UnknownGitUse(f"combined options are not supported: {text!r}")
+                    raise _UnknownGitUse(f"qcode cannot check the combined options {text} of {self._program.label}")
 
     def _check_values(self) -> None:
         dashed = {word.text for word in self._before if word.text.startswith("-")}
@@ -306,18 +305,18 @@ class _GitReader:
                 continue
             value = word.text
             if value in dashed or value == "--":
-                raise _UnknownGitUse(f"the value of {name} could be another option")
+                raise _UnknownGitUse(f"the value of {name} could be another option of {self._program.label}")
             option = self._program.options.get(name)
             if option is not None and option.role == "revision":
                 self._check_revision(value)
             if name in ("--format", "--pretty"):
                 self._check_format(value)
             if name == "--sort" and not _ATOMS.fullmatch(re.sub(r"^-?(?:version:|v:)?", "", value)):
-                raise _UnknownGitUse(f"the key {value!r} is not known to be read-only")
+                raise _UnknownGitUse(f"sorting by {value!r} may do more than read")
             if name == "--group" and not _GROUPS.fullmatch(value):
-                raise _UnknownGitUse(f"the value {value!r} of {name} is not known to be read-only")
+                raise _UnknownGitUse(f"{name} {value} of {self._program.label} may do more than read")
             if name == "--diff-merges" and value not in _DIFF_MERGES:
-                raise _UnknownGitUse(f"the value {value!r} of {name} is not known to be read-only")
+                raise _UnknownGitUse(f"{name} {value} of {self._program.label} may do more than read")
             if name == "-L" and self._name == "log":
                 self._add_line_range(value)
 
@@ -327,12 +326,12 @@ class _GitReader:
         if self._name in ("branch", "tag", "for-each-ref"):
             fields = re.findall(r"%\(([^)]*)\)?", value.replace("%%", ""))
             if "%(" in value and not all(_ATOMS.fullmatch(field) for field in fields):
-                raise _UnknownGitUse("a format with a field that is not known to be read-only")
+                raise _UnknownGitUse("a field of the format may do more than read")
             return
         if value and "%" not in value and value not in _FORMAT_NAMES and not re.match(r"t?format:", value):
-            raise _UnknownGitUse(f"{value!r} is a format of the configuration")
+            raise _UnknownGitUse(f"the format {value!r} comes from the configuration of git")
         if _RUNS.search(value):
-            raise _UnknownGitUse("a format that verifies signatures or runs git")
+            raise _UnknownGitUse("the format verifies signatures or runs git")
 
     def _check_form(self) -> None:
         """Refuse forms of a command that do more than read."""
@@ -340,17 +339,17 @@ class _GitReader:
         has_option = self._arguments.has
         if self._name in ("branch", "tag") and operands and not has_option(*_LISTING):
             if not (self._name == "tag" and has_option("-l")):
-                raise _UnknownGitUse("an operand names something to create")
+                raise _UnknownGitUse(f"{self._program.label} would create {operands[0]}")
         elif self._name == "config":
             self._check_config(operands)
         elif self._name == "symbolic-ref" and not _SYMBOLIC.fullmatch(operands[0]):
-            raise _UnknownGitUse(f"{operands[0]!r} is not a plain name of a ref")
+            raise _UnknownGitUse(f"qcode cannot check the ref {operands[0]!r}")
         elif self._name == "blame" and not 1 <= len(operands) + len(self._after) <= 3:
-            raise _UnknownGitUse("it names no file")
+            raise _UnknownGitUse("git blame names no file")
         elif self._name == "blame" and self._is_separated and len(self._after) != 1:
-            raise _UnknownGitUse("it names no single file")
+            raise _UnknownGitUse("git blame needs one file")
         elif self._name == "check-attr" and self._is_separated and has_option("-a", "--all") and operands:
-            raise _UnknownGitUse("paths before and after a --")
+            raise _UnknownGitUse("it names paths before and after --")
 
     def _check_config(self, words: list[str]) -> None:
         """Refuse `git config NAME VALUE`, which writes; `NAME` alone reads. `get` and `list` exist since git 2.46."""
@@ -367,12 +366,12 @@ class _GitReader:
             or (not self._arguments.options and len(words) == 2 and words[0] == "get" and "." in words[1])
         )
         if not is_reading:
-            raise _UnknownGitUse("this form of config is not known to be read-only")
+            raise _UnknownGitUse("this form of git config may do more than read")
 
     def _add_operand(self, text: str, role: str) -> None:
         # A parenthesis groups patterns of grep, and only grep reads an operand before its options.
         if text.startswith("-") or (self._name == "grep" and text in ("(", ")")):
-            raise _UnknownGitUse(f"{text!r} is not supported here")
+            raise _UnknownGitUse(f"qcode does not know what {self._program.label} does with {text!r}")
         if role == "revision":
             self._add_revision(text)
         elif role == "path" or (role == "word" and self._name == "check-attr" and self._is_separated):
@@ -397,15 +396,15 @@ class _GitReader:
         outside = _BRACES.sub("", text)
         revision, colon, path = outside.partition(":")
         if not text or text.startswith((":", "/", "~")) or ".." in re.split(r"[/:]", outside):
-            raise _UnknownGitUse(f"{text!r} may be outside the repository, or is not a plain revision or path")
+            raise _UnknownGitUse(f"{text!r} may lead outside the repository")
         if colon and (not revision or path.startswith("/") or ".." in path or ":" in path):
-            raise _UnknownGitUse(f"{text!r} is not a plain file of a revision")
+            raise _UnknownGitUse(f"qcode cannot check the file {text!r} of a revision")
 
     def _add_line_range(self, value: str) -> None:
         """Record the path of `-L 1,5:path` or `-L :function:path`."""
         match = re.fullmatch(r":[^:]+:([^:]+)|[^:]+:([^:]+)", value)
         if match is None:
-            raise _UnknownGitUse(f"the line range {value!r} is not supported")
+            raise _UnknownGitUse(f"qcode cannot check the line range {value!r}")
         self._paths.append(_checked_path(match[1] or match[2]))
 
     def _use(self) -> GitUse:
@@ -479,5 +478,5 @@ class _GitReader:
 def _checked_path(text: str) -> str:
     """Return a pathspec if it has no magic and stays below the folder that the command runs in."""
     if not text or text.startswith((":", "/", "~")) or ".." in text.split("/"):
-        raise _UnknownGitUse(f"{text!r} may be outside the repository, or is not a plain path")
+        raise _UnknownGitUse(f"{text!r} may lead outside the repository")
     return text

@@ -103,9 +103,9 @@ class Judge:
         self._check_inputs(command, checker)
         name = command.words[0].text
         if command.words[0] != Word(name):
-            raise NeedsApproval("the name of the program is quoted or spelled in an unusual way")
+            raise NeedsApproval("the program is spelled in an unusual way")
         if "read-only" not in support.levels and self.features:
-            raise _NeedsSandbox(f"a {min(self.features)} runs without asking only in a sandbox")
+            raise _NeedsSandbox(f"it uses a {min(self.features)}, which needs a sandbox, and none works here")
         if name == "cd":
             self._check_cd(cd_target(command), folder, checker)
             return
@@ -133,7 +133,7 @@ class Judge:
     def _check_inputs(self, command: SimpleCommand, checker: ReadChecker) -> None:
         for word in command.inputs:
             if word.may_be_several:
-                raise NeedsApproval("the name of its input is unknown")
+                raise NeedsApproval("it reads a file whose name is known only when it runs")
             checker.check_files(word)
 
     def _roles(self, name: str, words: tuple[Word, ...], folder: str, *, has_sandbox: bool) -> Roles:
@@ -142,31 +142,31 @@ class Judge:
             return ()
         if name == "git":
             if not has_sandbox:
-                raise _NeedsSandbox("git runs without asking only in a sandbox")
+                raise _NeedsSandbox("git needs a sandbox to run without asking, and none works here")
             return self._git(words, folder)
         program = _program_spec(name)
         if program is None:
-            raise NeedsApproval(f"{name!r} is not a known read-only program")
+            raise NeedsApproval(f"{name} may do more than read")
         return _table_roles(name, program, words, has_sandbox=has_sandbox)
 
     def _git(self, words: tuple[Word, ...], folder: str) -> Roles:
         roots = self._roots()
         if folder not in roots and not self._is_plain_folder(folder, roots):
-            raise NeedsApproval("git: the configuration of a folder outside the workspace was not checked")
+            raise NeedsApproval("git would run outside the workspace, where its configuration was not checked")
         use = read_git(words, roots)
         if isinstance(use, str):
-            raise NeedsApproval(f"git: {use}")
+            raise NeedsApproval(use)
         if use.reads == "nothing":
             return ()
         repository = self.probes.repository()
         reason = repository_refusal(use, repository)
         if reason:
-            raise NeedsApproval(f"git: {reason}")
+            raise NeedsApproval(reason)
         top = repository.top or roots[1]
         classified = classify_operands(use, lambda path: _kind(os.path.join(folder, path)))  # noqa: PTH118  # plain text
         reason = secrets_refusal(classified, repository, os.path.relpath(os.path.realpath(folder), top))
         if reason:
-            raise PathNeedsApproval(f"git: {reason}")
+            raise PathNeedsApproval(reason)
         stored = (Word(f"{top}/{path}", is_quoted=True) for path in classified.stored_paths)
         named = (Word(f"./{path}", is_quoted=True) for path in classified.paths)
         return tuple((word, "read") for word in (*named, *stored))
@@ -187,30 +187,30 @@ class Judge:
     def _check_cd(self, target: str | None, folder: str, checker: ReadChecker) -> None:
         """Check that `cd` stays in the workspace and uses no link: bash and the kernel differ about `LINK/..`."""
         if target is None:
-            raise NeedsApproval("this form of cd is not supported")
+            raise NeedsApproval("qcode cannot tell where this cd leads")
         joined = os.path.join(folder, target)  # noqa: PTH118  # plain text, as bash joins it
         path = os.path.normpath(joined)
         # bash resolves LINK/../x to the x beside the link; if there is none, it does the same as the kernel.
         if os.path.realpath(joined) != os.path.realpath(path):
-            raise PathNeedsApproval(f"{target}: it goes back from a symbolic link")
+            raise PathNeedsApproval(f"cd {target} goes up from a symbolic link")
         folders = (self.paths.session_folders.root, *self.paths.session_folders.added_folders)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         base = max((spelling for spelling in spelled if is_within(path, spelling)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
-            raise NeedsApproval(f"{target}: it leaves the workspace")
+            raise NeedsApproval(f"cd {target} leaves the workspace")
         checker.check_path(path)
 
     def _check_origin(self, name: str, folder: str) -> None:
         """Raise if bash would run `name` from the workspace, or from a shim that a project configures."""
         if "/" in name:
-            raise NeedsApproval("a program given by its path")
+            raise NeedsApproval("it names a program by its path")
         for part in self.search_path.split(":") if self.search_path else ():
             program = f"{part or '.'}/{name}"
             if not os.path.isfile(program) or not os.access(program, os.X_OK):  # noqa: PTH113  # plain text
                 continue
             real_paths = (os.path.realpath(program), os.path.realpath(part or "."))
             if not part.startswith("/") or any(is_within_any(path, self.paths.roots) for path in real_paths):
-                raise NeedsApproval(f"{name} would be the workspace's own {program}")
+                raise NeedsApproval(f"{name} would run {program} of the workspace")
             if os.path.basename(os.path.normpath(part)) == "shims" and _has_version_file(folder):  # noqa: PTH119  # plain text
                 raise NeedsApproval(f"a file of the project decides which {name} runs")
             return
@@ -261,20 +261,22 @@ def _program_spec(name: str) -> ProgramSpec | None:
 def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, has_sandbox: bool) -> Roles:
     arguments = read_arguments(program, words)
     if isinstance(arguments, str) and not program.operands.roles and program.operands.minimum:
-        raise NeedsApproval(f"{name!r} is not a known read-only program")
+        raise NeedsApproval(f"{name} may do more than read")
     if isinstance(arguments, str):
-        raise NeedsApproval(f"{program.name}: {arguments}")
+        raise NeedsApproval(arguments)
     reason = script_refusal(program.name, arguments)
     if reason:
-        raise NeedsApproval(f"{program.name}: {reason}")
+        raise NeedsApproval(reason)
     if not has_sandbox:
         is_core = program.core and all(name in program.core_options for name, _ in arguments.options)
         if not is_core or arguments.by_role("tree", "names"):
-            raise _NeedsSandbox(f"this form of {program.name} runs without asking only in a sandbox")
+            raise _NeedsSandbox(
+                f"this form of {program.name} needs a sandbox to run without asking, and none works here"
+            )
     if program.name in ("test", "["):
         roles = test_roles(name, arguments.by_role("test"))
         if isinstance(roles, str):
-            raise NeedsApproval(f"{name}: {roles}")
+            raise NeedsApproval(roles)
         return roles
     return arguments.roles
 

@@ -159,7 +159,7 @@ def script_refusal(name: str, arguments: ParsedArguments) -> str:
     for role, accepts in (("sed", is_reading_sed), ("awk", is_reading_awk), ("jq", is_reading_jq)):
         for word in arguments.by_role(role):  # type: ignore[arg-type]  # the three roles of scripts
             if not word.is_known or word.has_glob or word.is_home or not accepts(word.text):
-                return f"this {role} script is not known to be read-only"
+                return f"this {role} script may do more than read"
     check = _CHECKS.get(name)
     return check(arguments) if check is not None else ""
 
@@ -175,26 +175,28 @@ def _awk(arguments: ParsedArguments) -> str:
     """Refuse assignments among operands, as in `awk '…' x=1 file`, and special variables, as in `-v FS=x`."""
     files = [word.text for word, role in arguments.operands if role == "read"]
     if any("=" in name for name in files):
-        return "an operand of awk that is an assignment"
+        return "it sets a variable of awk"
     names = [value.partition("=")[0] for value in arguments.values("-v", "--assign")]
-    return "" if all(re.fullmatch(r"[a-z_]\w*", name) for name in names) else "this awk assignment is not supported"
+    return (
+        "" if all(re.fullmatch(r"[a-z_]\w*", name) for name in names) else "qcode cannot check this assignment of awk"
+    )
 
 
 def _printenv(arguments: ParsedArguments) -> str:
     names = [word.text for word, _ in arguments.operands]
-    return "" if names and SAFE_VARIABLES.issuperset(names) else "the value of a variable may be a secret"
+    return "" if names and SAFE_VARIABLES.issuperset(names) else "an environment variable may hold a secret"
 
 
 def _printf(arguments: ParsedArguments) -> str:
     """Refuse the forms that assign variables in bash: `-v` and `%n`."""
     form = arguments.operands[0][0]
     is_known = form.is_known and not form.text.startswith("-") and _STORING_FORMAT.search(form.text) is None
-    return "" if is_known else "this form of printf is not known to be read-only"
+    return "" if is_known else "this form of printf may do more than print"
 
 
 def _command(arguments: ParsedArguments) -> str:
     """Accept `command -v NAME`, which looks up a name; `command NAME` runs it."""
-    return "" if arguments.has("-v", "-V") else "it runs the command that follows"
+    return "" if arguments.has("-v", "-V") else "command runs the program that follows it"
 
 
 _CHECKS = {
@@ -209,7 +211,7 @@ _CHECKS = {
 def _test(words: tuple[Word, ...]) -> Roles | str:
     """Return the roles in a test with one operator, optionally negated."""
     if any(word.may_be_several for word in words):
-        return "a test of what could become several words"
+        return "a value in the test could become several words"
     if len(words) > 1 and words[0] == Word("!"):
         words = words[1:]
     match words:
@@ -226,7 +228,7 @@ def _test(words: tuple[Word, ...]) -> Roles | str:
         # Only literal numbers: `[[ a[$(x)] -eq 1 ]]` evaluates its operands, so it would run x.
         case (left, operator, right) if operator.text in _TEST_OF_NUMBER and _is_number(left) and _is_number(right):
             return ()
-    return "this form of test is not supported"
+    return "it has a test that qcode cannot check"
 
 
 def _double_bracket(words: tuple[Word, ...]) -> Roles | str:

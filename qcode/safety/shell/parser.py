@@ -44,23 +44,23 @@ _VISIBLE_ASCII = re.compile(r"[\n\t -~]*")
 _BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
 _LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
 _REASONS = {
-    **dict.fromkeys(_HOLES, "it contains an unsupported expansion"),
-    "ansi_c_string": "it contains a quote with escapes",
-    "translated_string": "it contains a quote with escapes",
+    **dict.fromkeys(_HOLES, "it has an expansion that qcode cannot check"),
+    "ansi_c_string": "it has a quote with escapes",
+    "translated_string": "it has a quote with escapes",
     "process_substitution": "it contains a process substitution",
     "variable_assignment": "it sets a variable",
     "variable_assignments": "it sets a variable",
     "declaration_command": "it changes the state of the shell",
     "unset_command": "it changes the state of the shell",
     "function_definition": "it defines a function",
-    "c_style_for_statement": "it contains an unsupported loop",
+    "c_style_for_statement": "it has a loop that qcode cannot check",
     "while_statement": "it contains a loop that may not end",
     "case_statement": "it contains a case statement",
     "if_statement": "it contains a condition",
     "heredoc_redirect": "it contains a here-document",
     "herestring_redirect": "it contains a here-string",
     "&": "it would run in the background",
-    "|&": "an unsupported operator",
+    "|&": "it uses the operator |&",
 }
 
 
@@ -84,7 +84,7 @@ def _check_separated(nodes: list[Node]) -> None:
     """Check that a blank precedes each word but the first, because bash reads adjacent nodes as one word."""
     for before, node in pairwise(nodes):
         if before.end_byte == node.start_byte and node.type in _WORDS:
-            raise UnsupportedSyntax("a word without a clear end")
+            raise UnsupportedSyntax("it has a word without a clear end")
 
 
 MAX_DEPTH = 30
@@ -110,7 +110,7 @@ def read_script(text: str) -> Script:
     source = text.encode("utf-8")
     root = _parser().parse(source).root_node
     if root.has_error:
-        raise UnsupportedSyntax("its syntax is not supported")
+        raise UnsupportedSyntax("qcode cannot read its syntax")
     return _SyntaxReader(text, source).script_of(root)
 
 
@@ -162,14 +162,14 @@ class _Nodes:
         for child in node.children:
             self._check_gap(position, child.start_byte, gap)
             if child.is_missing or child.is_error or not (child.is_named or child.type in tokens):
-                raise UnsupportedSyntax(_reason(child.type, "its syntax is not supported"))
+                raise UnsupportedSyntax(_reason(child.type, "qcode cannot read its syntax"))
             position = child.end_byte
         self._check_gap(position, end, gap)
         return list(node.children)
 
     def _check_gap(self, start: int, end: int, gap: re.Pattern[str]) -> None:
         if start != end and gap.fullmatch(self.source[start:end].decode("utf-8", "replace")) is None:
-            raise UnsupportedSyntax("it contains unsupported syntax")
+            raise UnsupportedSyntax("qcode cannot read its syntax")
 
     def holes(self, node: Node, *, checks: bool = True) -> Iterator[Node]:
         """Yield the expansions below a word, in order. With `checks`, raise for parts that no plain word has."""
@@ -180,7 +180,7 @@ class _Nodes:
                 yield item
                 continue
             if checks and item.type not in _LEAVES:
-                raise UnsupportedSyntax(_reason(item.type, "an unsupported word"))
+                raise UnsupportedSyntax(_reason(item.type, "it has a word that qcode cannot read"))
             pending += reversed(item.children)
 
 
@@ -198,7 +198,7 @@ class _SyntaxReader(_Nodes):
         children = self.named_children(node, _LINES, {";", "\n", "(", ")", "{", "}", "else", *tokens})
         statements = [child for child in children if child.type != "comment"]
         if len(statements) < len(children) and self.substitution_depth:
-            raise UnsupportedSyntax("a comment inside a substitution")
+            raise UnsupportedSyntax("it has a comment inside a substitution")
         return _sequence([self.statement(child) for child in statements])
 
     def statement(self, node: Node) -> Script:
@@ -232,9 +232,7 @@ class _SyntaxReader(_Nodes):
                 return self.script_of(node)
             case "for_statement":
                 return self._loop(node)
-        raise UnsupportedSyntax(
-            _reason(node.type, f"it contains a {node.type.replace('_', ' ')}, which is not supported")
-        )
+        raise UnsupportedSyntax(_reason(node.type, f"it has a {node.type.replace('_', ' ')}, which qcode cannot check"))
 
     def _list(self, node: Node) -> Script:
         """Return a list of commands. Its nodes are nested on the left, so a loop walks them without recursion."""
@@ -243,7 +241,7 @@ class _SyntaxReader(_Nodes):
             left, *middle, right = self.children(node, _LINES, {"&&", "||"})
             named = [child for child in middle if child.type != "comment"]
             if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.substitution_depth):
-                raise UnsupportedSyntax("an unsupported list")
+                raise UnsupportedSyntax("it joins commands in a way that qcode cannot check")
             chain.append(("&&" if named[0].type == "&&" else "||", right))
             node = left
         first = self.statement(node)
@@ -254,7 +252,7 @@ class _SyntaxReader(_Nodes):
         children = self.children(node, _LINES, {"for", "in", ";", "\n"})
         kinds = [child.type for child in children]
         if kinds[:1] + kinds[2:3] != ["for", "in"] or kinds[1] != "variable_name" or kinds[-1] != "do_group":
-            raise UnsupportedSyntax("it contains an unsupported loop")
+            raise UnsupportedSyntax("it has a loop that qcode cannot check")
         values = [child for child in children[3:-1] if child.is_named]
         _check_separated(values)
         words = tuple(word for value in values for word in self._words(value))
@@ -262,7 +260,7 @@ class _SyntaxReader(_Nodes):
 
     def _variable(self, name: str) -> str:
         if _VARIABLE.fullmatch(name) is None:
-            raise UnsupportedSyntax(f"a loop that sets {name}")
+            raise UnsupportedSyntax(f"a loop in it sets {name}")
         return name
 
     def _body(self, node: Node) -> Script:
@@ -276,11 +274,11 @@ class _SyntaxReader(_Nodes):
             if child.type == "command_name" or (child.type in _WORDS and words):
                 words += self._words(child)
             else:
-                raise UnsupportedSyntax(_reason(child.type, "it contains unsupported syntax"))
+                raise UnsupportedSyntax(_reason(child.type, "qcode cannot read its syntax"))
             if child.type == "command_name" and (len(words) != 1 or words[0].holes):
-                raise UnsupportedSyntax("the program name is an expansion")
+                raise UnsupportedSyntax("its program is known only when it runs")
         if words and words[0].text in _RESERVED:
-            raise UnsupportedSyntax("a shell keyword instead of a program")
+            raise UnsupportedSyntax("it has a keyword of the shell in the place of a program")
         return SimpleCommand(tuple(words))
 
     def _test(self, node: Node) -> Script:
@@ -289,11 +287,11 @@ class _SyntaxReader(_Nodes):
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
         if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _FRAME:
-            raise UnsupportedSyntax("an unsupported test")
+            raise UnsupportedSyntax("it has a test that qcode cannot check")
         opening, closing = Word(text[:size]), Word(text[-size:])
         (_, first), *rest = split_tests(inside, holes)
         if rest and size == 1:
-            raise UnsupportedSyntax("an unsupported test")
+            raise UnsupportedSyntax("it has a test that qcode cannot check")
         tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in rest]
         first_test = SimpleCommand((opening, *first, closing))
         return CommandList(first_test, tuple(tests)) if tests else first_test
@@ -313,7 +311,7 @@ class _SyntaxReader(_Nodes):
     def _check_harmless(self, redirects: list[Node]) -> None:
         """Raise if a redirection of a group or list reads or writes a file."""
         if self._with_redirects(redirects) != SimpleCommand((Word(":"),)):
-            raise UnsupportedSyntax("a redirection of several commands")
+            raise UnsupportedSyntax("it redirects several commands at once")
 
     def _with_redirects(self, redirects: list[Node]) -> SimpleCommand:
         command = SimpleCommand((Word(":"),))
@@ -324,16 +322,16 @@ class _SyntaxReader(_Nodes):
     def _with_redirect(self, command: SimpleCommand, node: Node) -> SimpleCommand:
         """Return the command with one more redirection. In the grammar, words after the target are further targets."""
         if node.type != "file_redirect":
-            raise UnsupportedSyntax(_reason(node.type, "an unsupported redirection"))
+            raise UnsupportedSyntax(_reason(node.type, "it has a redirection that qcode cannot check"))
         children = self.children(node, _BLANKS, {"<", ">", ">>", ">&", "&>", "&>>"})
         if children[0].type == "file_descriptor":
             descriptor = self.text(children.pop(0))
             if descriptor not in ("0", "1", "2"):
-                raise UnsupportedSyntax("an unsupported redirection")
+                raise UnsupportedSyntax("it has a redirection that qcode cannot check")
         operator = children.pop(0).type
         _check_separated(children)
         if not children or any(child.type not in _WORDS for child in children):
-            raise UnsupportedSyntax("an unsupported redirection")
+            raise UnsupportedSyntax("it has a redirection that qcode cannot check")
         target = _single_word(self._words(children[0]))
         more = [word for child in children[1:] for word in self._words(child)]
         inputs, outputs = command.inputs, command.outputs
@@ -343,7 +341,7 @@ class _SyntaxReader(_Nodes):
         elif operator == "<":
             inputs = (*inputs, target)
         elif target.holes:
-            raise UnsupportedSyntax("it writes to a file whose name is unknown")
+            raise UnsupportedSyntax("it writes to a file whose name is known only when it runs")
         elif target != Word("/dev/null"):
             outputs = (*outputs, target)
         return SimpleCommand((*command.words, *more), inputs, outputs)
@@ -370,14 +368,14 @@ class _SyntaxReader(_Nodes):
             match = _VALUE.fullmatch(text)
             following = self.next_character(node)
             if match is None or (match["name"] and (following.isalnum() or following == "_")):
-                raise UnsupportedSyntax("it contains an unsupported expansion")
+                raise UnsupportedSyntax("it has an expansion that qcode cannot check")
             return Expansion(match["name"] or match["braced"] or "")
         if node.type == "arithmetic_expansion":
             if _ARITHMETIC.fullmatch(text) is None:
                 raise UnsupportedSyntax("it contains arithmetic")
             return Expansion()
         if text.startswith(("$((", "`")):
-            raise UnsupportedSyntax("it contains an unsupported expansion")
+            raise UnsupportedSyntax("it has an expansion that qcode cannot check")
         self.substitution_depth += 1
         script = self.script_of(node, "$(")
         self.substitution_depth -= 1
@@ -411,7 +409,7 @@ def read_word(text: str, holes: tuple[Expansion, ...] = ()) -> Word:
     lexer = _Lexer(text, holes)
     word = lexer.word()
     if lexer.at != len(text) or lexer.holes:
-        raise UnsupportedSyntax("a word without a clear end")
+        raise UnsupportedSyntax("it has a word without a clear end")
     return word
 
 
@@ -436,7 +434,7 @@ def split_tests(text: str, holes: tuple[Expansion, ...] = ()) -> list[tuple[Oper
             operator, words = "&&" if joint == "&& " else "||", []
             lexer.at += 3
         elif text[lexer.at] == "#":
-            raise UnsupportedSyntax("a comment")
+            raise UnsupportedSyntax("it contains a comment")
         else:
             words.append(lexer.word())
     if lexer.holes:
@@ -469,7 +467,7 @@ class _Lexer:
     def word(self) -> Word:
         start, parts, is_quoted, is_split = self.at, list[str](), False, False
         if start == len(self.text):
-            raise UnsupportedSyntax("a word is missing")
+            raise UnsupportedSyntax("it lacks a word")
         is_home = self._starts_at_home()
         while self.at < len(self.text) and self.text[self.at] not in _STOPS:
             char = self.text[self.at]
@@ -496,12 +494,12 @@ class _Lexer:
             return False
         follower = self.text[self.at + 1 : self.at + 2]
         if follower and follower != "/" and follower not in _STOPS:
-            raise UnsupportedSyntax("an unsupported home folder")
+            raise UnsupportedSyntax("it names a home folder that qcode cannot check")
         return True
 
     def _bare_text(self, char: str, *, is_first: bool) -> str:
         if char == "~" and not is_first and not (self.text[self.at - 1].isalnum() or self.text[self.at - 1] in "_.^-"):
-            raise UnsupportedSyntax("a ~ that may be a home folder")
+            raise UnsupportedSyntax("it has a ~ that may be a home folder")
         if char == MARK:
             self.at += 1
             return char
@@ -525,7 +523,7 @@ class _Lexer:
         if char == "\\":
             escaped = self.text[self.at + 1 : self.at + 2]
             if escaped not in _ESCAPABLE:
-                raise UnsupportedSyntax("an ambiguous backslash")
+                raise UnsupportedSyntax("it has a backslash that can be read in two ways")
             self.at += 2
             return escaped
         if char == "'":
@@ -553,7 +551,7 @@ class _Lexer:
             if char == "\\":
                 escaped = self.text[self.at : self.at + 1]
                 if escaped == "\n":
-                    raise UnsupportedSyntax("an ambiguous backslash")
+                    raise UnsupportedSyntax("it has a backslash that can be read in two ways")
                 if escaped and escaped in '$`"\\':
                     char = escaped
                     self.at += 1
@@ -569,7 +567,7 @@ class _Lexer:
 def _check_braces(raw: str, *, is_quoted: bool) -> None:
     """Raise for braces, except for `{}` and those of `HEAD@{1}` and `HEAD^{tree}`, which bash does not expand."""
     if is_quoted and ("*" in raw or "?" in raw or "{" in raw) and _has_bare_special(raw):
-        raise UnsupportedSyntax("quotes and wildcards in one word")
+        raise UnsupportedSyntax("it mixes quotes and wildcards in one word")
     if not is_quoted and set(_PLAIN_BRACES.sub("", raw)) & set("{}"):
         raise UnsupportedSyntax("it contains a brace expansion")
 

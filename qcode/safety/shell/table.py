@@ -52,8 +52,12 @@ _FORMATS: Mapping[Role, re.Pattern[str]] = {
     "name": re.compile(r"[A-Za-z0-9_,.:=+%@-]+"),
 }
 
-_ROLE_NAMES: Mapping[Role, str] = {"seconds": "number of seconds up to 10"}
-"""The names of roles in messages to the user; other roles keep their name."""
+_FORMAT_PROBLEM = "qcode does not know what {program} does with {word}"
+_FORMAT_PROBLEMS: Mapping[Role, str] = {
+    "number": "{program} expects a number, not {word}",
+    "seconds": "{program} may wait longer than 10 seconds",
+}
+"""Why a word that does not have the format of its role needs approval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,13 @@ class ProgramSpec:
     choices: frozenset[str] = frozenset()
     consults: tuple[str, ...] = ()
     reads: str = ""
+    prefix: str = ""
+    """The program whose command this is: `git`, or empty."""
+
+    @property
+    def label(self) -> str:
+        """The name in messages: `git worktree list`."""
+        return f"{self.prefix} {self.name.replace('/', ' ')}".lstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +240,7 @@ class _OptionReader:
         while self._rest:
             word = self._rest.popleft()
             if not word.is_known or word.has_glob or word.text == "-P":
-                raise _UnknownUse(f"{word.text!r} cannot be checked in an expression")
+                raise _UnknownUse(f"qcode does not know {word.text!r} in this {self._program.label} command")
             self._add(word.text, self._option(word.text))
 
     def arguments(self) -> ParsedArguments:
@@ -240,9 +251,9 @@ class _OptionReader:
             if all(group & options for group in case.groups):
                 form = case.operands
                 break
-        operands = tuple(zip(self._operands, _roles(form, self._operands), strict=True))
+        operands = tuple(zip(self._operands, _roles(form, self._operands, self._program.label), strict=True))
         for word, role in (*self._values, *operands):
-            _check_format(word, role)
+            _check_format(word, role, self._program.label)
         for word, _ in operands:
             self._check_operand(word)
         roles = [*self._values, *operands]
@@ -255,16 +266,18 @@ class _OptionReader:
     def _check_operand(self, word: Word) -> None:
         choices = self._program.choices
         if choices and not (word.text in choices and word.is_known):
-            raise _UnknownUse(f"{word.text!r} is not known to be read-only")
+            raise _UnknownUse(f"{self._program.label} {word.text} may do more than read")
         if word.text == "-" and "-" in self._program.refused:
-            raise _UnknownUse(f"the operand - {self._program.refused['-']}")
+            raise _UnknownUse(f"the input - of {self._program.label} {self._program.refused['-']}")
 
     def _is_operand(self, word: Word) -> bool:
         """Return whether a word before any `--` is an operand; raise if an unknown word could be an option."""
         if not word.is_known and (word.text.startswith("-") or word.may_begin_with_dash or word.unknown == "words"):
-            raise _UnknownUse("an unknown value could become an option")
+            raise _UnknownUse(
+                f"a value that is known only when it runs could become an option of {self._program.label}"
+            )
         if word.text.startswith("+") and self._program.plus:
-            raise _UnknownUse(f"{word.text!r} may be an option of an older form")
+            raise _UnknownUse(f"{self._program.label} may read {word.text} as an option")
         return word.text == "-" or not word.text.startswith("-")
 
     def _read_option(self, word: Word) -> None:
@@ -284,7 +297,7 @@ class _OptionReader:
         if not equals:
             self._add(name, option)
         elif option.arity == "none" or not self._program.attached:
-            raise _UnknownUse(f"the option {name} does not take a value in this form")
+            raise _UnknownUse(f"qcode does not know a value of the option {name} of {self._program.label}")
         else:
             self._add_value(name, _attached_value(word, value, option.role), option.role)
 
@@ -297,7 +310,7 @@ class _OptionReader:
                 self._add(name, option)
                 continue
             if len(word.text) > 2 and not self._program.attached:
-                raise _UnknownUse(f"the option {name} must be a separate word")
+                raise _UnknownUse(f"qcode does not know how {self._program.label} reads {word.text}")
             if value:
                 self._add_value(name, _attached_value(word, value, option.role), option.role)
             else:
@@ -320,25 +333,25 @@ class _OptionReader:
     def _option(self, name: str) -> OptionSpec:
         refused = self._program.refused.get(name)
         if refused is not None:
-            raise _UnknownUse(f"the option {name} {refused}")
+            raise _UnknownUse(f"the option {name} of {self._program.label} {refused}")
         option = self._program.options.get(name)
         if option is None:
-            raise _UnknownUse(f"the option {name} is not known to be read-only")
+            raise _UnknownUse(f"the option {name} of {self._program.label} may do more than read")
         return option
 
     def _next_value(self, name: str) -> Word:
         if not self._rest:
-            raise _UnknownUse(f"the option {name} has no value")
+            raise _UnknownUse(f"the option {name} of {self._program.label} has no value")
         if self._rest[0].may_be_several:
-            raise _UnknownUse(f"the value of {name} could become several words")
+            raise _UnknownUse(f"the value of {name} is known only when {self._program.label} runs")
         return self._rest.popleft()
 
 
 def _begins_expression(word: Word) -> bool:
     if not word.is_known and (word.text.startswith("-") or word.may_begin_with_dash or word.unknown == "words"):
-        raise _UnknownUse("an unknown value could become part of the expression")
+        raise _UnknownUse("a value that is known only when it runs could change what find does")
     if word.text in (")", ",", "-", "--"):
-        raise _UnknownUse(f"{word.text!r} is not a known starting point")
+        raise _UnknownUse(f"qcode does not know where find starts with {word.text!r}")
     return word.text.startswith("-") or word.text in ("(", "!")
 
 
@@ -350,7 +363,7 @@ def _attached_value(word: Word, value: str, role: Role) -> Word:
     return Word(value, word.is_quoted, has_glob=word.has_glob and role not in _ANY_TEXT)
 
 
-def _roles(form: Operands, words: list[Word]) -> list[Role]:
+def _roles(form: Operands, words: list[Word], label: str) -> list[Role]:
     """Return the role of each operand.
 
     Raise if there are too few or too many, or if an operand may expand to several and shift the roles of the others.
@@ -358,9 +371,9 @@ def _roles(form: Operands, words: list[Word]) -> list[Role]:
     count = len(words)
     max_operands = len(form.roles) if form.repeated_index is None else form.maximum
     if max_operands is not None and count > max_operands:
-        raise _UnknownUse(f"the operand {words[max_operands].text!r} is not expected")
+        raise _UnknownUse(f"qcode does not know what {label} does with {words[max_operands].text!r}")
     if count - sum(_may_vanish(word) for word in words) < form.minimum:
-        raise _UnknownUse("an operand is missing")
+        raise _UnknownUse(f"{label} lacks an argument")
     roles = list(form.roles)
     if form.repeated_index is not None:
         tail = len(roles) - form.repeated_index - 1
@@ -371,7 +384,7 @@ def _roles(form: Operands, words: list[Word]) -> list[Role]:
         if word.may_be_several and not (
             is_open_ended and form.repeated_index is not None and index >= form.repeated_index
         ):
-            raise _UnknownUse(f"{word.text!r} could become several operands")
+            raise _UnknownUse(f"{word.text!r} could become several arguments of {label}")
     return roles[:count]
 
 
@@ -380,15 +393,15 @@ def _may_vanish(word: Word) -> bool:
     return word.may_be_several and not word.is_known
 
 
-def _check_format(word: Word, role: Role) -> None:
+def _check_format(word: Word, role: Role, label: str) -> None:
     """Raise if the word does not have the format of its role."""
     if word.text.startswith("@") and role not in _NO_RESPONSE_FILE:
-        raise _UnknownUse(f"{word.text!r} may be read as a file of options")
+        raise _UnknownUse(f"{label} may read its options from the file {word.text[1:]!r}")
     pattern = _FORMATS.get(role)
     if pattern is None or (role == "number" and word.unknown == "number"):
         return
     if not word.is_known or word.has_glob or word.is_home or not pattern.fullmatch(word.text):
-        raise _UnknownUse(f"{word.text!r} is not a plain {_ROLE_NAMES.get(role, role)}")
+        raise _UnknownUse(_FORMAT_PROBLEMS.get(role, _FORMAT_PROBLEM).format(program=label, word=repr(word.text)))
 
 
 @cache
@@ -397,7 +410,7 @@ def read_table() -> tuple[Mapping[str, ProgramSpec], Mapping[str, ProgramSpec], 
     data = tomllib.loads(files(__package__).joinpath("commands.toml").read_text("utf-8"))
     git = data["git"]
     commands = {names: _with_groups(row, git["options"]) for names, row in git["commands"].items()}
-    return _rows(data["programs"]), _rows(commands), frozenset(git["before"].split())
+    return _rows(data["programs"]), _rows(commands, "git"), frozenset(git["before"].split())
 
 
 def _with_groups(row: Mapping[str, Any], groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -410,11 +423,11 @@ def _with_groups(row: Mapping[str, Any], groups: Mapping[str, Mapping[str, Any]]
     return merged
 
 
-def _rows(data: Mapping[str, Mapping[str, Any]]) -> dict[str, ProgramSpec]:
-    return {name: program_of(name, row) for names, row in data.items() for name in names.split()}
+def _rows(data: Mapping[str, Mapping[str, Any]], prefix: str = "") -> dict[str, ProgramSpec]:
+    return {name: program_of(name, row, prefix) for names, row in data.items() for name in names.split()}
 
 
-def program_of(name: str, row: Mapping[str, Any]) -> ProgramSpec:
+def program_of(name: str, row: Mapping[str, Any], prefix: str = "") -> ProgramSpec:
     """Return a row of the data file as a `ProgramSpec`."""
     options = dict.fromkeys(row.get("none", "").split(), _FLAG)
     arities: tuple[Arity, ...] = ("required", "optional")
@@ -438,6 +451,7 @@ def program_of(name: str, row: Mapping[str, Any]) -> ProgramSpec:
         choices=frozenset(row.get("choices", "").split()),
         consults=tuple(row.get("consults", "").split()),
         reads=row.get("reads", ""),
+        prefix=prefix,
     )
 
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qcode.protocol.approvals import mode_label
+from qcode.protocol.approvals import effective_mode, mode_label
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
 from qcode.tui.panels.todos import todo_lines, todo_summary
-from qcode.tui.preferences import MODES
+from qcode.tui.preferences import MODES, meaning_of
 
 if TYPE_CHECKING:
     from qcode.tools.jobs import Job
@@ -76,7 +76,8 @@ def _effort(context: CommandContext, typed: str) -> None:
 
 
 def _pick_effort(context: CommandContext) -> None:
-    from qcode.tui.screens.picker import Picker, PickerRow
+    from qcode.tui.panels.picker_list import PickerRow
+    from qcode.tui.screens.picker import Picker
 
     rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.requested_effort is None)]
     rows += [
@@ -121,6 +122,7 @@ def _mode(context: CommandContext, name: str) -> None:
     if not name and context.app is not None:
         _pick_mode(context)
         return
+    is_trusted = context.agent.trust.is_trusted
     tail = "Start qcode with --permission-mode for auto or bypass."
     labels = [mode_label(mode) for mode in MODES]
     if name in ("auto", "bypass"):
@@ -129,18 +131,22 @@ def _mode(context: CommandContext, name: str) -> None:
         choices = f"Choose from {', '.join(labels)}."
         context.view.notify("warning", unknown(f"mode {name!r}", name, labels, choices))
     else:
-        lines = [f"  {mode_label(mode)}: {meaning}" for mode, meaning in MODES.items()]
-        head = f"Mode: {mode_label(context.agent.conversation.mode)}"
+        lines = [f"  {mode_label(mode)}: {meaning_of(mode, is_trusted=is_trusted)}" for mode in MODES]
+        head = f"Mode: {mode_label(effective_mode(context.agent.conversation.mode, is_trusted=is_trusted))}"
         context.view.notify("info", "\n".join([head, *lines, tail]))
 
 
 def _pick_mode(context: CommandContext) -> None:
-    from qcode.tui.screens.picker import Picker, PickerRow
+    from qcode.tui.panels.picker_list import PickerRow
+    from qcode.tui.screens.picker import Picker
 
-    current = context.agent.conversation.mode
-    rows = [PickerRow(mode, mode_label(mode), meaning, mode == current) for mode, meaning in MODES.items()]
+    is_trusted = context.agent.trust.is_trusted
+    current = effective_mode(context.agent.conversation.mode, is_trusted=is_trusted)
+    rows = [
+        PickerRow(mode, mode_label(mode), meaning_of(mode, is_trusted=is_trusted), mode == current) for mode in MODES
+    ]
     if current not in MODES:
-        rows.insert(0, PickerRow(current, current, "chosen at the start", is_current=True))
+        rows.insert(0, PickerRow(current, mode_label(current), "chosen at the start", is_current=True))
 
     def on_pick(name: str | None) -> None:
         mode = next((mode for mode in MODES if mode == name), None)
@@ -151,15 +157,16 @@ def _pick_mode(context: CommandContext) -> None:
 
 
 def _next_mode(context: CommandContext, _argument: str) -> None:
-    modes = list(MODES)
-    mode = context.agent.conversation.mode
+    is_trusted = context.agent.trust.is_trusted
+    modes = [mode for mode in MODES if effective_mode(mode, is_trusted=is_trusted) == mode]
+    mode = effective_mode(context.agent.conversation.mode, is_trusted=is_trusted)
     following = modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default"
     # Leaving plan mode approves the plan that is asked about.
     if context.app is not None and following != "plan" and context.app.accept_plan(following):
         return
     context.use_mode(following)
-    if context.app is not None and not context.agent.trust.is_trusted:
-        context.app.hint("Restricted folder: modes apply once you trust it (/trust)")
+    if context.app is not None and not is_trusted:
+        context.app.hint("no accept edits until you trust this folder (/trust)")
 
 
 def _clear(context: CommandContext, _argument: str) -> None:

@@ -128,6 +128,10 @@ class CommandContext:
         """Switch the permission mode."""
         self.agent.conversation.set_mode(mode)
         self.view.show_mode()
+        from qcode.tui.preferences import pending_mode_notice  # loads after the first paint
+
+        if notice := pending_mode_notice(mode, is_trusted=self.agent.trust.is_trusted):
+            self.view.notify("info", notice)
 
 
 def is_prompt_empty(context: CommandContext) -> bool:
@@ -304,7 +308,14 @@ def table_text(rows: Sequence[tuple[str, str]]) -> str:
 
 
 _TYPED = re.compile(r"/([A-Za-z][\w:-]*)?(?: (.*))?", re.DOTALL)
-_KEY_NAMES = {"pageup": "PgUp", "pagedown": "PgDn", "question_mark": "?", "escape": "Esc"}
+_KEY_NAMES = {
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "question_mark": "?",
+    "escape": "Esc",
+    "underscore": "_",
+    "slash": "/",
+}
 
 
 def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
@@ -322,7 +333,13 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
     offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(query))
     if argument in offered:
         return ()  # the command is complete: Enter must run it, not a longer one that starts with it
-    return tuple(MenuItem(f"/{name} {choice}", choice) for choice in offered if query in choice.lower())
+    return tuple(_argument_row(name, choice) for choice in offered if query in choice.lower())
+
+
+def _argument_row(name: str, choice: str) -> MenuItem:
+    """Return the row of a choice. The text that the user must type in place of `…` is not inserted."""
+    start, is_open = choice.removesuffix(")").removesuffix("…"), choice.endswith(("…", "…)"))
+    return MenuItem(f"/{name} {start if is_open else choice}", choice, is_complete=not is_open)
 
 
 _FREQUENT = (

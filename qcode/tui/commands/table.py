@@ -135,4 +135,4 @@ def show_start(context: CommandContext, widgets: Widgets) -> None:
     widgets.news.key = key_names(keys["bottom"][:1])
     widgets.prompt.say = context.screen.hint
     widgets.todos.replace_items(todos_in(context.agent.conversation.messages))
-    context.screen.turns.name_background_key(key_names(keys["background"][:1]))
+    context.screen.name_background_key(key_names(keys["background"][:1]))

@@ -103,6 +103,11 @@ _PLAN_OPTIONS = (
     Option("No, keep planning", "n", Deny(), "stops the turn", key="Esc"),
     Option("No, and say what to change", "t"),
 )
+_TRUST_AND_ACCEPT = Option(
+    "Yes, trust this folder and accept edits",
+    decision=AcceptPlan("accept-edits", trusts_folder=True),
+    detail="edits in it run without asking",
+)
 _LIMIT_OPTIONS = (
     Option("Yes, wait and continue", "y", Allow()),
     Option("No", "n", Deny(), "stops the turn; /model chooses another model", key="Esc"),
@@ -135,9 +140,10 @@ def form_of(approval: Asked) -> Form:
         case Question():
             hint = "Your answer. Enter send · Esc back"
             return Form(_answers_to(approval), "text", Answer, hint)
-        case PlanApproval():
+        case PlanApproval(is_trusted=is_trusted):
             hint = "What should change in the plan? Enter send · Esc back"
-            return Form(_PLAN_OPTIONS, "markdown", hint=hint)
+            ask, _, *rest = _PLAN_OPTIONS
+            return Form(_PLAN_OPTIONS if is_trusted else (ask, _TRUST_AND_ACCEPT, *rest), "markdown", hint=hint)
         case LimitApproval():
             return Form(_LIMIT_OPTIONS, "text")
         case ServerApproval(is_login=is_login):
@@ -235,8 +241,10 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
                 yield Option("Yes, and trust this folder", decision=Allow("trust"))
             case "prefix":
                 rule = visible(approval.prefix_rule)
-                label = f"Yes, and stop asking for {rule_in_words(rule)} (this session)"
-                yield Option(label, decision=Allow("prefix"), detail=rule, warning=_PREFIX_WARNING)
+                covered = rule_in_words(rule)
+                label = f"Yes, and stop asking for {covered} (this session)"
+                warning = _PREFIX_WARNING.format(covered=covered)
+                yield Option(label, decision=Allow("prefix"), detail=rule, warning=warning)
             case "sandbox":
                 rule = visible(approval.sandboxed_rule)
                 label = f"Yes, in the sandbox, and stop asking there for {rule_in_words(rule)}"
@@ -246,8 +254,8 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
 
 
 _PREFIX_WARNING = (
-    "Careful: this rule runs code of the project outside the sandbox. The model can change that code and then run it "
-    "without asking you."
+    "Careful: {covered} will run without asking, outside the sandbox. It runs any code of the project, also code that "
+    "the model has just written."
 )
 
 

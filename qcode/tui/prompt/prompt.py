@@ -111,6 +111,7 @@ class Prompt(EditingArea):
         self.is_emptied_by_undo = False
         self._is_draft_due = False
         self._menu = menu
+        menu.pick = self._enter
         self._search = search
         self._sources: Sources | None = None
         self._dismissed_text = self._refilled_text = ""
@@ -408,8 +409,9 @@ class Prompt(EditingArea):
 
     # Sending
 
-    def _enter(self) -> None:
-        chosen = self._menu.chosen if self._menu.is_open else None
+    def _enter(self, clicked: MenuItem | None = None) -> None:
+        """Take the completion that is highlighted or was `clicked`; send if the text is complete."""
+        chosen = clicked or (self._menu.chosen if self._menu.is_open else None)
         if chosen is not None and self._range is not None:
             typed = self.get_text_range(*self._range)
             if chosen.text.rstrip() != typed.rstrip():

@@ -19,7 +19,7 @@ from qcode.agent.permissions import (
     RuleInForce,
     TriedKind,
 )
-from qcode.protocol.approvals import mode_label
+from qcode.protocol.approvals import effective_mode, mode_label
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import tokens_text
@@ -68,8 +68,9 @@ def decision_text(decision: CallRecord) -> str:
 
 
 def mode_line(permissions: Permissions) -> str:
+    mode = effective_mode(permissions.mode, is_trusted=permissions.is_trusted)
     trust = "" if permissions.is_trusted else ", restricted folder: allow rules do not apply"
-    return f"mode {mode_label(permissions.mode)}{trust}"
+    return f"mode {mode_label(mode)}{trust}"
 
 
 def permissions_text(permissions: Permissions) -> str:
@@ -119,7 +120,7 @@ def change_rules(permissions: Permissions, action: str, text: str) -> str:
     effects = (effect,) if effect in EFFECTS else EFFECTS
     found = [present for present in permissions.rules() if present.text == new_rule and present.effect in effects]
     if not found:
-        raise ValueError(f"no active rule {new_rule}; /permissions list shows the rules")
+        raise ValueError(f"No active rule {new_rule}. /permissions list shows the rules.")
     # The settings may contain the same rule, but it cannot be changed from here.
     chosen = next((present for present in found if present.number), found[0])
     return undo(permissions, chosen) if action == "undo" else save_rule(permissions, chosen)

@@ -22,7 +22,7 @@ from qcode.protocol.messages import Text, typed_text
 from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.tui.presenter import Presenter
-from qcode.tui.shell_lines import line_state, without_code
+from qcode.tui.shell_lines import line_state, shown_output
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardUpdate, TranscriptView
 
@@ -124,7 +124,7 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
             card, state = f"!{number}", line_state(attached.result)
             transcript.add_card(card, "!", one_line(attached.name))
             result = one_line(attached.result) if state != "cancelled" else None
-            transcript.update_card(card, CardUpdate(state=state, output=without_code(attached.content), summary=result))
+            transcript.update_card(card, CardUpdate(state=state, output=shown_output(attached.content), summary=result))
         elif attached.kind in ("job", "aside"):
             transcript.add_card(f"!{number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
             summary = one_line(attached.result)

@@ -330,11 +330,22 @@ class Transcript(CardChoosingPane):
         self.content.update_card(call_id, update)
         self.schedule()
 
-    def toggle_folds(self) -> None:
-        """Unfold all reasoning, output and diffs, or fold them again."""
+    @property
+    def has_folds(self) -> bool:
+        """Whether any entry can be folded."""
+        return any(isinstance(entry, Foldable) for entry in self.column.entries)
+
+    def toggle_folds(self) -> bool:
+        """Unfold all reasoning, output and diffs, or fold them again; return whether that changed rows in view."""
+        before = self._rows_in_view()
         self.content.toggle_folds()
         self.drop_selection()
-        self.schedule()
+        self.flush()
+        return self._rows_in_view() != before
+
+    def _rows_in_view(self) -> list[str]:
+        top = round(self.scroll_y)
+        return [line.text for line in self.column.lines(top, top + self.size.height)]
 
     def show_thinking(self, thinking: Thoughts) -> None:
         """Set how reasoning is shown from now on: folded, expanded or hidden."""

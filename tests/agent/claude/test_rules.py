@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.claude.rules import Conversion, convert, is_claude_rule
-from qcode.agent.claude.settings import converted_rules
+from qcode.agent.claude.settings import convert_rules
 from qcode.agent.options import split_rules
 from qcode.safety.rules import is_rule
 
@@ -85,7 +85,7 @@ def test_denied_tools_without_a_kind_of_rule_are_not_offered() -> None:
 
 
 def test_rules_in_both_forms_stand_side_by_side() -> None:
-    found = converted_rules(("shell(rm *)", "Bash(curl:*)", "read", "Skill(x)", "Bash(* -f)"), "deny", "flag")
+    found = convert_rules(("shell(rm *)", "Bash(curl:*)", "read", "Skill(x)", "Bash(* -f)"), "deny", "flag")
     assert found.rules == ("shell(rm *)", "shell(curl *)", "read")
     assert found.losses == (
         "deny Skill(x): a rule about the arguments of Skill has no equivalent",

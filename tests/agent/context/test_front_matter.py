@@ -173,7 +173,7 @@ def test_names_are_a_list_or_one_text(value: str, expected: tuple[str, ...]) -> 
 
 
 def test_names_that_are_not_text_are_an_error() -> None:
-    with pytest.raises(FrontMatterError, match=r"^f\.md:2: `tools` must be a list of texts; quote its items$"):
+    with pytest.raises(FrontMatterError, match=r"^f\.md:2: `tools` must be a list of strings; quote its items$"):
         read_front_matter("---\ntools: [Read, 1]\n---\n", "f.md").names("tools")
     assert read_front_matter("---\ntools:\n---\n", "f.md").names("tools") is None
 

@@ -10,14 +10,14 @@ import pytest
 
 from qcode.agent.hooks.answers import (
     HookAnswer,
-    answer_of_exit,
-    answer_of_function,
-    answer_of_object,
+    answer_from_exit,
+    answer_from_function,
+    answer_from_object,
+    effective_answer,
     failed,
-    judged_answer,
-    merged,
+    merge_answers,
 )
-from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, handler_of
+from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, program_handler
 
 OWN = Handler("PreToolUse", "", HookCommand("check"), 60, "ask", "own", label="check")
 BLOCKING = sorted(event for event, form in EVENTS.items() if form.blocks)
@@ -25,54 +25,54 @@ OTHERS = sorted(set(EVENTS) - set(BLOCKING))
 
 
 def test_silent_success_decides_nothing() -> None:
-    assert all(answer_of_exit(event, 0, "", "noise") == HookAnswer() for event in EVENTS)
+    assert all(answer_from_exit(event, 0, "", "noise") == HookAnswer() for event in EVENTS)
 
 
 @pytest.mark.parametrize("event", BLOCKING)
 def test_exit_2_blocks_with_the_reason_on_stderr(event: str) -> None:
-    answer = answer_of_exit(event, 2, "", "use rg\n")
+    answer = answer_from_exit(event, 2, "", "use rg\n")
     assert (answer.decision, answer.reason) == ("deny", "use rg")
 
 
 @pytest.mark.parametrize("event", OTHERS)
 def test_exit_2_is_a_message_if_the_event_cannot_be_blocked(event: str) -> None:
-    assert answer_of_exit(event, 2, "", "seen") == HookAnswer(messages=("seen",))
+    assert answer_from_exit(event, 2, "", "seen") == HookAnswer(messages=("seen",))
 
 
 def test_exit_2_blocks_beside_json_that_allows() -> None:
     allowed = json.dumps({"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {"command": "x"}}})
-    answer = answer_of_exit("PreToolUse", 2, allowed, "no")
+    answer = answer_from_exit("PreToolUse", 2, allowed, "no")
     assert (answer.decision, answer.reason, answer.input) == ("deny", "no", None)
 
 
 @pytest.mark.parametrize("code", [1, 3, 126, 127])
 @pytest.mark.parametrize("event", sorted(EVENTS))
 def test_other_exit_code_is_a_failure_that_names_code_and_message(event: str, code: int) -> None:
-    assert answer_of_exit(event, code, "", "oops\nmore").failure == f"exit code {code}: oops more"
+    assert answer_from_exit(event, code, "", "oops\nmore").failure == f"exit code {code}: oops more"
 
 
 @pytest.mark.parametrize("event", sorted(EVENTS))
 def test_signal_is_a_failure_whatever_was_printed(event: str) -> None:
-    assert answer_of_exit(event, -9, "{}", "").failure == "ended by signal 9"
+    assert answer_from_exit(event, -9, "{}", "").failure == "ended by signal 9"
 
 
 def test_json_counts_with_any_exit_code() -> None:
     denied = '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}'
-    assert answer_of_exit("PreToolUse", 1, denied, "").decision == "deny"
+    assert answer_from_exit("PreToolUse", 1, denied, "").decision == "deny"
 
 
 def test_broken_json_is_a_failure() -> None:
-    assert answer_of_exit("PreToolUse", 0, '{"decision": }', "").failure == "its output is not valid JSON"
+    assert answer_from_exit("PreToolUse", 0, '{"decision": }', "").failure == "its output is not valid JSON"
 
 
 @pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit"])
 def test_text_is_context_at_a_start_and_a_prompt(event: str) -> None:
-    assert answer_of_exit(event, 0, "branch: main\n", "").context == ("branch: main",)
+    assert answer_from_exit(event, 0, "branch: main\n", "").context == ("branch: main",)
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "Stop", "Notification", "PostToolUse"])
 def test_text_is_ignored_elsewhere(event: str) -> None:
-    assert answer_of_exit(event, 0, "done", "") == HookAnswer()
+    assert answer_from_exit(event, 0, "done", "") == HookAnswer()
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_text_is_ignored_elsewhere(event: str) -> None:
 )
 def test_permission_decision_is_read(decision: str | None, expected: str) -> None:
     values = {"hookSpecificOutput": {"permissionDecision": decision, "permissionDecisionReason": "why"}}
-    assert answer_of_object("PreToolUse", values).decision == expected
+    assert answer_from_object("PreToolUse", values).decision == expected
 
 
 @pytest.mark.parametrize(("old", "expected"), [("approve", "allow"), ("block", "deny")])
 def test_old_form_of_a_permission_is_read(old: str, expected: str) -> None:
-    answer = answer_of_object("PreToolUse", {"decision": old, "reason": "why"})
+    answer = answer_from_object("PreToolUse", {"decision": old, "reason": "why"})
     assert (answer.decision, answer.reason) == (expected, "why")
 
 
 def test_new_form_of_a_permission_overrides_the_old_one() -> None:
     values = {"decision": "approve", "hookSpecificOutput": {"permissionDecision": "deny"}}
-    assert answer_of_object("PreToolUse", values).decision == "deny"
+    assert answer_from_object("PreToolUse", values).decision == "deny"
 
 
 @pytest.mark.parametrize(
@@ -110,47 +110,47 @@ def test_new_form_of_a_permission_overrides_the_old_one() -> None:
     ],
 )
 def test_malformed_field_is_a_failure(values: dict[str, Any]) -> None:
-    assert answer_of_object("PreToolUse", values).failure
+    assert answer_from_object("PreToolUse", values).failure
 
 
 def test_malformed_decision_is_named_as_it_was_written() -> None:
-    assert answer_of_object("PreToolUse", {"decision": 5}).failure == 'decision must be "approve" or "block"'
+    assert answer_from_object("PreToolUse", {"decision": 5}).failure == 'decision must be "approve" or "block"'
     special = {"hookSpecificOutput": {"permissionDecision": 5}, "decision": "block"}
-    assert answer_of_object("PreToolUse", special).failure == "permissionDecision must be allow, deny or ask"
+    assert answer_from_object("PreToolUse", special).failure == "permissionDecision must be allow, deny or ask"
 
 
 def test_continue_false_stops_with_a_reason() -> None:
-    answer = answer_of_object("PostToolUse", {"continue": False, "stopReason": "enough", "suppressOutput": True})
+    answer = answer_from_object("PostToolUse", {"continue": False, "stopReason": "enough", "suppressOutput": True})
     assert (answer.stops, answer.stop_reason) == (True, "enough")
 
 
 def test_permission_request_is_decided_by_json_alone() -> None:
     decision = {"behavior": "deny", "message": "not now", "interrupt": True}
-    answer = answer_of_object("PermissionRequest", {"hookSpecificOutput": {"decision": decision}})
+    answer = answer_from_object("PermissionRequest", {"hookSpecificOutput": {"decision": decision}})
     assert (answer.decision, answer.reason, answer.interrupt) == ("deny", "not now", True)
-    assert answer_of_exit("PermissionRequest", 2, "", "no").decision == ""
+    assert answer_from_exit("PermissionRequest", 2, "", "no").decision == ""
 
 
 @pytest.mark.parametrize("behavior", ["ask", None, 3])
 def test_permission_request_with_another_behavior_is_a_failure(behavior: object) -> None:
     values = {"hookSpecificOutput": {"decision": {"behavior": behavior}}}
-    assert answer_of_object("PermissionRequest", values).failure
+    assert answer_from_object("PermissionRequest", values).failure
 
 
 def test_escape_codes_never_leave_a_hook() -> None:
-    answer = answer_of_exit("SessionStart", 0, "\x1b]0;title\x07a\x1b[2Jb", "")
+    answer = answer_from_exit("SessionStart", 0, "\x1b]0;title\x07a\x1b[2Jb", "")
     assert answer.context == ("ab",)
 
 
 def test_function_may_return_nothing_or_an_object() -> None:
-    assert answer_of_function("PreToolUse", None) == HookAnswer()
-    assert answer_of_function("PreToolUse", {"async": True}) == HookAnswer()
-    assert answer_of_function("Stop", {"decision": "block", "reason": "go on"}).decision == "deny"
+    assert answer_from_function("PreToolUse", None) == HookAnswer()
+    assert answer_from_function("PreToolUse", {"async": True}) == HookAnswer()
+    assert answer_from_function("Stop", {"decision": "block", "reason": "go on"}).decision == "deny"
 
 
 @pytest.mark.parametrize("value", [True, "deny", [], {"a": object()}, {"a": float("nan")}])
 def test_function_with_another_result_is_a_failure(value: object) -> None:
-    assert answer_of_function("PreToolUse", value).failure
+    assert answer_from_function("PreToolUse", value).failure
 
 
 # Which answers count
@@ -162,12 +162,12 @@ def test_function_with_another_result_is_a_failure(value: object) -> None:
 )
 def test_allow_counts_only_for_an_own_hook_with_the_right(origin: Any, may_allow: bool, counts: bool) -> None:
     handler = replace(OWN, origin=origin, may_allow=may_allow)
-    assert judged_answer(handler, HookAnswer("allow")).decision == ("allow" if counts else "")
+    assert effective_answer(handler, HookAnswer("allow")).decision == ("allow" if counts else "")
 
 
 def test_project_cannot_replace_a_result() -> None:
-    assert judged_answer(replace(OWN, origin="project"), HookAnswer(output="fake")).output is None
-    assert judged_answer(OWN, HookAnswer(output="new")).output == "new"
+    assert effective_answer(replace(OWN, origin="project"), HookAnswer(output="fake")).output is None
+    assert effective_answer(OWN, HookAnswer(output="new")).output == "new"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_project_cannot_replace_a_result() -> None:
 )
 def test_failure_decides_as_configured(event: str, on_failure: Any, decision: str) -> None:
     handler = replace(OWN, event=event, on_failure=on_failure)
-    answer = judged_answer(handler, failed("exit code 127"))
+    answer = effective_answer(handler, failed("exit code 127"))
     assert answer.decision == decision
     assert answer.failures == (f"The {event} hook `check` failed: exit code 127",)
 
@@ -206,30 +206,32 @@ def test_deny_wins_over_ask_over_allow() -> None:
         HookAnswer("deny", "d"),
         HookAnswer(),
     ]
-    assert (merged(answers).decision, merged(answers).reason) == ("deny", "c\nd")
-    assert (merged(answers[:2]).decision, merged(answers[:2]).reason) == ("ask", "b")
-    assert merged(answers[:1]).decision == "allow"
-    assert merged([]) == HookAnswer()
+    assert (merge_answers(answers).decision, merge_answers(answers).reason) == ("deny", "c\nd")
+    assert (merge_answers(answers[:2]).decision, merge_answers(answers[:2]).reason) == ("ask", "b")
+    assert merge_answers(answers[:1]).decision == "allow"
+    assert merge_answers([]) == HookAnswer()
 
 
 def test_texts_are_joined_in_order() -> None:
-    both = merged([HookAnswer(context=("a",), messages=("m",)), HookAnswer(context=("b",), messages=("n",))])
+    both = merge_answers([HookAnswer(context=("a",), messages=("m",)), HookAnswer(context=("b",), messages=("n",))])
     assert (both.context, both.messages) == (("a", "b"), ("m", "n"))
 
 
 def test_same_replaced_input_twice_is_used() -> None:
-    assert merged([HookAnswer(input={"a": 1}), HookAnswer(input={"a": 1})]).input == {"a": 1}
+    assert merge_answers([HookAnswer(input={"a": 1}), HookAnswer(input={"a": 1})]).input == {"a": 1}
 
 
 def test_two_different_replaced_inputs_ask() -> None:
-    answer = merged([HookAnswer("allow", input={"a": 1}), HookAnswer(input={"a": 2})])
+    answer = merge_answers([HookAnswer("allow", input={"a": 1}), HookAnswer(input={"a": 2})])
     assert (answer.decision, answer.input) == ("ask", None)
     assert "neither is used" in answer.failures[0]
-    assert merged([HookAnswer("deny", "no", input={"a": 1}), HookAnswer(input={"a": 2})]).reason == "no"
+    assert merge_answers([HookAnswer("deny", "no", input={"a": 1}), HookAnswer(input={"a": 2})]).reason == "no"
 
 
 def test_first_stop_counts() -> None:
-    answer = merged([HookAnswer(), HookAnswer(stops=True, stop_reason="a"), HookAnswer(stops=True, stop_reason="b")])
+    answer = merge_answers(
+        [HookAnswer(), HookAnswer(stops=True, stop_reason="a"), HookAnswer(stops=True, stop_reason="b")]
+    )
     assert (answer.stops, answer.stop_reason) == (True, "a")
 
 
@@ -239,17 +241,17 @@ async def _check(given: dict[str, Any], tool_use_id: str | None) -> dict[str, An
 
 def test_hook_of_a_program_names_the_nearest_event() -> None:
     with pytest.raises(ValueError, match="nearest is PreToolUse"):
-        handler_of("PreTooUse", Hook("shell", _check))
+        program_handler("PreTooUse", Hook("shell", _check))
 
 
 def test_hook_that_goes_to_the_background_decides_nothing() -> None:
     text = '{"async": true, "asyncTimeout": 180000}\n{"decision": "block"}'
-    assert answer_of_exit("PreToolUse", 0, text, "") == HookAnswer()
-    assert answer_of_exit("PreToolUse", 2, text, "no").decision == "deny"
+    assert answer_from_exit("PreToolUse", 0, text, "") == HookAnswer()
+    assert answer_from_exit("PreToolUse", 2, text, "no").decision == "deny"
 
 
 def test_output_for_another_event_is_ignored_with_a_message() -> None:
     given = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "pink"}, "decision": "block"}
-    answer = answer_of_object("UserPromptSubmit", given)
+    answer = answer_from_object("UserPromptSubmit", given)
     assert (answer.failure, answer.context, answer.decision) == ("", (), "deny")
     assert "the output of another event" in answer.messages[0]

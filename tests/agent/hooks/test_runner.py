@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from qcode.agent.hooks.answers import HookAnswer
-from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, HookInput, handler_of
+from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, HookInput, program_handler
 from qcode.agent.hooks.listing import hook_lines
 from qcode.agent.hooks.process import MAX_OUTPUT
 from qcode.agent.hooks.runner import HandlerRuns, HookRunner
@@ -250,7 +250,7 @@ def test_slow_hook_is_reported_while_it_runs(tmp_path: Path, monkeypatch: pytest
 
 
 def _program(function: Any, **fields: Any) -> Handler:
-    return handler_of("PreToolUse", Hook("shell", function, **fields))
+    return program_handler("PreToolUse", Hook("shell", function, **fields))
 
 
 def test_function_gets_the_input_and_the_id_of_the_call(tmp_path: Path) -> None:

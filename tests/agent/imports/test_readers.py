@@ -88,7 +88,7 @@ def test_conversation_is_read_without_loss(program: str, tmp_path: Path) -> None
         Message("user", (Text(AGAIN), Image("image/png", PIXEL))),
         Message("assistant", (Text(LAST),)),
     ]
-    assert [message.is_own for message in session.messages] == [True, False, False, False, True, False]
+    assert [message.is_typed for message in session.messages] == [True, False, False, False, True, False]
     assert (session.program, session.title) == (program, "A tab too many")
     assert session.created.startswith("2026-01-20T11:57:0")
     assert all(message.model for message in session.messages if message.message.role == "assistant")
@@ -176,7 +176,7 @@ def test_claude_notes_of_the_program_precede_the_typed_text(tmp_path: Path) -> N
     first, _ = read(tmp_path, claude.records).messages
     assert [block.text for block in first.message.blocks if isinstance(block, Text)][-1] == ASKED
     assert len(first.message.blocks) == 3
-    assert first.is_own
+    assert first.is_typed
 
 
 def test_claude_prompt_queued_during_a_turn_is_kept(tmp_path: Path) -> None:

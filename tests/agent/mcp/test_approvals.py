@@ -13,7 +13,7 @@ import pytest
 
 from qcode.agent.mcp.pins import changes_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.tools import ListedTool, offered
+from qcode.agent.mcp.tools import ListedTool, check_tools
 from qcode.protocol.approvals import Allow, Answer, Deny
 from tests.agent.mcp.serving import ServerFolders, call, names, open_servers, texts, until
 
@@ -241,7 +241,7 @@ def test_approvals_writable_by_others_are_ignored(folders: ServerFolders) -> Non
 
 def test_tool_pin_covers_name_description_and_schema() -> None:
     def pinned(one: ListedTool) -> str:
-        return pin_of(offered("s", [one])[0]).hash
+        return pin_of(check_tools("s", [one])[0]).hash
 
     base = ListedTool("t", "does it", {"type": "object", "properties": {"a": {"type": "string"}}})
     others = [
@@ -252,9 +252,9 @@ def test_tool_pin_covers_name_description_and_schema() -> None:
     ]
     assert len({pinned(other) for other in (base, *others)}) == 5
     assert pinned(base) == pinned(replace(base, schema=dict(reversed(list(base.schema.items())))))
-    known = {"s__t": pin_of(offered("s", [base])[0])}
-    assert changes_of(known, offered("s", [base])) == ()
-    (change,) = changes_of(known, offered("s", [others[2]]))
+    known = {"s__t": pin_of(check_tools("s", [base])[0])}
+    assert changes_of(known, check_tools("s", [base])) == ()
+    (change,) = changes_of(known, check_tools("s", [others[2]]))
     assert "in a part that the model does not see" in change.diff()
 
 

@@ -17,8 +17,8 @@ from qcode.agent.mcp.deferred import (
     USE,
     FindTools,
     UseTool,
-    fixed_specs,
-    ranked,
+    rank_tools,
+    search_specs,
 )
 from qcode.engine.counting import estimate_text
 from qcode.protocol.approvals import Allow, ToolApproval
@@ -150,16 +150,16 @@ def test_search_ranks_names_over_descriptions_and_is_bounded() -> None:
     specs = [
         ToolSpec(f"s__{name}", about, {}) for name, about in (("list", "get an issue"), ("get_issue", "x"), ("z", "y"))
     ]
-    assert [spec.name for spec in ranked("get issue", specs)] == ["s__get_issue", "s__list"]
-    assert ranked("nothing here", specs) == []
-    assert len(ranked("tool", [ToolSpec(f"s__tool{number}", "", {}) for number in range(50)])) == MAX_HITS
+    assert [spec.name for spec in rank_tools("get issue", specs)] == ["s__get_issue", "s__list"]
+    assert rank_tools("nothing here", specs) == []
+    assert len(rank_tools("tool", [ToolSpec(f"s__tool{number}", "", {}) for number in range(50)])) == MAX_HITS
     assert MAX_HIT_CHARS == 6_000
 
 
 def test_search_ranks_whole_words_first_and_finds_words_of_every_script() -> None:
     specs = [ToolSpec(f"web__page{number}", f"Opens page {number}", {}) for number in range(100)]
-    assert ranked("page 7", specs)[0].name == "web__page7"
-    assert [spec.name for spec in ranked("日本", [*specs, ToolSpec("web__map", "日本の地図", {})])] == ["web__map"]
+    assert rank_tools("page 7", specs)[0].name == "web__page7"
+    assert [spec.name for spec in rank_tools("日本", [*specs, ToolSpec("web__map", "日本の地図", {})])] == ["web__map"]
 
 
 def test_search_in_an_unknown_server_names_the_servers() -> None:
@@ -171,10 +171,10 @@ def test_search_in_an_unknown_server_names_the_servers() -> None:
 def test_call_of_a_tool_without_its_server_names_the_complete_name() -> None:
     use = UseTool(lambda: [ToolSpec("web__open", "", {}), ToolSpec("file__open", "", {})])
     with pytest.raises(Refused, match="Use the complete name: web__open or file__open"):
-        use.resolved({"name": "open", "arguments": {}})
+        use.resolve({"name": "open", "arguments": {}})
 
 
 def test_names_of_many_servers_stay_within_their_budget() -> None:
-    find, _ = fixed_specs({f"server{number}": ["tool_with_a_long_name"] * 40 for number in range(60)})
+    find, _ = search_specs({f"server{number}": ["tool_with_a_long_name"] * 40 for number in range(60)})
     assert estimate_text(find.description) < MAX_INDEX_TOKENS + 1_500
     assert "server59 (40 tools)" in find.description

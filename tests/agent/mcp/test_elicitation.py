@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, VISITED, fill_form, form_of, visit
+from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, VISITED, fill_form, parse_form, visit
 from qcode.protocol.approvals import Choice
 from tests.agent.mcp.serving import ServerFolders, call, open_servers
 
@@ -115,7 +115,7 @@ def test_field_that_looks_like_a_secret_is_warned_about(field: dict[str, Any]) -
 )
 def test_form_that_cannot_be_shown_is_refused(found: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        form_of(found)
+        parse_form(found)
 
 
 def test_text_of_a_server_is_shown_without_hidden_characters() -> None:

@@ -32,7 +32,7 @@ def at(url: str, name: str = "web", **headers: str) -> ServerSpec:
 def test_tools_are_listed_and_called_with_the_configured_headers(
     is_json: bool, folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transports, "MAX_ANSWER_BYTES", 200_000)
+    monkeypatch.setattr(transports, "MAX_RESPONSE_BYTES", 200_000)
 
     async def body(server: HttpToolServer) -> None:
         spec = at(server.url, Authorization="Bearer ${WEB_TOKEN}")

@@ -181,6 +181,48 @@ def test_unreachable_authorization_server_leaves_the_login_stored(server: OAuthS
     assert stored.token
 
 
+@pytest.mark.parametrize(
+    ("status", "page", "says"),
+    [
+        (400, "<html>hotel</html>", "answered 400"),
+        (200, "<html>hotel</html>", "sent an invalid token"),
+        (200, '{"access_token": "canary\\r\\nX: y"}', "not usable in a header"),
+        (503, '{"error": "temporarily_unavailable"}', "answered 503: temporarily_unavailable"),
+    ],
+)
+def test_refresh_that_fails_names_the_reason_and_keeps_the_login(
+    status: int, page: str, says: str, server: OAuthServer, folders: ServerFolders
+) -> None:
+    login = log_in(server, folders)
+    change(server, folders, expires_at=1.0)
+    server.valid.clear()
+    server.pages["/token"] = (status, page)
+    state, _, notices = run(servers_of(server, folders))
+    assert state == "sign-in"
+    assert says in notices
+    assert "canary" not in notices
+    found = credentials_of(server, folders).load()
+    assert found is not None
+    assert found.tokens == login.tokens
+
+
+def test_lock_that_cannot_be_taken_is_the_reason(server: OAuthServer, folders: ServerFolders) -> None:
+    log_in(server, folders)
+    change(server, folders, expires_at=1.0)
+    server.valid.clear()
+    (store_of(folders).file.folder / ".logins.lock").mkdir()
+    state, _, notices = run(servers_of(server, folders))
+    assert state == "sign-in"
+    assert "its login cannot be refreshed: [Errno 21] Is a directory" in notices
+
+
+def test_resource_is_named_without_metadata_of_the_tool_server(server: OAuthServer, folders: ServerFolders) -> None:
+    server.named, server.protected_path = False, "/nowhere"
+    log_in(server, folders)
+    assert server.forms("/authorize")[0]["resource"] == server.address
+    assert server.forms("/token")[0]["resource"] == server.address
+
+
 def test_concurrent_sessions_refresh_once(server: OAuthServer, folders: ServerFolders) -> None:
     log_in(server, folders)
     change(server, folders, expires_at=1.0)
@@ -308,8 +350,17 @@ def test_client_metadata_document_replaces_registration(server: OAuthServer, fol
         ("answer", {"iss": "https://evil.example"}, "iss mismatch"),
         ("answer", {"error": "access_denied", "code": ""}, "refused: access_denied"),
         ("answer", {"code": ""}, "No authorization code"),
-        ("answer", {"code": "stolen"}, "Token exchange failed"),
-        ("token_status", 500, "Token exchange failed"),
+        ("answer", {"code": "stolen"}, "answered 400: invalid_grant"),
+        ("token_status", 500, "answered 500: temporarily_unavailable"),
+        ("pages", {"/token": (200, "<html>canary</html>")}, "sent an invalid token"),
+        ("pages", {"/token": (502, "<html>canary</html>")}, "the authorization server answered 502$"),
+        ("pages", {"/token": (200, '{"access_token": "canary"}')}, "refuses its token"),
+        ("pages", {"/token": (200, '{"access_token": "canary", "token_type": "mac"}')}, "token_type"),
+        ("pages", {"/token": (200, '{"access_token": "canary", "expires_in": "soon"}')}, "expires_in"),
+        ("pages", {"/token": (200, '{"access_token": "canary\\r\\nX: y"}')}, "not usable in a header"),
+        ("pages", {"/token": (200, '{"token_type": "bearer", "refresh_token": "canary"}')}, "access_token"),
+        ("pages", {"/register": (403, "<html>canary</html>")}, "the authorization server answered 403$"),
+        ("pages", {"/register": (201, '{"client_secret": "canary"}')}, "sent an invalid registration"),
         ("refuses_all", True, "refuses its token"),
     ],
 )
@@ -345,7 +396,7 @@ def test_redirect_of_metadata_is_followed_within_its_origin_only(server: OAuthSe
             log_in(server, folders)
         server.redirects.pop(AUTHORIZATION)
         server.authorization_path = AUTHORIZATION
-        with pytest.raises(ServerError, match="Token exchange failed"):
+        with pytest.raises(ServerError, match="answered 307"):
             log_in(server, folders)
         assert not other.asked
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.mcp.spec import split_name
-from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ListedTool, offered, outcome_of, tool_name
+from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ListedTool, check_tools, outcome_of, tool_name
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.clean import clean
@@ -23,7 +23,7 @@ EMPTY: dict[str, Json] = {"type": "object", "properties": {}}
 
 
 def one(name: str = "t", description: str = "", schema: Any = EMPTY) -> Any:
-    (found,) = offered("srv", [ListedTool(name, description, schema)])
+    (found,) = check_tools("srv", [ListedTool(name, description, schema)])
     return found
 
 
@@ -43,19 +43,19 @@ def test_long_names_stay_distinct() -> None:
 
 
 def test_tools_with_the_same_name_are_both_refused() -> None:
-    found = offered("srv", [ListedTool("a.b", "", EMPTY), ListedTool("a b", "", EMPTY), ListedTool("c", "", EMPTY)])
+    found = check_tools("srv", [ListedTool("a.b", "", EMPTY), ListedTool("a b", "", EMPTY), ListedTool("c", "", EMPTY)])
     assert [bool(tool.problem) for tool in found] == [True, True, False]
 
 
 def test_tools_are_sorted_by_name_in_any_listing_order() -> None:
     listed = [ListedTool(name, "", EMPTY) for name in "cab"]
-    assert offered("srv", listed) == offered("srv", listed[::-1])
+    assert check_tools("srv", listed) == check_tools("srv", listed[::-1])
 
 
 def test_only_enabled_tools_are_offered() -> None:
     listed = [ListedTool(name, "", EMPTY) for name in "abc"]
-    assert [tool.tool for tool in offered("srv", listed, ("b",))] == ["b"]
-    assert len(offered("srv", listed, ("*",))) == 3
+    assert [tool.tool for tool in check_tools("srv", listed, ("b",))] == ["b"]
+    assert len(check_tools("srv", listed, ("*",))) == 3
 
 
 def test_descriptions_are_cleaned_capped_and_attributed_to_the_server() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from qcode.agent.mcp.completion import ServerCompletion
 from qcode.agent.mcp.spec import ServerSpec
-from qcode.agent.mcp.typed import TypedNames, prompts_of
+from qcode.agent.mcp.typed import ServerMentions, prompts_of
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.text.json import JsonObject
@@ -66,19 +66,19 @@ def test_prompts_resources_and_image_of_server_everything(tmp_path: Path) -> Non
 
     async def body() -> None:
         async with open_servers(folders.servers(ServerSpec("every", McpServer(str(program)), "own", "x"))) as servers:
-            names = TypedNames(servers, lambda: folders.work)
+            names = ServerMentions(servers, lambda: folders.work)
             handles = {prompt.handle: prompt for prompt in prompts_of(servers)}
             assert "every:simple-prompt" in handles
             assert "city" in handles["every:args-prompt"].hint
-            text, _, _ = await names.expanded("/every:args-prompt city=Bern", (), NO_OPTIONS)
+            text, _, _ = await names.expand("/every:args-prompt city=Bern", (), NO_OPTIONS)
             assert "Bern" in text
             changed: list[int] = []
             completion = ServerCompletion(servers, lambda: changed.append(1))
             rows = completion.resources("every:")
             uri = next(row.text for row in rows if row.is_complete)
-            _, attached, _ = await names.expanded(f"read @{uri}", (), NO_OPTIONS)
+            _, attached, _ = await names.expand(f"read @{uri}", (), NO_OPTIONS)
             assert attached
-            assert names.take_complaints() == ()
+            assert names.take_problems() == ()
             # Its picture has a color profile with a wrong checksum.
             assert len((await call(servers, "every__get-tiny-image")).images) == 1
 

@@ -146,7 +146,7 @@ def test_resource_in_a_steering_message_joins_the_turn(tmp_path: Path) -> None:
                 conversation.steer("then see @memo:memo://today")
                 conversation.steer("and stop")
                 await until(
-                    lambda: not [one for one in asyncio.all_tasks() if "TypedNames._steer" in repr(one.get_coro())]
+                    lambda: not [one for one in asyncio.all_tasks() if "ServerMentions._steer" in repr(one.get_coro())]
                 )
                 conversation.answer(event.approval.id, Allow("session"))
         await conversation.close()

@@ -13,7 +13,7 @@ from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.mcp.completion import ServerCompletion
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.session import ListedArgument, ListedPrompt
-from qcode.agent.mcp.typed import TypedNames, arguments_of, prompts_of
+from qcode.agent.mcp.typed import ServerMentions, arguments_of, prompts_of
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Image, Text
@@ -46,19 +46,19 @@ def test_too_many_arguments_are_refused() -> None:
         arguments_of(ListedPrompt("show"), "c")
 
 
-def with_server(tmp_path: Path, body: Callable[[Servers, TypedNames], Awaitable[None]]) -> None:
+def with_server(tmp_path: Path, body: Callable[[Servers, ServerMentions], Awaitable[None]]) -> None:
     folders = ServerFolders(tmp_path)
 
     async def work() -> None:
         servers = folders.servers(folders.sdk_spec("memo"), folders.spec("plain"))
         async with open_servers(servers):
-            await body(servers, TypedNames(servers, lambda: folders.work))
+            await body(servers, ServerMentions(servers, lambda: folders.work))
 
     asyncio.run(work())
 
 
 def test_prompts_and_resources_of_a_real_server(tmp_path: Path) -> None:
-    async def body(servers: Servers, names: TypedNames) -> None:
+    async def body(servers: Servers, names: ServerMentions) -> None:
         handles = {prompt.handle: prompt.hint for prompt in prompts_of(servers)}
         assert handles == {"memo:review": "<code> [style]", "memo:show": ""}
         await _expands(names)
@@ -70,20 +70,20 @@ def test_prompts_and_resources_of_a_real_server(tmp_path: Path) -> None:
     with_server(tmp_path, body)
 
 
-async def _expands(names: TypedNames) -> None:
+async def _expands(names: ServerMentions) -> None:
     for typed in ("/memo:review a.py style=long", "/mcp__memo__review a.py long"):
-        text, attached, options = await names.expanded(f"piped\n\n{typed}", (), TurnOptions(typed_text=typed))
+        text, attached, options = await names.expand(f"piped\n\n{typed}", (), TurnOptions(typed_text=typed))
         assert text == "piped\n\nReview a.py in a long style, see @/etc/hostname\n\n[assistant]\nI will."
         assert attached == ()
         # No mention in the text of the server counts as the user's.
         assert options.foreign == ((7, len(text)),)
         assert options.shown_prompt.endswith(typed)
-    text, attached, _ = await names.expanded("/memo:show", (), NO_OPTIONS)
+    text, attached, _ = await names.expand("/memo:show", (), NO_OPTIONS)
     assert text.startswith("Look at this:")
     assert [type(item) for item in attached] == [Image]
 
 
-async def _refuses(names: TypedNames) -> None:
+async def _refuses(names: ServerMentions) -> None:
     for typed, says in (
         ("/memo:review", r"missing code; use /memo:review <code> \[style\]"),
         ("/memo:nothing", r"no such prompt \(it has /memo:review, /memo:show\)"),
@@ -91,16 +91,16 @@ async def _refuses(names: TypedNames) -> None:
         ("/memo:show a", "too many arguments"),
     ):
         with pytest.raises(InputError, match=says):
-            await names.expanded(typed, (), NO_OPTIONS)
+            await names.expand(typed, (), NO_OPTIONS)
     for typed in ("/other:x", "/memo", "memo:show", "hello", "/etc/passwd"):
-        assert await names.expanded(typed, (), NO_OPTIONS) == (typed, (), NO_OPTIONS)
+        assert await names.expand(typed, (), NO_OPTIONS) == (typed, (), NO_OPTIONS)
     piped = ("see @memo:memo://today and", (), TurnOptions(typed_text=""))
-    assert await names.expanded(*piped) == piped
+    assert await names.expand(*piped) == piped
 
 
-async def _attaches(names: TypedNames) -> None:
+async def _attaches(names: ServerMentions) -> None:
     typed = "Read @memo:memo://today, and @memo:memo://note/monday. Not @memo:memo://nothing or me@memo:x"
-    text, attached, _ = await names.expanded(typed, (), NO_OPTIONS)
+    text, attached, _ = await names.expand(typed, (), NO_OPTIONS)
     assert text == typed
     assert [type(item) for item in attached] == [Text, Text]
     first = attached[0].text if isinstance(attached[0], Text) else ""
@@ -109,21 +109,21 @@ async def _attaches(names: TypedNames) -> None:
     assert found is not None
     assert (found.kind, found.content) == ("resource", "buy milk &lt;/resource> now")
     assert attached_lines(attached, typed) == ["memo:memo://today 1 line", "memo:memo://note/monday 1 line"]
-    (complaint,) = names.take_complaints()
-    assert complaint.startswith("not attached: @memo:memo://nothing: the server answered with an error")
-    _, (long,), _ = await names.expanded("@memo:memo://long", (), NO_OPTIONS)
+    (problem,) = names.take_problems()
+    assert problem.startswith("not attached: @memo:memo://nothing: the server answered with an error")
+    _, (long,), _ = await names.expand("@memo:memo://long", (), NO_OPTIONS)
     assert isinstance(long, Text)
     assert "[cut: only the first 262,144 of 300,000 characters are attached]" in long.text
-    _, (_, image), _ = await names.expanded("@memo:memo://picture", (), NO_OPTIONS)
+    _, (_, image), _ = await names.expand("@memo:memo://picture", (), NO_OPTIONS)
     assert isinstance(image, Image)
-    _, (sound,), _ = await names.expanded("@memo:memo://sound", (), NO_OPTIONS)
+    _, (sound,), _ = await names.expand("@memo:memo://sound", (), NO_OPTIONS)
     assert isinstance(sound, Text)
     assert "saved as" in sound.text
     foreign = TurnOptions(foreign=((0, 18),))
-    assert await names.expanded("@memo:memo://today x", (), foreign) == ("@memo:memo://today x", (), foreign)
+    assert await names.expand("@memo:memo://today x", (), foreign) == ("@memo:memo://today x", (), foreign)
 
 
-async def _steers(names: TypedNames) -> None:
+async def _steers(names: ServerMentions) -> None:
     given: list[tuple[str, int]] = []
 
     def steer(text: str) -> None:
@@ -138,7 +138,7 @@ async def _steers(names: TypedNames) -> None:
     assert not names.unsteer("second")
     await until(lambda: len(given) == 3)
     assert given[1:] == [("first @memo:memo://today", 1), ("third @memo:memo://nothing", 0)]
-    assert len(names.take_complaints()) == 1
+    assert len(names.take_problems()) == 1
     steer("late @memo:memo://today")
     names.cancel()
     await until(lambda: not names.unsteer("late @memo:memo://today"))
@@ -164,12 +164,12 @@ async def _completes(servers: Servers) -> None:
 
 
 def test_cancelled_reading_ends_at_once(tmp_path: Path) -> None:
-    async def body(servers: Servers, names: TypedNames) -> None:
+    async def body(servers: Servers, names: ServerMentions) -> None:
         async def forever(*_: object) -> None:
             await asyncio.Event().wait()
 
         servers.ready()["memo"].connection.read_resource = forever  # type: ignore[method-assign,assignment]
-        reading = asyncio.ensure_future(names.expanded("@memo:memo://today", (), NO_OPTIONS))
+        reading = asyncio.ensure_future(names.expand("@memo:memo://today", (), NO_OPTIONS))
         await until(lambda: names.is_reading)
         names.cancel()
         with pytest.raises(InputError, match="cancelled"):

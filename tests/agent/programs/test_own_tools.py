@@ -210,8 +210,8 @@ def test_function_gets_its_arguments_and_the_model_its_result(tmp_path: Path) ->
         (Call("waits_for_cancelled"), "waits_for_cancelled: CancelledError"),
         (Call("leaves"), "leaves: SystemExit: 3"),
         (Call("leaves_later"), "leaves_later: SystemExit: 3"),
-        (Call("half"), "half: TypeError: a ToolResult has a text"),
-        (Call("pictures"), "pictures: TypeError: a ToolResult has a text, and images of the type Image"),
+        (Call("half"), "half: TypeError: a ToolResult has a string"),
+        (Call("pictures"), "pictures: TypeError: a ToolResult has a string, and images of the type Image"),
         (Call("spots", given=[{"color": "red", "size": -1}]), "spots: KeyError: 'size'"),
     ],
 )
@@ -331,7 +331,7 @@ def test_parameter_without_a_schema_is_a_type_error() -> None:
         (untyped, "no type hint"),
         (unknown, "bytes is not supported"),
         (many, "given by name"),
-        (colored, "neither texts nor numbers"),
+        (colored, "neither strings nor numbers"),
     )
     for function, fault in rows:
         with pytest.raises(TypeError, match=fault):

@@ -244,7 +244,7 @@ def test_prompt_takes_files_and_does_not_search_its_text_for_them(tmp_path: Path
     with pytest.raises(qcode.InputError):
         use(tmp_path, ["ok"], lambda agent: agent.run([File("none.txt")]))
     for bad in (None, 5, b"x", ["text"], Text("bare"), [File(5)]):  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="a prompt is a text, or a list of"):
+        with pytest.raises(UsageError, match="a prompt is a string, or a list of"):
             use(tmp_path, ["ok"], lambda agent, bad=bad: agent.run(bad))  # type: ignore[misc]
 
 

@@ -83,7 +83,7 @@ def open_conversation(base: Path, scripts: Mapping[str, Sequence[Reply]], **more
     """Return a conversation that may start sub-agents; `more` as in `tests.fakes.conversation.open_conversation`."""
     tool = SubagentTool(tuple((kind.name, kind.purpose) for kind in KINDS), has_small="small" in more)
     found = conversation.open_conversation(base, ByPrompt(scripts), Model(facts=FACTS), agent=tool, **more)
-    return AgentRunner(found.conversation, found.provider, found.store, found.limits, found.work, found.sessions)
+    return AgentRunner(**vars(found))
 
 
 def resumed(one: AgentRunner) -> AgentRunner:

@@ -188,6 +188,12 @@ def test_failing_tool_is_explained() -> None:
     assert "That worked" in _after("read a missing file", "     1\thello").text
 
 
+def test_command_in_the_background_is_reported_without_the_note_to_the_model() -> None:
+    note = "[the user moved it to the background as job 3. This is its output so far; read more with jobs (read, 3).]"
+    reply = _after("run make", f"building\n{note}")
+    assert reply.text == "The command continues in the background as job 3. `/jobs` shows its output.\n"
+
+
 def test_results_are_summarized() -> None:
     listing = "\n".join(f"file_{number}.py" for number in range(40))
     text = _after("list the folder", listing).text

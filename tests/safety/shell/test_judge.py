@@ -55,6 +55,29 @@ def test_command_that_may_do_harm_asks() -> None:
     assert [command for command in _lines("asking.txt") if _verdict(command) == "allow"] == []
 
 
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("make test", "make may do more than read"),
+        ("sleep 15", "sleep may wait longer than 10 seconds"),
+        ("find . -exec rm {} +", "the option -exec of find runs a program"),
+        ("jq . a.json --foo", "the option --foo of jq may do more than read"),
+        ("git push", "git push may do more than read"),
+        ("git stash list x", "qcode does not know what git stash list does with 'x'"),
+        ("git branch new", "git branch would create new"),
+        ("cat .env", "it reads .env: files with this name contain secrets"),
+        ("cd src && cat ../../x", "it reads /repo/src/../../x: it is outside the workspace"),
+        ("echo a > b.txt", "it writes to b.txt"),
+        ("echo a > .env", "it writes to .env: files with this name contain secrets"),
+        ("echo ${x:-y}", "it has an expansion that qcode cannot check"),
+        ("cat < $X", "the value of $X is known only when it runs"),
+        ("./run.sh", "it names a program by its path"),
+    ],
+)
+def test_reason_of_a_command_that_asks_is_one_plain_clause(command: str, reason: str) -> None:
+    assert judge_shell(command, REPO, home=HOME).reason == reason
+
+
 def test_git_asks_until_its_configuration_was_checked() -> None:
     unseen = replace(CLEAN, repository=Probes().repository)
     rows = [row["command"] for row in ROWS if row["command"].startswith("git ")]

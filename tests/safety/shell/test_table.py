@@ -136,8 +136,8 @@ def test_arguments_are_not_understood_if_the_reading_is_not_certain(texts: list[
 
 
 def test_refused_option_is_named_with_the_reason_of_the_table() -> None:
-    assert complaint(SORT, "-ro", "f") == "the option -o writes a file"
-    assert complaint(SORT, "--zero") == "the option --zero is not known to be read-only"
+    assert complaint(SORT, "-ro", "f") == "the option -o of sort writes a file"
+    assert complaint(SORT, "--zero") == "the option --zero of sort may do more than read"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_operand_is_one_of_the_choices_if_there_are_any() -> None:
 
 def test_dash_is_not_understood_if_the_row_refuses_it() -> None:
     tac = row(refused={"-": "is copied"}, operands=["read..."], minimum=1)
-    assert complaint(tac, "-") == "the operand - is copied"
+    assert complaint(tac, "-") == "the input - of p is copied"
     assert complaint(tac, "--", "f", "-")
     assert complaint(tac)
     assert complaint(row(refused={"--": "is a path"}, operands=["read..."]), "--", "f")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant
+from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
@@ -21,7 +23,7 @@ from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, RewindScopePicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
-from tests.fakes.scripted import call_reply, text_reply
+from tests.fakes.scripted import Hang, begun, call_reply, text_reply
 from tests.tui.harness import Running, running
 
 
@@ -113,6 +115,19 @@ def test_diff_shows_the_changes_of_the_session(tmp_path: Path) -> None:
         await run.pilot.press("escape", "escape")
         await run.pilot.pause()
         assert len(run.app.screen_stack) == 1
+
+    played(tmp_path, test)
+
+
+def test_diff_preview_says_how_many_rows_it_hides(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        (it.work / "a.txt").write_text("".join(f"line {number}\n" for number in range(30)))
+        await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        await run.pilot.pause()
+        (hidden,) = re.findall(r"… (\d+) more rows · Enter shows all", run.screen)
+        (last_shown, *_) = re.findall(r"line (\d+)", run.screen)[::-1]
+        assert int(hidden) == 29 - int(last_shown)
 
     played(tmp_path, test)
 
@@ -285,6 +300,15 @@ def test_context_report_has_shares_and_advice() -> None:
     assert "Instruction files" in text
 
 
+def test_context_bar_has_a_mark_for_the_smallest_share() -> None:
+    def bar(messages: int) -> str:
+        return context_text(ContextReport("m", 1_000_000, 0, 0, 0, messages, 0, 8_000)).split()[0]
+
+    assert bar(0) == "░" * 20
+    assert bar(4_000) == "▏" + "░" * 19
+    assert bar(50_000) == "█" + "░" * 19
+
+
 def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
     turns = [
         TurnUsage("go", "a/m", Usage(10_000, 500, 8_000, None, 100), None, ApiCalls(1, 1, 3, 0, 0, 1), 8_000),
@@ -296,6 +320,34 @@ def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
     assert "discarded 8k" in text
     assert "By model" in text
     assert "unknown" in text
+
+
+def test_cost_report_says_that_the_usage_of_an_interrupted_turn_is_not_reported() -> None:
+    turns = [
+        TurnUsage("go", "a/m", Usage(), None, ApiCalls(1), is_interrupted=True),
+        TurnUsage("on", "a/m", Usage(1_000), None, ApiCalls(1), is_interrupted=True),
+    ]
+    first, second = cost_text_of(turns).split("\n")[-2:]
+    assert first.split("go")[1].strip() == "usage not reported (interrupted)  unknown"
+    assert second.split("on ")[1].strip() == "1k in, output not reported (interrupted)  unknown"
+    assert "?" not in cost_text_of(turns)
+    assert "Cost        unknown (usage not reported)" in cost_text_of(turns[:1])
+
+
+def test_interrupted_turn_is_known_as_such_live_and_in_a_resumed_session(tmp_path: Path) -> None:
+    it = talk(tmp_path, [*begun("Some"), Hang()], is_attended=True)
+
+    async def body() -> None:
+        async for event in it.conversation.submit("go"):
+            if isinstance(event, TextDelta):
+                it.conversation.cancel()
+
+    asyncio.run(body())
+    assert [turn.is_interrupted for turn in it.conversation.usage()] == [True]
+    it.conversation.release()
+    again = talk(tmp_path, resumes=it.conversation.session_id)
+    assert [turn.is_interrupted for turn in again.conversation.usage()] == [True]
+    again.conversation.release()
 
 
 def test_preview_shows_typed_text_without_attachments() -> None:

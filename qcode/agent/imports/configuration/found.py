@@ -1,4 +1,4 @@
-"""The findings of an import: each thing of another program with the change it becomes, and its lost parts.
+"""The findings of an import: each setting of another program with the changes it becomes, and what cannot be converted.
 
 Also reads settings as the other programs do: JSON with comments and trailing commas.
 """
@@ -23,12 +23,12 @@ from qcode.values import dataclass
 
 Kind: TypeAlias = Literal["server", "rule", "mode", "command", "agent", "hooks", "setting", "file"]
 
-_NOISE = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 
 
 class NotConvertibleError(ValueError):
-    """Raised for a thing of another program that qcode cannot have; the text is the reason."""
+    """A setting of another program has no equivalent in qcode; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
 
 @dataclass(frozen=True, slots=True)
 class ForeignSetting:
-    """One thing that another program has. `location` is its `file:line`.
+    """A setting, command, agent or file of another program. `location` is its `file:line`.
 
-    `changes` are what it becomes; without any, `why` says what happens instead. `losses` has a line for each part that
-    cannot be converted. `is_unenforced`: it is a denial that nothing replaces. `is_read`: qcode reads it as it is.
+    `changes` convert it; if there are none, `why` is the reason or a hint. `losses` has a line for each part that is
+    not converted. `is_unenforced`: it is a denial without an equivalent. `is_read`: qcode reads it without an import.
     """
 
     kind: Kind
@@ -84,7 +84,7 @@ class ForeignSetting:
 
 @dataclass(slots=True)
 class SettingsFile:
-    """The settings in a file of another program, and what was found in it. `label` is its path for the user."""
+    """A settings file of another program, and the findings in it. `label` is its path for the user."""
 
     path: Path
     is_project: bool
@@ -124,17 +124,24 @@ class SettingsFile:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value if isinstance(value, Mapping) else {}
 
-    def texts(self, *keys: str) -> tuple[str, ...]:
-        """Return the texts in a list, empty if there is none."""
+    def strings(self, *keys: str) -> tuple[str, ...]:
+        """Return the strings in the list at a path, empty if there is none."""
         value = self.table(*keys[:-1]).get(keys[-1])
         return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
+
+    def add_misshapen_table(self, *keys: str, may_deny: bool = False) -> None:
+        """Add a finding if the value at a path is neither a table nor empty; `may_deny`: a denial may be in it."""
+        value = self.table(*keys[:-1]).get(keys[-1])
+        if value and not isinstance(value, Mapping):
+            name, location = ".".join(keys), self.location(*keys)
+            self.add(ForeignSetting("setting", name, location, why="it is not a table", is_unenforced=may_deny))
 
     def add(self, found: ForeignSetting) -> None:
         self.settings.append(found)
 
 
 def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | None:
-    """Read settings in JSON or TOML, or rules as text; None if there is no file. An unreadable one has that problem."""
+    """Read a file of settings (JSON, TOML) or rules (text); None if it is missing. An error becomes a finding in it."""
     file = SettingsFile(path, is_project, shown_path(path, home))
     try:
         text = read_toml_text(path, must_exist=False)
@@ -150,8 +157,8 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
 
 def parse_relaxed(text: str) -> Mapping[str, Any]:
     """Parse a JSON object that may have comments and trailing commas; raise `ConfigError`."""
-    plain = _NOISE.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
-    plain = _LAST_COMMA.sub(lambda match: match[1] or " ", plain)
+    plain = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+    plain = _TRAILING_COMMA.sub(lambda match: match[1] or " ", plain)
     try:
         values = json.loads(plain or "{}")
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
 """Policies of Codex (`rules/*.rules`) and Gemini CLI (`policies/*.toml`) as `[permissions]` of qcode.
 
 Nothing is evaluated: in the Starlark of Codex only calls with literal values, and names of such values, are read. In
-Gemini CLI the rule of the highest priority decides; in qcode a denial always does. Separate from `rules`, because no
-other program has these forms. Sources: `openai/codex` codex-rs/execpolicy/README.md, `google-gemini/gemini-cli`
+Gemini CLI the rule with the highest priority decides; in qcode a denial always wins. Separate from `rules`, because no
+other program has these formats. Sources: `openai/codex` codex-rs/execpolicy/README.md, `google-gemini/gemini-cli`
 docs/reference/policy-engine.md.
 """
 
@@ -32,20 +32,20 @@ _NOT_LITERAL = "only calls with plain values are converted; write it as a rule i
 
 
 def codex_policy(file: SettingsFile) -> None:
-    """Add the rules in a file of Codex; every statement that is not converted is named with its line."""
+    """Add the rules in a file of Codex; a statement that cannot be converted becomes a finding with its line."""
     try:
         tree = ast.parse(file.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        where = f"{file.label}:{line}" if line else file.label
-        is_lost = "forbidden" in file.text
+        location = f"{file.label}:{line}" if line else file.label
+        is_unenforced = "forbidden" in file.text
         why = "the file is not valid Starlark"
-        file.add(ForeignSetting("file", file.path.name, where, why=why, is_unenforced=is_lost))
+        file.add(ForeignSetting("file", file.path.name, location, why=why, is_unenforced=is_unenforced))
         return
     names: dict[str, Any] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            continue  # a text that is not used is a comment
+            continue  # a bare string is a comment
         try:
             if isinstance(statement, ast.Assign):
                 _assign(statement, names)
@@ -54,12 +54,12 @@ def codex_policy(file: SettingsFile) -> None:
         except NotConvertibleError as problem:
             source = ast.get_source_segment(file.text, statement) or ""
             name = single_spaced(source, 60)
-            is_lost = "forbidden" in source
-            where = _where(file, statement)
-            file.add(ForeignSetting("rule", name, where, why=str(problem), is_unenforced=is_lost))
+            is_unenforced = "forbidden" in source
+            location = _location(file, statement)
+            file.add(ForeignSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
 
 
-def _where(file: SettingsFile, node: ast.stmt) -> str:
+def _location(file: SettingsFile, node: ast.stmt) -> str:
     return f"{file.label}:{node.lineno}"
 
 
@@ -108,12 +108,12 @@ def _call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile) -> 
     if effect is None:
         raise NotConvertibleError("its decision is not allow, prompt or forbidden")
     if call.func.id == "network_rule":
-        _network(values, effect, file, _where(file, statement))
+        _network(values, effect, file, _location(file, statement))
     else:
-        _prefix(values, effect, file, _where(file, statement))
+        _prefix(values, effect, file, _location(file, statement))
 
 
-def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, where: str) -> None:
+def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
     pattern = values.get("pattern")
     tokens = [[token] if isinstance(token, str) else token for token in pattern or ()]
     is_valid = isinstance(pattern, list) and all(
@@ -128,75 +128,75 @@ def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, w
     for words in choices:
         name, rule = f"{effect} {single_spaced(' '.join(words), 120)}", f"shell({shlex.join(words)} *)"
         if file.is_project and effect == "allow":
-            file.add(ForeignSetting("rule", name, where, why=FROM_PROJECT))
+            file.add(ForeignSetting("rule", name, location, why=FROM_PROJECT))
         elif not is_rule(rule):
             why = "the words cannot be written as a rule"
-            file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=effect == "deny"))
+            file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
         else:
-            file.add(ForeignSetting("rule", name, where, (AddRule(effect, rule),), losses=note))
+            file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=note))
 
 
-def _network(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, where: str) -> None:
+def _network(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
     rule = f"fetch({values.get('host')})"
     name = f"{effect} host {single_spaced(str(values.get('host')), 100)}"
     if effect == "allow" or not is_rule(rule):
         why = "hosts cannot be allowed for commands; see tools.sandbox" if effect == "allow" else "is not a host"
-        file.add(ForeignSetting("rule", name, where, why=why, is_unenforced=effect == "deny"))
+        file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
         return
     lost = ("only the tool fetch is covered, not commands",)
-    file.add(ForeignSetting("rule", name, where, (AddRule(effect, rule),), losses=lost))
+    file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=lost))
 
 
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*\"?rule\"?[ \t]*\]\]", re.MULTILINE)
-_KNOWN = frozenset(
+_KNOWN_KEYS = frozenset(
     {"toolName", "mcpName", "commandPrefix", "commandRegex", "argsPattern", "decision", "priority", "allowRedirection"}
 )
 _EVERY_CALL = frozenset({"default", "autoEdit", "yolo"})
 """The modes in which an allow rule of qcode applies; in plan mode no rule allows a change."""
-_META = re.compile(r"[\\^$.|?*+()\[\]{}]")
+_REGEX_CHARS = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _SERVER_TOOL = re.compile(r"mcp_([^_*]+)_(.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """One `[[rule]]` of Gemini CLI. `wider` are its conditions that qcode cannot express."""
+    """One `[[rule]]` of Gemini CLI. `unsupported` are its conditions that qcode cannot express."""
 
     values: Mapping[str, Any]
     effect: RuleEffect
     priority: float
-    wider: tuple[str, ...]
+    unsupported: tuple[str, ...]
 
-    def texts(self, key: str) -> tuple[str, ...]:
+    def strings(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key)
         found = value if isinstance(value, list) else [value]
         return tuple(text for text in found if isinstance(text, str) and text)
 
 
 def gemini_policy(file: SettingsFile) -> None:
-    """Add the rules in a file of policies; a rule that cannot be converted is named with its line."""
+    """Add the rules in a file of Gemini CLI; a rule that cannot be converted becomes a finding with its line."""
     rows = file.values.get("rule", [])
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     lines = [file.text.count("\n", 0, match.end()) + 1 for match in _HEADER.finditer(file.text)]
-    wheres = [f"{file.label}:{line}" for line in lines] if len(lines) == len(rows) else [file.label] * len(rows)
+    locations = [f"{file.label}:{line}" for line in lines] if len(lines) == len(rows) else [file.label] * len(rows)
     policies = [_read_policy(row) for row in rows]
     strict = [policy.priority for policy in policies if policy is not None and policy.effect != "allow"]
-    for row, policy, where in zip(rows, policies, wheres, strict=True):
-        name = single_spaced(_shown(row), 120)
+    for row, policy, location in zip(rows, policies, locations, strict=True):
+        name = single_spaced(_display_name(row), 120)
         if policy is None:
-            is_lost = row.get("decision") == "deny"
-            file.add(ForeignSetting("rule", name, where, why="it is not a valid rule", is_unenforced=is_lost))
+            is_unenforced = row.get("decision") == "deny"
+            file.add(ForeignSetting("rule", name, location, why="it is not a valid rule", is_unenforced=is_unenforced))
             continue
         try:
             rules = list(dict.fromkeys(_claude_rules(policy)))
         except NotConvertibleError as problem:
-            is_lost = policy.effect == "deny"
-            file.add(ForeignSetting("rule", name, where, why=str(problem), is_unenforced=is_lost))
+            is_unenforced = policy.effect == "deny"
+            file.add(ForeignSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
             continue
-        lost = [f"`{key}` has no equivalent: the rule applies without it" for key in policy.wider]
+        lost = [f"`{key}` has no equivalent: the rule applies without it" for key in policy.unsupported]
         if policy.effect == "allow" and any(priority < policy.priority for priority in strict):
             lost.append("its priority has no equivalent: a rule that denies or asks decides first")
         for rule in rules:
-            add_rule(file, policy.effect, rule, rule, "project", where, tuple(lost))
+            add_rule(file, policy.effect, rule, rule, "project", location, tuple(lost))
     for key in file.values:
         if key != "rule":
             file.add(ForeignSetting("setting", single_spaced(key, 80), file.location(key), why="has no equivalent"))
@@ -208,11 +208,11 @@ def _read_policy(row: Mapping[str, Any]) -> _Policy | None:
         return None
     modes = row.get("modes")
     is_everywhere = not modes or (isinstance(modes, list) and set(map(str, modes)) >= _EVERY_CALL)
-    unknown = [key for key in row if key not in _KNOWN and not (key == "modes" and is_everywhere)]
+    unknown = [key for key in row if key not in _KNOWN_KEYS and not (key == "modes" and is_everywhere)]
     return _Policy(row, effect, priority, tuple(unknown))
 
 
-def _shown(row: Mapping[str, Any]) -> str:
+def _display_name(row: Mapping[str, Any]) -> str:
     words = [
         str(row[key]) for key in ("decision", "mcpName", "toolName", "commandPrefix", "commandRegex") if key in row
     ]
@@ -221,15 +221,15 @@ def _shown(row: Mapping[str, Any]) -> str:
 
 def _claude_rules(policy: _Policy) -> Iterator[str]:
     """Yield the rules of Claude Code for a policy; raise `NotConvertibleError`."""
-    narrowing = [key for key in policy.wider if key != "denyMessage"]
+    narrowing = [key for key in policy.unsupported if key != "denyMessage"]
     if policy.effect == "allow" and narrowing:
         raise NotConvertibleError(
             f"`{single_spaced(narrowing[0], 60)}` has no equivalent, and without it more is allowed"
         )
     if "argsPattern" in policy.values:
         raise NotConvertibleError("`argsPattern` has no equivalent")
-    tools, servers = policy.texts("toolName"), policy.texts("mcpName")
-    prefixes, regex = policy.texts("commandPrefix"), policy.values.get("commandRegex")
+    tools, servers = policy.strings("toolName"), policy.strings("mcpName")
+    prefixes, regex = policy.strings("commandPrefix"), policy.values.get("commandRegex")
     if servers:
         for server, tool in itertools.product(servers, tools or ("*",)):
             yield _server_rule(server, tool)
@@ -244,8 +244,8 @@ def _claude_rules(policy: _Policy) -> Iterator[str]:
 
 
 def _prefix_of(regex: str, effect: RuleEffect) -> str:
-    """Return the first words of every command that `regex` matches; raise `NotConvertibleError` if they are unclear."""
-    found = _META.search(regex)
+    """Return the words with which every command begins that `regex` matches; raise `NotConvertibleError` if unclear."""
+    found = _REGEX_CHARS.search(regex)
     if found is None:
         return regex
     if effect == "allow":

@@ -1,8 +1,8 @@
-"""The files in which Claude Code, Codex, Gemini CLI, qwen-code and OpenCode keep their configuration.
+"""Reads the configuration files of Claude Code, Codex, Gemini CLI, qwen-code and OpenCode.
 
-A project's files are read only if the caller says that its folder is trusted. Forms: code.claude.com/docs/en/settings,
-developers.openai.com/codex/config-reference, gemini-cli `docs/reference/configuration.md`,
-qwen-code `docs/users/configuration/settings.md`, opencode.ai/docs/config.
+A project's files are read only if the caller says that its folder is trusted. Formats:
+code.claude.com/docs/en/settings, developers.openai.com/codex/config-reference, gemini-cli
+`docs/reference/configuration.md`, qwen-code `docs/users/configuration/settings.md`, opencode.ai/docs/config.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 from qcode.agent.imports.configuration.found import ForeignSetting, SettingsFile, read_settings, shown_path
 from qcode.agent.imports.configuration.policies import codex_policy, gemini_policy
 from qcode.agent.imports.configuration.prompts import (
-    agent_found,
-    agents_in,
     codex_prompt,
-    command_found,
-    commands_in,
+    convert_agent,
+    convert_command,
     gemini_prompt,
     opencode_prompt,
+    read_agents,
+    read_commands,
 )
-from qcode.agent.imports.configuration.rules import claude_rules, gemini_rules, listed, opencode_rules
+from qcode.agent.imports.configuration.rules import add_other_keys, claude_rules, gemini_rules, opencode_rules
 from qcode.agent.imports.configuration.servers import add_servers
 from qcode.config.paths import MCP_FILE, may_exist
 from qcode.text.clean import single_spaced
@@ -67,7 +67,7 @@ _OPENCODE_HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class ImportFolders:
-    """The environment, and the project at `root`, whose files are read only if `reads_project`."""
+    """Finds the folders of a program. The files of the project at `root` are read only if `reads_project`."""
 
     env: Mapping[str, str]
     root: Path
@@ -77,10 +77,10 @@ class ImportFolders:
     def home(self) -> str:
         return self.env.get("HOME", "")
 
-    def own(self, variable: str, usual: str) -> Path:
-        """Return the folder of a program: the value of its variable, otherwise `usual` in the home folder."""
+    def user_folder(self, variable: str, default: str) -> Path:
+        """Return the folder of a program: the value of its variable, otherwise `default` in the home folder."""
         value = self.env.get(variable, "")
-        return Path(value) if value else Path(self.home or "/nonexistent") / usual
+        return Path(value) if value else Path(self.home or "/nonexistent") / default
 
     def folders(self, program_folder: Path, name: str) -> Iterator[tuple[Path, bool]]:
         """Yield the folders of a program, the user's first, and whether each belongs to the project."""
@@ -95,42 +95,44 @@ class ImportFolders:
         return read_settings(path, self.home, is_project=is_project)
 
 
-def find(program: str, places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    """Yield what a program has, each with whether it belongs to the project."""
-    return _FINDERS[program](places)
+def find(program: str, locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+    """Yield the findings about a program, each with whether it belongs to the project."""
+    return _FINDERS[program](locations)
 
 
 def _entries_of(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
     return ((found, file.is_project) for found in file.settings)
 
 
-def _claude(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    program_folder = places.own("CLAUDE_CONFIG_DIR", ".claude")
-    for folder, is_project in places.folders(program_folder, ".claude"):
+def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+    program_folder = locations.user_folder("CLAUDE_CONFIG_DIR", ".claude")
+    for folder, is_project in locations.folders(program_folder, ".claude"):
         for name in ("settings.json", "settings.local.json"):
-            file = places.settings(folder / name, is_project=is_project)
+            file = locations.settings(folder / name, is_project=is_project)
             if file is not None:
                 claude_rules(file, "project" if is_project else "user")
                 whose = "project" if is_project else "own"
                 hints = {**_CLAUDE_HINTS, "hooks": f'they run with hooks.claude = "{whose}" in your config.toml'}
-                listed(file, frozenset({"permissions"}), hints)
+                add_other_keys(file, frozenset({"permissions"}), hints)
                 yield from _entries_of(file)
         names = ("commands", "agents", "skills", "rules", "CLAUDE.md")
-        yield from ((found, is_project) for found in _read(places, folder, names))
+        yield from ((found, is_project) for found in _read(locations, folder, names))
     state = (
         program_folder.parent / ".claude.json" if program_folder.name == ".claude" else program_folder / ".claude.json"
     )
-    file = places.settings(state, is_project=False)
+    file = locations.settings(state, is_project=False)
     if file is not None:
         add_servers(file, "claude", ("mcpServers",))
-        _claude_projects(file, places.root)
+        _claude_projects(file, locations.root)
         yield from _entries_of(file)
-    if places.reads_project:
-        yield from ((found, True) for found in _read(places, places.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md")))
+    if locations.reads_project:
+        yield from (
+            (found, True) for found in _read(locations, locations.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md"))
+        )
 
 
 def _claude_projects(file: SettingsFile, root: Path) -> None:
-    """Add the servers that the user has for this project only; those of other projects are named."""
+    """Add the user's servers for this project only; those for other projects become findings with a hint."""
     for name in file.table("projects"):
         if not file.table("projects", name, "mcpServers"):
             continue
@@ -141,21 +143,21 @@ def _claude_projects(file: SettingsFile, root: Path) -> None:
             file.add(ForeignSetting("setting", single_spaced(name, 200), file.location("projects", name), why=why))
 
 
-def _read(places: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
+def _read(locations: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
         if may_exist(folder / name):
-            yield ForeignSetting("file", name, shown_path(folder / name, places.home), why=_READ, is_read=True)
+            yield ForeignSetting("file", name, shown_path(folder / name, locations.home), why=_READ, is_read=True)
 
 
-def _unread(places: ImportFolders, folder: Path, name: str, why: str) -> Iterator[ForeignSetting]:
+def _unconverted(locations: ImportFolders, folder: Path, name: str, why: str) -> Iterator[ForeignSetting]:
     """Yield a file that is not converted, if it exists."""
     if may_exist(folder / name):
-        yield ForeignSetting("file", name, shown_path(folder / name, places.home), why=why)
+        yield ForeignSetting("file", name, shown_path(folder / name, locations.home), why=why)
 
 
 def _policies(
-    places: ImportFolders,
+    locations: ImportFolders,
     folder: Path,
     pattern: str,
     convert: Callable[[SettingsFile], None],
@@ -163,19 +165,19 @@ def _policies(
     *,
     is_project: bool,
 ) -> Iterator[tuple[ForeignSetting, bool]]:
-    """Yield the rules in the files that match; one that cannot be read and has the word `denies` may lose a denial."""
+    """Yield the rules in the files that match. An unreadable file is unenforced if it contains the word `denies`."""
     for number, path in enumerate(sorted(folder.glob(pattern))):
-        label = shown_path(path, places.home)
+        label = shown_path(path, locations.home)
         if number == _MAX_FILES:
             why = f"more than {_MAX_FILES} files; this and the following ones are not read"
             yield ForeignSetting("file", path.name, label, why=why, is_unenforced=True), is_project
             return
-        file = places.settings(path, is_project=is_project)
+        file = locations.settings(path, is_project=is_project)
         if file is None:
             continue
         if file.settings:
-            is_lost = denies in file.text or not file.text
-            file.settings[:] = [replace(problem, is_unenforced=is_lost) for problem in file.settings]
+            is_unenforced = denies in file.text or not file.text
+            file.settings[:] = [replace(problem, is_unenforced=is_unenforced) for problem in file.settings]
         else:
             convert(file)
         yield from _entries_of(file)
@@ -184,82 +186,82 @@ def _policies(
 _COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it is to apply here"
 
 
-def _codex(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    program_folder = places.own("CODEX_HOME", ".codex")
-    for folder, is_project in places.folders(program_folder, ".codex"):
-        file = places.settings(folder / "config.toml", is_project=is_project)
+def _codex(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+    program_folder = locations.user_folder("CODEX_HOME", ".codex")
+    for folder, is_project in locations.folders(program_folder, ".codex"):
+        file = locations.settings(folder / "config.toml", is_project=is_project)
         if file is not None:
             add_servers(file, "codex", ("mcp_servers",))
-            listed(file, frozenset({"mcp_servers"}), _CODEX_HINTS)
+            add_other_keys(file, frozenset({"mcp_servers"}), _CODEX_HINTS)
             yield from _entries_of(file)
-        for item in _unread(places, folder, "hooks.json", _CODEX_HINTS["hooks"]):
+        for item in _unconverted(locations, folder, "hooks.json", _CODEX_HINTS["hooks"]):
             yield item, is_project
-        yield from _policies(places, folder, "rules/*.rules", codex_policy, "forbidden", is_project=is_project)
-    inside = places.inside(is_project=False)
-    found = commands_in(program_folder / "prompts", places.home, inside, ".md", codex_prompt, "prompts:")
+        yield from _policies(locations, folder, "rules/*.rules", codex_policy, "forbidden", is_project=is_project)
+    inside = locations.inside(is_project=False)
+    found = read_commands(program_folder / "prompts", locations.home, inside, ".md", codex_prompt, "prompts:")
     yield from ((item, False) for item in found)
-    yield from ((item, False) for item in _unread(places, program_folder, "AGENTS.md", _COPY))
+    yield from ((item, False) for item in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
 
 
-def _gemini_like(places: ImportFolders, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
-    program_folder = places.own("", f".{program}")
-    for folder, is_project in places.folders(program_folder, f".{program}"):
-        file = places.settings(folder / "settings.json", is_project=is_project)
+def _gemini_like(locations: ImportFolders, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
+    program_folder = locations.user_folder("", f".{program}")
+    for folder, is_project in locations.folders(program_folder, f".{program}"):
+        file = locations.settings(folder / "settings.json", is_project=is_project)
         if file is not None:
-            off = file.texts("mcp", "excluded")
-            add_servers(file, program, ("mcpServers",), off)
+            disabled = file.strings("mcp", "excluded")
+            add_servers(file, program, ("mcpServers",), disabled)
             gemini_rules(file)
             if program == "qwen":
                 claude_rules(file, "project")
             handled = {"mcpServers", "excludeTools", "allowedTools", "tools.exclude", "tools.allowed", "mcp.excluded"}
-            listed(file, frozenset({*handled, *(("permissions",) if program == "qwen" else ())}), _GEMINI_HINTS)
+            add_other_keys(file, frozenset({*handled, *(("permissions",) if program == "qwen" else ())}), _GEMINI_HINTS)
             yield from _entries_of(file)
-        inside = places.inside(is_project=is_project)
+        inside = locations.inside(is_project=is_project)
         for suffix in (".toml", ".md") if program == "qwen" else (".toml",):
-            commands = commands_in(folder / "commands", places.home, inside, suffix, gemini_prompt)
+            commands = read_commands(folder / "commands", locations.home, inside, suffix, gemini_prompt)
             yield from ((found, is_project) for found in commands)
-        yield from ((item, is_project) for item in agents_in(folder / "agents", places.home, inside, program))
-        yield from _policies(places, folder, "policies/*.toml", gemini_policy, "deny", is_project=is_project)
-    yield from ((found, False) for found in _unread(places, program_folder, memory, _COPY))
+        yield from ((item, is_project) for item in read_agents(folder / "agents", locations.home, inside, program))
+        yield from _policies(locations, folder, "policies/*.toml", gemini_policy, "deny", is_project=is_project)
+    yield from ((found, False) for found in _unconverted(locations, program_folder, memory, _COPY))
 
 
-def _gemini(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    return _gemini_like(places, "gemini", "GEMINI.md")
+def _gemini(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+    return _gemini_like(locations, "gemini", "GEMINI.md")
 
 
-def _qwen(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    return _gemini_like(places, "qwen", "QWEN.md")
+def _qwen(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+    return _gemini_like(locations, "qwen", "QWEN.md")
 
 
-def _opencode(places: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    config = places.env.get("XDG_CONFIG_HOME", "")
-    program_folder = Path(config) / "opencode" if config else places.own("", ".config/opencode")
-    for folder, is_project in places.folders(program_folder, ".opencode"):
-        roots = [folder, places.root] if is_project else [folder]
+def _opencode(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+    config = locations.env.get("XDG_CONFIG_HOME", "")
+    program_folder = Path(config) / "opencode" if config else locations.user_folder("", ".config/opencode")
+    for folder, is_project in locations.folders(program_folder, ".opencode"):
+        roots = [folder, locations.root] if is_project else [folder]
         for path in (root / name for root in roots for name in ("opencode.json", "opencode.jsonc")):
-            file = places.settings(path, is_project=is_project)
+            file = locations.settings(path, is_project=is_project)
             if file is not None:
                 add_servers(file, "opencode", ("mcp",))
                 opencode_rules(file)
                 _opencode_tables(file)
-                listed(file, frozenset({"mcp", "permission", "command", "agent"}), _OPENCODE_HINTS)
+                add_other_keys(file, frozenset({"mcp", "permission", "command", "agent"}), _OPENCODE_HINTS)
                 yield from _entries_of(file)
-        inside = places.inside(is_project=is_project)
+        inside = locations.inside(is_project=is_project)
         for name in ("command", "commands"):
-            commands = commands_in(folder / name, places.home, inside, ".md", opencode_prompt)
+            commands = read_commands(folder / name, locations.home, inside, ".md", opencode_prompt)
             yield from ((found, is_project) for found in commands)
         for name in ("agent", "agents"):
-            agents = agents_in(folder / name, places.home, inside, "opencode")
+            agents = read_agents(folder / name, locations.home, inside, "opencode")
             yield from ((found, is_project) for found in agents)
-    yield from ((found, False) for found in _unread(places, program_folder, "AGENTS.md", _COPY))
+    yield from ((found, False) for found in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
 
 
 def _opencode_tables(file: SettingsFile) -> None:
-    """Add the commands and agents that a file of OpenCode defines itself."""
+    """Add the commands and agents that are defined in a settings file of OpenCode."""
     for name in file.table("command"):
         values = dict(file.table("command", name))
         text = str(values.get("template") or "")
-        file.add(command_found(name, values, text, file.location("command", name), opencode_prompt))
+        file.add(convert_command(name, values, text, file.location("command", name), opencode_prompt))
     for name in file.table("agent"):
         values, location = dict(file.table("agent", name)), file.location("agent", name)
         prompt = str(values.pop("prompt", "") or "")
@@ -270,7 +272,7 @@ def _opencode_tables(file: SettingsFile) -> None:
                 )
             )
         else:
-            file.add(agent_found(name, values, prompt, location, "opencode"))
+            file.add(convert_agent(name, values, prompt, location, "opencode"))
 
 
 _FINDERS: Mapping[str, Callable[[ImportFolders], Iterator[tuple[ForeignSetting, bool]]]] = {

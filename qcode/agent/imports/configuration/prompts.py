@@ -1,7 +1,7 @@
-"""Commands, prompts and agents of other programs, as the Markdown files that qcode reads.
+"""Converts commands, prompts and agents of other programs to the Markdown files that qcode reads.
 
-Text that means nothing special in the other program must not begin to mean something here: a placeholder is escaped,
-and a command that would run gets a blank. Forms: developers.openai.com/codex/custom-prompts, gemini-cli
+Text without a special meaning in the other program must not get one here: a placeholder of qcode is escaped, and a
+blank is inserted into text that would run as a command. Formats: developers.openai.com/codex/custom-prompts, gemini-cli
 `docs/cli/custom-commands.md` and `docs/core/subagents.md`, qwen-code `docs/users/features/commands.md` and
 `sub-agents.md`, opencode.ai/docs/commands and /agents.
 """
@@ -25,10 +25,10 @@ from qcode.protocol.errors import ConfigError
 from qcode.text.clean import single_spaced
 from qcode.values import dataclass
 
-_RUNS = re.compile(r"(?:(?<=\s)|^)!(?=`[^`\n]+`)|^```!(?=[ \t]*$)", re.MULTILINE)
+_COMMAND_START = re.compile(r"(?:(?<=\s)|^)!(?=`[^`\n]+`)|^```!(?=[ \t]*$)", re.MULTILINE)
 _OUR_PLACEHOLDER = re.compile(r"\$(?=ARGUMENTS|\d|\{[A-Z])")
 _CODEX_PLACEHOLDER = re.compile(r"\$(?:(\$)|ARGUMENTS\b|([1-9])(?!\d)|([A-Z][A-Z0-9_]*)|(?=\d|\{[A-Z]))")
-_OPENCODE_RUN = re.compile(r"!`([^`]+)`")
+_OPENCODE_COMMAND = re.compile(r"!`([^`]+)`")
 _NUMBER = re.compile(r"\$(\d+)")
 _ARGS = "{{args}}"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True)
 class ConvertedPrompt:
-    """The prompt of a command in qcode's form, with the names of its arguments and what was lost."""
+    """The prompt of a command in qcode's form, the names of its arguments, and a line for each lost part."""
 
     body: str
     arguments: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def codex_prompt(text: str) -> ConvertedPrompt:
             return f"${match[3].lower()}"
         return match[0] if match[0] != "$" else "\\$"
 
-    body = _without_runs(_CODEX_PLACEHOLDER.sub(value, text))
+    body = _escape_commands(_CODEX_PLACEHOLDER.sub(value, text))
     lost = tuple(
         f"${name.upper()} is argument {index} here, without {name.upper()}=" for index, name in enumerate(names, 1)
     )
@@ -69,28 +69,28 @@ def gemini_prompt(text: str) -> ConvertedPrompt:
     lost: list[str] = []
     end = 0
     for start, stop, mark, inside in _braces(text):
-        parts.append(_escaped(text[end:start]).replace(_ARGS, "$ARGUMENTS"))
+        parts.append(_escape(text[end:start]).replace(_ARGS, "$ARGUMENTS"))
         gap = "" if not text[:start] or text[start - 1].isspace() else " "
         if mark == "@":
             parts.append(f"{gap}@{inside.strip()}")
         else:
             lost += ["{{args}} inside !{...} is not quoted here"] if _ARGS in inside else []
-            parts.append(_run(_escaped(inside.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
+            parts.append(_command_markdown(_escape(inside.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
         end = stop
-    parts.append(_escaped(text[end:]).replace(_ARGS, "$ARGUMENTS"))
+    parts.append(_escape(text[end:]).replace(_ARGS, "$ARGUMENTS"))
     return ConvertedPrompt("".join(parts), losses=tuple(dict.fromkeys(lost)))
 
 
-def _escaped(text: str) -> str:
-    return _without_runs(_OUR_PLACEHOLDER.sub(r"\\$", text))
+def _escape(text: str) -> str:
+    return _escape_commands(_OUR_PLACEHOLDER.sub(r"\\$", text))
 
 
-def _without_runs(text: str) -> str:
-    return _RUNS.sub(lambda match: "! " if match[0] == "!" else "``` !", text)
+def _escape_commands(text: str) -> str:
+    return _COMMAND_START.sub(lambda match: "! " if match[0] == "!" else "``` !", text)
 
 
-def _run(command: str, gap: str) -> str:
-    """Return a command to run in qcode's form: in a line, or as a block if it has a backtick or several lines."""
+def _command_markdown(command: str, gap: str) -> str:
+    """Return an embedded command in qcode's form: inline, or as a block if it has a backtick or several lines."""
     if "`" in command or "\n" in command:
         return f"\n```!\n{command}\n```\n"
     return f"{gap}!`{command}`"
@@ -110,33 +110,33 @@ def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
 
 
 def opencode_prompt(text: str) -> ConvertedPrompt:
-    """Convert a prompt of OpenCode, where the highest of `$1`, `$2`, ... takes the rest of the arguments."""
+    """Convert a prompt of OpenCode, in which the highest of `$1`, `$2`, ... takes the rest of the arguments."""
     highest = max((int(number) for number in _NUMBER.findall(text)), default=0)
     lost = (f"${highest} takes one word here, not the rest",) if highest > 1 else ()
     body = text.replace("$1", "$ARGUMENTS") if highest == 1 and "$ARGUMENTS" not in text else text
 
     def value(match: re.Match[str]) -> str:
         before = body[match.start() - 1 : match.start()]
-        return _run(match[1], "" if not before or before.isspace() else " ")
+        return _command_markdown(match[1], "" if not before or before.isspace() else " ")
 
-    return ConvertedPrompt(_OPENCODE_RUN.sub(value, body), losses=lost)
+    return ConvertedPrompt(_OPENCODE_COMMAND.sub(value, body), losses=lost)
 
 
 def markdown(fields: Mapping[str, object], body: str) -> str:
-    """Return a Markdown file with front matter; fields without a value are left out."""
+    """Return the text of a Markdown file with front matter; fields without a value are left out."""
     filled = {name: value for name, value in fields.items() if value not in (None, "", (), [])}
     rows = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in filled.items()]
     header = "\n".join(["---", *rows, "---", ""]) if rows else ""
     return f"{header}{body.strip(chr(10))}\n"
 
 
-_USED = frozenset({"description", "argument-hint", "template", "prompt"})
+_SUPPORTED_FIELDS = frozenset({"description", "argument-hint", "template", "prompt"})
 
 
-def command_found(
+def convert_command(
     name: str, fields: Mapping[str, object], text: str, location: str, convert: Callable[[str], ConvertedPrompt]
 ) -> ForeignSetting:
-    """Return a command; one without a prompt, or with a name that cannot be typed, is not converted."""
+    """Convert a command. One without a prompt, or with an invalid name, becomes a finding with the reason."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
         return ForeignSetting(
             "command", name, location, why="a name has letters, digits, - and _, and starts with a letter"
@@ -149,13 +149,16 @@ def command_found(
         "argument-hint": single_spaced(str(fields.get("argument-hint") or ""), 200),
         "arguments": list(prompt.arguments),
     }
-    lost = [*prompt.losses, *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _USED)]
+    lost = [
+        *prompt.losses,
+        *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _SUPPORTED_FIELDS),
+    ]
     return ForeignSetting(
         "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), losses=tuple(lost)
     )
 
 
-def commands_in(
+def read_commands(
     folder: Path,
     home: str,
     project: Path | None,
@@ -170,10 +173,10 @@ def commands_in(
         try:
             if suffix == ".toml":
                 table = parse_toml(read_toml_text(file, must_exist=True) or "", file)
-                yield command_found(name, table, str(table.get("prompt") or ""), location, convert)
+                yield convert_command(name, table, str(table.get("prompt") or ""), location, convert)
             else:
                 matter = read_markdown(file)
-                yield command_found(name, _fields(matter), matter.body, location, convert)
+                yield convert_command(name, _fields(matter), matter.body, location, convert)
         except (FrontMatterError, ConfigError) as problem:
             yield ForeignSetting("command", name, location, why=str(problem).removeprefix(f"{file}:").strip())
     yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
@@ -183,7 +186,7 @@ def _fields(matter: FrontMatter) -> dict[str, object]:
     return {name: plain(field.value) for name, field in matter.fields.items()}
 
 
-def agents_in(folder: Path, home: str, project: Path | None, program: str) -> Iterator[ForeignSetting]:
+def read_agents(folder: Path, home: str, project: Path | None, program: str) -> Iterator[ForeignSetting]:
     """Yield the agents in the files of a folder."""
     problems: list[str] = []
     for stem, file in named_files(folder, problems, inside=project, suffix=".md"):
@@ -193,12 +196,12 @@ def agents_in(folder: Path, home: str, project: Path | None, program: str) -> It
         except FrontMatterError as problem:
             yield ForeignSetting("agent", stem, location, why=str(problem).removeprefix(f"{file}:").strip())
             continue
-        yield agent_found(stem, _fields(matter), matter.body, location, program)
+        yield convert_agent(stem, _fields(matter), matter.body, location, program)
     yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
-def agent_found(stem: str, fields: Mapping[str, object], body: str, location: str, program: str) -> ForeignSetting:
-    """Return an agent, if what it becomes is one that qcode can use."""
+def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: str, program: str) -> ForeignSetting:
+    """Convert an agent; one that would be invalid in qcode becomes a finding with the reason."""
     name = str(fields.get("name") or stem.rpartition(":")[2])
     agent = _Agent(dict(fields))
     agent.convert(program)
@@ -216,7 +219,7 @@ def agent_found(stem: str, fields: Mapping[str, object], body: str, location: st
 
 
 class _Agent:
-    """The front matter of an agent while it is converted."""
+    """The front matter of an agent during conversion: `header` in qcode's form, and a line for each `lost` part."""
 
     def __init__(self, entry: dict[str, object]) -> None:
         self._entry = entry
@@ -231,7 +234,7 @@ class _Agent:
         entry = self._entry
         tools = entry.pop("tools", None)
         if isinstance(tools, Mapping):
-            self._switches(tools)
+            self._convert_tool_switches(tools)
         elif tools is not None:
             self._tools("tools", tools)
         if "disallowedTools" in entry:
@@ -257,11 +260,11 @@ class _Agent:
         known = [_claude_tool(str(name)) for name in names]
         unknown = [str(name) for name, tool in zip(names, known, strict=True) if not tool]
         self.lost += [f"the tool {single_spaced(name, 60)} does not exist here" for name in unknown]
-        # A list of which nothing is left must not mean all tools: it becomes an error.
+        # An empty list would mean all tools, so unknown names are kept and become an error.
         self.header[field] = list(dict.fromkeys(filter(None, known))) or [str(name) for name in names] or ["none"]
 
-    def _switches(self, tools: Mapping[str, object]) -> None:
-        """Take OpenCode's `tools: {write: false}`."""
+    def _convert_tool_switches(self, tools: Mapping[str, object]) -> None:
+        """Convert OpenCode's `tools: {write: false}`."""
         on = [name for name, value in tools.items() if _is_enabled(value) and name != "*"]
         off = [name for name, value in tools.items() if not _is_enabled(value) and name != "*"]
         if not _is_enabled(tools.get("*", True)):
@@ -270,7 +273,7 @@ class _Agent:
             self._tools("disallowedTools", off)
 
     def _permission(self, entry: object) -> None:
-        """Take the tools that OpenCode denies as a whole."""
+        """Convert `permission` of OpenCode: tools that it denies completely."""
         for tool, effect in entry.items() if isinstance(entry, Mapping) else ():
             name = _claude_tool(str(tool))
             if effect == "deny" and name:

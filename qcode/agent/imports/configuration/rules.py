@@ -1,17 +1,18 @@
-"""Permission rules in the forms of Claude Code, qwen-code, Gemini CLI and OpenCode, as `[permissions]` of qcode.
+"""Converts permission rules of Claude Code, qwen-code, Gemini CLI and OpenCode to `[permissions]` of qcode.
 
-All of them become rules of Claude Code first, so that one converter decides what is as narrow or as broad. From the
-files of a project only rules that deny or ask are taken. Forms: code.claude.com/docs/en/permissions, gemini-cli
-`docs/reference/configuration.md`, opencode.ai/docs/permissions.
+All of them become rules of Claude Code first, so that only `agent.claude.rules` decides which rule is narrow or broad
+enough. From the files of a project only rules that deny or ask are imported. Formats:
+code.claude.com/docs/en/permissions, gemini-cli `docs/reference/configuration.md`, opencode.ai/docs/permissions.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from qcode.agent.claude.rules import MODES, RuleEffect, Source, convert, is_claude_rule
-from qcode.agent.claude.settings import converted_rules
+from qcode.agent.claude.settings import convert_rules
 from qcode.agent.imports.configuration.found import AddRule, ForeignSetting, SetMode, SettingsFile
 from qcode.text.clean import single_spaced
 
@@ -39,8 +40,9 @@ _RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
 def claude_rules(file: SettingsFile, source: Source) -> None:
     """Add the rules and the mode in `permissions` of Claude Code or qwen-code."""
     table = file.table("permissions")
+    file.add_misshapen_table("permissions", may_deny=True)
     for effect in EFFECTS:
-        for text in file.texts("permissions", effect):
+        for text in _rule_texts(file, effect, "permissions", effect):
             add_rule(file, effect, text, _with_claude_tool(text), source, file.location("permissions", effect, text))
     mode = table.get("defaultMode")
     if isinstance(mode, str):
@@ -50,6 +52,28 @@ def claude_rules(file: SettingsFile, source: Source) -> None:
             hint = "; use --add-dir" if key == "additionalDirectories" else ""
             location = file.location("permissions", key)
             file.add(ForeignSetting("setting", f"permissions.{key}", location, why=f"has no equivalent{hint}"))
+
+
+def _rule_texts(file: SettingsFile, effect: RuleEffect, *path: str) -> Iterator[str]:
+    """Yield the rules in the list at a path; add a finding for each value that is not text."""
+    value = file.table(*path[:-1]).get(path[-1])
+    if value is None:
+        return
+    is_denial = effect == "deny"
+    if not isinstance(value, list):
+        name, location = f"{effect} {_short_json(value)}", file.location(*path)
+        file.add(ForeignSetting("rule", name, location, why="it is not a list", is_unenforced=is_denial))
+        return
+    for item in value:
+        if isinstance(item, str):
+            yield item
+        else:
+            name, location = f"{effect} {_short_json(item)}", file.location(*path)
+            file.add(ForeignSetting("rule", name, location, why="it is not text", is_unenforced=is_denial))
+
+
+def _short_json(value: object) -> str:
+    return single_spaced(json.dumps(value, ensure_ascii=False), 120)
 
 
 def _add_mode(file: SettingsFile, mode: str) -> None:
@@ -67,15 +91,15 @@ def _add_mode(file: SettingsFile, mode: str) -> None:
 
 
 def gemini_rules(file: SettingsFile) -> None:
-    """Add the tools that Gemini CLI and qwen-code allow and exclude, in their old and new places."""
-    places: tuple[tuple[RuleEffect, tuple[str, ...]], ...] = (
+    """Add the tools that Gemini CLI and qwen-code allow and exclude, under their old and new keys."""
+    locations: tuple[tuple[RuleEffect, tuple[str, ...]], ...] = (
         ("deny", ("excludeTools",)),
         ("deny", ("tools", "exclude")),
         ("allow", ("allowedTools",)),
         ("allow", ("tools", "allowed")),
     )
-    for effect, path in places:
-        for text in file.texts(*path):
+    for effect, path in locations:
+        for text in _rule_texts(file, effect, *path):
             rule = _with_claude_tool(text)
             match = _RULE.fullmatch(rule)
             if match is not None and match[1] == "Bash":
@@ -84,7 +108,8 @@ def gemini_rules(file: SettingsFile) -> None:
 
 
 def opencode_rules(file: SettingsFile) -> None:
-    """Add `permission` of OpenCode, where the last pattern that fits decides; here a denial always does."""
+    """Add `permission` of OpenCode, in which the last matching pattern decides; in qcode a denial always wins."""
+    file.add_misshapen_table("permission", may_deny=file.values.get("permission") == "deny")
     for tool, value in file.table("permission").items():
         name = CLAUDE_TOOLS.get(tool.lower(), "")
         patterns = dict(value) if isinstance(value, Mapping) else {"*": value}
@@ -123,7 +148,7 @@ def add_rule(
     location: str,
     lost: tuple[str, ...] = (),
 ) -> None:
-    """Add one rule; `text` is how the other program writes it, `rule` how Claude Code would."""
+    """Add one rule: `text` in the form of the other program, `rule` in Claude Code's."""
     name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
         file.add(ForeignSetting("rule", name, location, why=FROM_PROJECT))
@@ -135,7 +160,7 @@ def add_rule(
         return
     found = convert(rule, effect, "project" if file.is_project else source)
     changes = tuple(AddRule(effect, rule) for rule in found.rules)
-    is_unenforced = bool(converted_rules([rule], effect, source).unenforced_denials)
+    is_unenforced = bool(convert_rules([rule], effect, source).unenforced_denials)
     if not changes:
         why = found.loss or found.note or "nothing is needed"
         file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
@@ -144,8 +169,8 @@ def add_rule(
     file.add(ForeignSetting("rule", name, location, changes, losses=lost, is_unenforced=is_unenforced))
 
 
-def listed(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:
-    """Add a line for each key that is not handled, with a hint if there is one; `tools.exclude` is a key in a table."""
+def add_other_keys(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:
+    """Add a finding for each key not in `handled`, with its hint if it has one; `tools.exclude` is a key in a table."""
     nested = {name.partition(".")[0] for name in handled if "." in name}
     for key, value in file.values.items():
         if key in handled or key.startswith("$") or _is_empty(value):

@@ -1,6 +1,6 @@
-"""Tool servers in the forms of Claude Code, Codex, Gemini CLI, qwen-code and OpenCode, as `[mcp_servers]` of qcode.
+"""Converts tool servers of Claude Code, Codex, Gemini CLI, qwen-code and OpenCode to `[mcp_servers]` of qcode.
 
-A literal secret is left out: the value becomes a reference to a variable, and a line names it. Forms:
+A literal secret is replaced by a reference to a variable, and a line names the variable to set. Formats:
 code.claude.com/docs/en/mcp, developers.openai.com/codex/mcp, gemini-cli `docs/tools/mcp-server.md`,
 qwen-code `docs/users/features/mcp.md`, opencode.ai/docs/mcp-servers.
 """
@@ -37,33 +37,33 @@ _QUERY = re.compile(r"([?&])([^?=&#]+)=([^&#]+)")
 
 
 class _Server:
-    """A server while it is converted: the values of qcode, and what was lost."""
+    """A server during conversion: `values` in qcode's form, and a line for each `lost` part."""
 
-    def __init__(self, name: str, entry: Mapping[str, Any], fill: Callable[[str], str]) -> None:
+    def __init__(self, name: str, entry: Mapping[str, Any], convert_references: Callable[[str], str]) -> None:
         self.name = name
         self.entry = dict(entry)
-        self.fill = fill
+        self.convert_references = convert_references
         self.values: dict[str, Any] = {}
         self.lost: list[str] = []
         self.denied: tuple[str, ...] = ()
 
     def pop(self, key: str, kind: type[_T]) -> _T | None:
-        """Remove a value from the entry and return it, None if missing; raise `NotConvertibleError` if unfit."""
+        """Remove and return a value of the entry, None if missing; raise `NotConvertibleError` for another type."""
         value = self.entry.pop(key, None)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise NotConvertibleError(f"`{key}` has the wrong type")
         return value
 
-    def texts(self, key: str) -> list[str]:
+    def strings(self, key: str) -> list[str]:
         found = self.pop(key, list) or []
         if not all(isinstance(item, str) for item in found):
-            raise NotConvertibleError(f"`{key}` must be a list of texts")
+            raise NotConvertibleError(f"`{key}` must be a list of strings")
         return [str(item) for item in found]
 
     def table(self, key: str) -> dict[str, str]:
         found = self.pop(key, dict) or {}
         if not all(isinstance(item, str | int | float) for item in found.values()):
-            raise NotConvertibleError(f"`{key}` must have texts as values")
+            raise NotConvertibleError(f"`{key}` must have strings as values")
         return {str(name): str(item) for name, item in found.items()}
 
     def seconds(self, key: str, factor: float = 1.0) -> float | None:
@@ -77,7 +77,7 @@ class _Server:
         return int(number) if number == int(number) else number
 
     def program(self, command: object, arguments: list[str], variables: Mapping[str, str]) -> None:
-        """Set the command of a local server; `sh` starts one that has a `cwd` there."""
+        """Set the command of a local server; if it has a `cwd`, `sh` changes to that folder and starts it."""
         if not isinstance(command, str) or not command:
             raise NotConvertibleError("`command` is missing")
         folder = self.pop("cwd", str)
@@ -86,15 +86,15 @@ class _Server:
             words = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", folder, *words]
         if _REFERENCE.search(words[0]):
             raise NotConvertibleError("a command with a variable is not supported; write its path")
-        words = [self.fill(word) for word in words]
-        args = [self._without_secret(word, before) for word, before in zip(words[1:], words, strict=False)]
+        words = [self.convert_references(word) for word in words]
+        args = [self._replace_secret(word, before) for word, before in zip(words[1:], words, strict=False)]
         self.values |= {"command": words[0]} | ({"args": args} if args else {})
         self._add_named("env", variables)
 
     def address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
         if not isinstance(url, str) or not url:
             raise NotConvertibleError("`url` is missing")
-        self.values["url"] = _QUERY.sub(self._without_parameter, self.fill(url))
+        self.values["url"] = _QUERY.sub(self._replace_parameter, self.convert_references(url))
         if Redactor().redact(self.values["url"]) != self.values["url"]:
             raise NotConvertibleError("its address contains a password; add it yourself with qcode mcp add")
         self.values |= {"transport": transport} if transport else {}
@@ -103,26 +103,26 @@ class _Server:
     def _add_named(self, key: str, named: Mapping[str, str]) -> None:
         literal = {}
         for name, value in named.items():
-            text = self.fill(value)
+            text = self.convert_references(value)
             is_secret = may_be_secret(name) or Redactor().redact(text) != text
             literal[name] = (
-                self._reference(name if key == "env" else "", name) if is_secret and _literal(text) else text
+                self._reference(name if key == "env" else "", name) if is_secret and _is_literal(text) else text
             )
         self.values |= {key: literal} if literal else {}
 
-    def _without_secret(self, word: str, before: str) -> str:
-        """Return an argument of a command with a reference in the place of a secret."""
+    def _replace_secret(self, word: str, before: str) -> str:
+        """Return an argument of a command; a secret in it is replaced by a reference."""
         flag, mark, value = word.partition("=")
-        if mark and flag.startswith("-") and may_be_secret(flag) and len(value) >= _MIN_SECRET and _literal(value):
+        if mark and flag.startswith("-") and may_be_secret(flag) and len(value) >= _MIN_SECRET and _is_literal(value):
             return f"{flag}={self._reference('', flag)}"
         is_value = before.startswith("-") and "=" not in before and may_be_secret(before) and not word.startswith("-")
-        if (is_value and len(word) >= _MIN_SECRET and _literal(word)) or Redactor().redact(word) != word:
+        if (is_value and len(word) >= _MIN_SECRET and _is_literal(word)) or Redactor().redact(word) != word:
             return self._reference("", before if is_value else "secret")
         return word
 
-    def _without_parameter(self, match: re.Match[str]) -> str:
+    def _replace_parameter(self, match: re.Match[str]) -> str:
         mark, name, value = match.groups()
-        if not may_be_secret(name) or not _literal(value):
+        if not may_be_secret(name) or not _is_literal(value):
             return match[0]
         return f"{mark}{name}={self._reference('', name)}"
 
@@ -134,19 +134,19 @@ class _Server:
         return f"${{{variable}}}"
 
 
-def _literal(text: str) -> bool:
+def _is_literal(text: str) -> bool:
     return _REFERENCE.search(text) is None
 
 
-def _plain(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
-def _gemini_fill(text: str) -> str:
+def _convert_gemini_references(text: str) -> str:
     return _SHORT_REFERENCE.sub(lambda match: f"${{{match[1] or match[2]}}}", text)
 
 
-def _opencode_fill(text: str) -> str:
+def _convert_opencode_references(text: str) -> str:
     if "{file:" in text:
         raise NotConvertibleError("a value from a file ({file:...}) is not supported; use a variable")
     return _OPENCODE_REFERENCE.sub(r"${\1}", text)
@@ -155,9 +155,9 @@ def _opencode_fill(text: str) -> str:
 def _claude(server: _Server) -> None:
     kind = server.pop("type", str) or ""
     if kind == "sdk":
-        raise NotConvertibleError("it lives in another program")
+        raise NotConvertibleError("it runs inside another program")
     if "command" in server.entry:
-        server.program(server.pop("command", str), server.texts("args"), server.table("env"))
+        server.program(server.pop("command", str), server.strings("args"), server.table("env"))
     else:
         transport = "sse" if kind == "sse" else ""
         server.address(server.pop("url", str), server.table("headers"), transport)
@@ -169,7 +169,7 @@ def _codex(server: _Server) -> None:
         for item in server.pop("env_vars", list) or []:
             name = item.get("name") if isinstance(item, dict) else item
             variables.setdefault(str(name), f"${{{name}}}")
-        server.program(server.pop("command", str), server.texts("args"), variables)
+        server.program(server.pop("command", str), server.strings("args"), variables)
     else:
         headers = server.table("http_headers")
         headers |= {name: f"${{{variable}}}" for name, variable in server.table("env_http_headers").items()}
@@ -187,7 +187,7 @@ def _codex(server: _Server) -> None:
 def _gemini(server: _Server) -> None:
     kind, timeout = server.pop("type", str) or "", server.seconds("timeout", 0.001)
     if "command" in server.entry:
-        server.program(server.pop("command", str), server.texts("args"), server.table("env"))
+        server.program(server.pop("command", str), server.strings("args"), server.table("env"))
     else:
         http, url = server.pop("httpUrl", str), server.pop("url", str)
         transport = "http" if http or kind == "http" else "sse"
@@ -204,7 +204,7 @@ def _opencode(server: _Server) -> None:
     if kind == "remote":
         server.address(server.pop("url", str), server.table("headers"))
     else:
-        words = server.texts("command")
+        words = server.strings("command")
         server.program(words[0] if words else None, words[1:], server.table("environment"))
     _limits(server, None, startup)
     if server.pop("enabled", bool) is False:
@@ -217,45 +217,46 @@ def _limits(server: _Server, timeout: float | None, startup: float | None) -> No
 
 
 def _choose_tools(server: _Server, chosen: str, excluded: str) -> None:
-    """Take the tools to offer; those to leave out become deny rules."""
-    names = [name.partition("(")[0] for name in server.texts(chosen)]
+    """Set the tools to offer, from the key `chosen`; the tools in the key `excluded` become deny rules."""
+    names = [name.partition("(")[0] for name in server.strings(chosen)]
     server.values |= {"tools": names} if names else {}
-    server.denied = tuple(server.texts(excluded))
+    server.denied = tuple(server.strings(excluded))
 
 
-_FORMS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]] = {
-    "claude": (_claude, _plain),
-    "codex": (_codex, _plain),
-    "gemini": (_gemini, _gemini_fill),
-    "qwen": (_gemini, _gemini_fill),
-    "opencode": (_opencode, _opencode_fill),
+_CONVERTERS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]] = {
+    "claude": (_claude, _unchanged),
+    "codex": (_codex, _unchanged),
+    "gemini": (_gemini, _convert_gemini_references),
+    "qwen": (_gemini, _convert_gemini_references),
+    "opencode": (_opencode, _convert_opencode_references),
 }
 
 
-def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], off: tuple[str, ...] = ()) -> None:
-    """Add the servers in a table of a file; those in `off` are not started."""
+def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], disabled: tuple[str, ...] = ()) -> None:
+    """Add the servers in a table of a file; those in `disabled` are not started."""
+    file.add_misshapen_table(*path)
     for name, entry in file.table(*path).items():
         location = file.location(*path, name)
         try:
-            file.add(_convert_server(file, program, name, entry, location, is_off=name in off))
+            file.add(_convert_server(file, program, name, entry, location, is_disabled=name in disabled))
         except (NotConvertibleError, ConfigError) as problem:
             file.add(ForeignSetting("server", name, location, why=str(problem)))
 
 
 def _convert_server(
-    file: SettingsFile, program: str, name: str, entry: object, location: str, *, is_off: bool
+    file: SettingsFile, program: str, name: str, entry: object, location: str, *, is_disabled: bool
 ) -> ForeignSetting:
-    """Return one server; raise `NotConvertibleError` or `ConfigError` if qcode cannot have it."""
+    """Convert one server; raise `NotConvertibleError` or `ConfigError` if it has no equivalent."""
     if not is_server_name(name):
         raise NotConvertibleError(f"invalid name: {SERVER_NAME_RULE}")
     if not isinstance(entry, Mapping):
         raise NotConvertibleError("it is not a table")
-    form, fill = _FORMS[program]
-    server = _Server(name, entry, fill)
+    convert, convert_references = _CONVERTERS[program]
+    server = _Server(name, entry, convert_references)
     if program == "codex" and _REFERENCE.search(str(entry)):
         server.lost.append("${...} in its values is a variable here, and was not in Codex")
-    form(server)
-    server.values |= {"enabled": False} if is_off else {}
+    convert(server)
+    server.values |= {"enabled": False} if is_disabled else {}
     for key, value in server.values.items():
         for inner, item in value.items() if isinstance(value, dict) else (("", value),):
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
@@ -264,8 +265,8 @@ def _convert_server(
             validated(known, path, tuple(item) if isinstance(item, list) else item)
     server.lost += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
-    unfit = [rule.rule for rule in rules if not is_rule(rule.rule)]
-    server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in unfit]
-    fitting = tuple(rule for rule in rules if rule.rule not in unfit)
-    changes: tuple[Change, ...] = (AddServer(name, server.values), *fitting)
-    return ForeignSetting("server", name, location, changes, losses=tuple(server.lost), is_unenforced=bool(unfit))
+    invalid = [rule.rule for rule in rules if not is_rule(rule.rule)]
+    server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in invalid]
+    valid = tuple(rule for rule in rules if rule.rule not in invalid)
+    changes: tuple[Change, ...] = (AddServer(name, server.values), *valid)
+    return ForeignSetting("server", name, location, changes, losses=tuple(server.lost), is_unenforced=bool(invalid))

@@ -1,7 +1,7 @@
-"""Compares what was found with the configuration of qcode, and writes what is missing. Nothing is overwritten.
+"""Compares the findings with the configuration of qcode, and writes those that are missing. Nothing is overwritten.
 
-The user's things go into the user's own configuration; those of a project into its `.qcode`, so that trust and the
-approval of tool servers apply to them as to everything that a project brings.
+The user's settings are written to the user's configuration; those of a project to its `.qcode`, so that trust and the
+approval of tool servers apply to them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
-"""`same`: qcode has it already. `taken`: qcode has another one of this name. `lost`: it is not converted."""
+"""`same`: qcode already has it. `taken`: qcode has another one with this name. `lost`: it is not converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Row:
 
 
 class Target:
-    """The configuration of the user, or of a project at `root`, as it will be after the import."""
+    """The configuration of the user, or of the project at `root`, with the planned changes."""
 
     def __init__(self, config_file: Path, folder: Path, home: str, root: Path | None = None) -> None:
         self.file = config_file
@@ -100,7 +100,7 @@ class Target:
     def _add_file(self, change: WriteFile) -> tuple[Status, str]:
         path = self._folder.joinpath(change.folder, *change.name.split(":")).with_suffix(".md")
         if self._root is not None and not _is_inside(path, self._root):
-            return "lost", f"{path.parent} leads out of the project"
+            return "lost", f"{path.parent} is outside the project"
         if change.folder == AGENTS_FOLDER and change.name in {kind.name for kind in KINDS}:
             return "taken", "qcode has a sub-agent of this name"
         existing = self._files.get(path)
@@ -117,14 +117,14 @@ class Target:
         return shown_path(self.file, self._home)
 
     def write(self) -> list[str]:
-        """Write the plan; return the written paths, and the path of the copy. Raise `ConfigError`."""
+        """Write the plan; return the written paths, with that of the backup. Raise `ConfigError`."""
         paths = []
         try:
             if self._text != (self._before or ""):
                 if self._before is not None:
-                    copy = _free(self.file)
-                    state_file.replace(copy, self._before.encode("utf-8"), mode=self.file.stat().st_mode & 0o777)
-                    paths.append(str(copy))
+                    backup = _backup_path(self.file)
+                    state_file.replace(backup, self._before.encode("utf-8"), mode=self.file.stat().st_mode & 0o777)
+                    paths.append(str(backup))
                 self.file.parent.mkdir(parents=True, exist_ok=True)
                 replace_text(self.file, self._text)
                 paths.append(str(self.file))
@@ -134,8 +134,8 @@ class Target:
                     stream.write(text)
                 paths.append(str(path))
         except OSError as error:
-            where = Path(error.filename) if isinstance(error.filename, str) else self.file
-            raise ConfigError(f"cannot write the file: {error.strerror}", file=where) from None
+            location = Path(error.filename) if isinstance(error.filename, str) else self.file
+            raise ConfigError(f"cannot write the file: {error.strerror}", file=location) from None
         return paths
 
 
@@ -143,7 +143,7 @@ def _is_inside(path: Path, root: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
-def _free(file: Path) -> Path:
-    """Return the path of a copy of a file that does not exist yet: `config.toml.bak`, then `config.toml.bak2`, ..."""
+def _backup_path(file: Path) -> Path:
+    """Return the first backup path of a file that does not exist yet: `config.toml.bak`, `config.toml.bak2`, ..."""
     names = (file.with_name(f"{file.name}.bak{number}") for number in ("", *range(2, 10_000)))
     return next(path for path in names if not os.path.lexists(path))

@@ -1,0 +1,39 @@
+"""The user's answer to a plan, as the model gets it.
+
+Separate from `calls` because it loads with the first plan.
+"""
+
+from __future__ import annotations
+
+from qcode.engine.effects import ApprovalAnswered
+from qcode.protocol.approvals import ApprovalMode, effective_mode
+
+_AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
+_MODES: dict[ApprovalMode, str] = {
+    "default": "the user is asked before each change",
+    "accept-edits": "edits inside the folder run without asking, everything else asks",
+}
+_SUMMARIES: dict[ApprovalMode, str] = {
+    "default": "Plan approved · asks before each change",
+    "accept-edits": "Plan approved · edits run without asking",
+}
+_APPROVED = "The user approved the plan and ended plan mode. The mode is now {mode}: {meaning}. Carry it out."
+_KEEP_PLANNING = "the plan is not approved and plan mode continues; change nothing"
+_STILL_PLANNING = "plan mode continues"
+
+
+def mode_after_plan(chosen: ApprovalMode, *, is_trusted: bool) -> ApprovalMode:
+    """Return the mode in which an approved plan is carried out. Only a trusted folder accepts edits."""
+    return effective_mode(chosen, is_trusted=is_trusted) if chosen in _AFTER_A_PLAN else "default"
+
+
+def approved(call_id: str, mode: ApprovalMode) -> ApprovalAnswered:
+    text = _APPROVED.format(mode=mode, meaning=_MODES[mode])
+    return ApprovalAnswered(call_id, is_allowed=True, text=text, summary=_SUMMARIES[mode])
+
+
+def rejected(call_id: str, feedback: str) -> ApprovalAnswered:
+    """Return the denial of a plan. The model gets an instruction, the user sees only the `feedback`."""
+    instruction = f"They say: {feedback}" if feedback else "Ask what to change, or end your reply"
+    reason = f"{_KEEP_PLANNING}. {instruction}"
+    return ApprovalAnswered(call_id, is_allowed=False, reason=reason, summary=feedback or _STILL_PLANNING)
