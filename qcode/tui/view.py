@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from textual.screen import Screen
 
 from qcode.agent.settings import Setting
+from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.usage import Usage
@@ -49,6 +50,7 @@ from qcode.tui.welcome import Welcome
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.sessions.library import Library
+    from qcode.protocol.messages import Text
     from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import ConnectResult
 
@@ -121,7 +123,9 @@ class AppView:
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._count_jobs)
         agent.toolbox.jobs.watcher = self._watch_job
-        self.aside: AsideTalk = AsideTalk(agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost))
+        self.aside: AsideTalk = AsideTalk(
+            agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
+        )
         self._copy = copy
         self.failures: Failures = Failures(agent.report_crash, self.transcript.add_notice)
         self.session_name: SessionName = session_name
@@ -183,6 +187,11 @@ class AppView:
             return False
         self.aside.stop()
         return True
+
+    def _add_aside(self, question: str, block: Text) -> str:
+        """Add an aside to the prompt, where its label shows it."""
+        self.prompt.add_aside(question, block)
+        return "Added to your prompt. Delete the label to remove it."
 
     @property
     def can_add_aside(self) -> bool:
@@ -259,6 +268,8 @@ class AppView:
             self.show_mode()
         transcript.clear()
         transcript.add_welcome(self._welcome_lines())
+        if not self._agent.trust.is_trusted:
+            transcript.add_notice("info", RESTRICTED_NOTICE)
         self.replay()
         if is_resumed:
             show_resumed(conversation, transcript)

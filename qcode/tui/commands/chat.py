@@ -336,8 +336,9 @@ def _btw(context: CommandContext, question: str) -> None:
 
 
 def _add_aside(context: CommandContext, _argument: str) -> None:
-    context.view.notify("info", context.view.aside.add())
+    done = context.view.aside.add()
     context.screen.close_aside()
+    context.screen.hint(done)
 
 
 def _jobs(context: CommandContext, argument: str) -> None:
