@@ -6,6 +6,7 @@ In the JSON formats, a failure before the first line is also reported as a `resu
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -60,12 +61,23 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with result_on_failure(partial(result_without_turn, options=options, format=options.output_format)):
         release()
-        with _time_limit(options):
+        with _time_limit(options), _without_gc():
             opened = begin(options)
             if options.timeout is not None:
                 remaining_s = signal.getitimer(signal.ITIMER_REAL)[0]
                 opened = replace(opened, turn=replace(opened.turn, timeout_s=remaining_s))
     return serve(opened)
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Open a run without collecting garbage: its modules and settings live until exit."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class _StartTimeout(KeyboardInterrupt):

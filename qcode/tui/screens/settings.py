@@ -23,6 +23,7 @@ from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 
 _VALUE_CELLS = 28
+_WRAP_CELLS = 8
 _GROUPS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
@@ -311,8 +312,10 @@ def about_setting(setting: Setting, width: int) -> Content:
     moment = "immediately" if setting.name in AT_ONCE else "after a restart"
     when = setting.fixed_reason or f"changes apply {moment}"
     origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
-    lines = [one_line(setting.meaning or setting.name), one_line(f"{setting.name} · {origin} · {when}")]
-    return Content.styled("\n".join(shorten(line, max(20, width * 2)) for line in lines), "$muted")
+    facts = shorten(one_line(f"{setting.name} · {origin} · {when}"), max(20, width))
+    # Two of the three rows, which words do not always fill.
+    meaning = shorten(one_line(setting.meaning or setting.name), max(20, 2 * width - _WRAP_CELLS))
+    return Content.styled(f"{meaning}\n{facts}", "$muted")
 
 
 def _plain(value: object) -> str:

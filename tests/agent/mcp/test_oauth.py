@@ -17,8 +17,8 @@ import pytest
 
 from qcode.agent.keys.ring import Keyring
 from qcode.agent.keys.store import KeyStore
+from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.credentials import Credentials, Login
-from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.login import ClientRegistration, sign_in, sign_out
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerError, ServerSpec
