@@ -387,7 +387,7 @@ class SessionTranscript:
         self._numbers = self.session.compact(parts)
         self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
 
-    def keep_result(self, finished: ToolFinished) -> None:
+    def store_result(self, finished: ToolFinished) -> None:
         """Store the result of a call at once, while other calls of its step may still run."""
         call, outcome = finished.call, finished.outcome
         result = ToolResult(
@@ -417,7 +417,7 @@ class ShownRecorder:
         self._thinking_since: float | None = None
         self._has_shown = False
 
-    def see(self, event: TurnEvent) -> TurnEvent:
+    def record_event(self, event: TurnEvent) -> TurnEvent:
         """Record an event, and return it with its duration."""
         match event:
             case TurnStarted() if self._prompt:
@@ -435,10 +435,10 @@ class ShownRecorder:
             case AgentEvent():
                 pass
             case _:
-                self._see_reply(event)
+                self._record_reply_event(event)
         return event
 
-    def _see_reply(self, event: TurnEvent) -> None:
+    def _record_reply_event(self, event: TurnEvent) -> None:
         match event:
             case StepStarted():
                 self._start_reply()
@@ -454,7 +454,7 @@ class ShownRecorder:
                 self._end_thought()
                 self._has_shown = True
             case Retry() | PartialRestored():
-                self._see_retry(event)
+                self._record_retry(event)
             case OutputEscalated() | WebSearched():
                 self._pending_items.append(ShownItem(event, self._chars))
             case ReplyFinished(message=message):
@@ -465,7 +465,7 @@ class ShownRecorder:
             case _:
                 pass
 
-    def _see_retry(self, event: Retry | PartialRestored) -> None:
+    def _record_retry(self, event: Retry | PartialRestored) -> None:
         if isinstance(event, PartialRestored):
             self._start_reply()
             self._chars = len(event.text)
