@@ -53,7 +53,7 @@ class SessionInfo:
 class Library:
     """The sessions of a folder, one of them open in a conversation. `store` is None if this run keeps no sessions.
 
-    Methods raise `ValueError` with one line for the user. `resume` and `fork` raise it while a turn runs. `clients`
+    Methods raise `ValueError` with one line for the user. Only `make_title` may be called while a turn runs. `clients`
     connects the model that writes titles.
     """
 
