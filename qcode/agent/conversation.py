@@ -428,8 +428,7 @@ class Conversation:
 
     def open_session(self, session: Session, *, is_copy: bool = False) -> None:
         """Switch to another session. In a copy of this one, approvals still apply."""
-        if not is_copy:
-            self.permissions.forget_session()
+        self.permissions.follow_session(session, is_copy=is_copy)
         self.transcript.session.close()
         self._checkpoints.follow(session)
         self._begin(session)

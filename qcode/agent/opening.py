@@ -108,7 +108,7 @@ class AgentParts:
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
-        self._connect_tracing()
+        self._connect_session()
         self.notices = (*_unused_settings(context, selection), *problems, *notices)
         self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
@@ -346,7 +346,9 @@ class AgentParts:
             session, loaded = self.store.resume(requested)
         return session, loaded.messages, loaded.notices
 
-    def _connect_tracing(self) -> None:
+    def _connect_session(self) -> None:
+        """Let the session record the mode, and traces name the session."""
+        self.permissions.record_mode_in(self.conversation.session)
         if self._tracing is not None:
             self._tracing.session_id = lambda: self.conversation.session.session_id
 

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from qcode.agent.options import RunContext
 from qcode.config import state_file
@@ -33,6 +33,9 @@ from qcode.safety.verdict import RESTRICTED, SHELL_UNKNOWN, Verdict
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.sessions.session import Session
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
 RuleScope: TypeAlias = Literal["settings", "session", "folder"]
@@ -81,12 +84,14 @@ _MAX_CALL = 80
 class Origins:
     """The origins of the rules (each list in its order) and of the mode that a session starts with.
 
-    `stored_rules` are the rules that the user keeps for this folder, None if none can be kept.
+    `stored_rules` are the rules that the user keeps for this folder, None if none can be kept. `is_attended`: a user
+    can switch the mode.
     """
 
     rules: Mapping[RuleEffect, tuple[str | Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
     mode: str | Origin = ""
     stored_rules: KeptRules | None = None
+    is_attended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,7 @@ class Permissions:
             else []
         )
         self.policy = policy
+        self._record_mode: Callable[[str], None] | None = None
         self._compose()
 
     @property
@@ -148,6 +154,15 @@ class Permissions:
             self._mode_origin = f"chosen at {self._now_text()}"
         self._base = self._base.with_mode(mode)
         self._compose()
+        if self._record_mode is not None:
+            self._record_mode(mode)
+
+    def record_mode_in(self, session: Session) -> None:
+        """If a user attends the run, record the mode in `session`: in a new one now, and each change from now on."""
+        if self._origins.is_attended:
+            self._record_mode = session.set_mode
+            if not session.history.stored:
+                session.set_mode(self.mode)
 
     def set_never_asks(self, never_asks: bool) -> None:
         """From the next call on, deny calls that would ask; with False, let them ask again."""
@@ -170,11 +185,13 @@ class Permissions:
             self._base = replace(self._base, read_only=(*self._base.read_only, folder))
             self._compose()
 
-    def forget_session(self) -> None:
-        """Drop the rules and records of the session, because another one begins."""
-        self._written_rules = [rule for rule in self._written_rules if rule.scope == "folder"]
-        self._decisions.clear()
-        self._compose()
+    def follow_session(self, session: Session, *, is_copy: bool) -> None:
+        """Another session begins. The rules and records of the one before stay only in a copy of it."""
+        if not is_copy:
+            self._written_rules = [rule for rule in self._written_rules if rule.scope == "folder"]
+            self._decisions.clear()
+            self._compose()
+        self.record_mode_in(session)
 
     def note(self, call: ToolCall, decided: Decided, reason: str = "", rule: str = "") -> None:
         """Record a call."""
@@ -552,6 +569,7 @@ def origins_of(context: RunContext) -> Origins:
         {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS},
         "the default" if mode.kind == "default" else mode,
         KeptRules(context.paths.state_dir, context.folder) if context.options.user_config else None,
+        context.is_attended,
     )
 
 

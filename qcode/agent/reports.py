@@ -395,10 +395,11 @@ def context_text(report: ContextReport) -> str:
         ("Free", report.free),
     ]
     filled = min(_BAR, round(report.used * _BAR / report.window)) if report.window else 0
+    bar = "█" * filled or ("▏" if report.used and report.window else "")
     note = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
-        f"{'█' * filled}{'░' * (_BAR - filled)}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
+        f"{bar}{'░' * (_BAR - len(bar))}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
         f"{_percent(report.used, report.window)}, {counted}{note}",
         "",
         *(f"{name:<14} {tokens_text(size):>6}  {_percent(size, report.window):>4}" for name, size in rows),

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from qcode.agent.context.instructions import load_instructions
 from qcode.agent.context.project import read_head
-from qcode.agent.models.selection import Selection, begin_with
-from qcode.agent.options import Options, RunContext
+from qcode.agent.models.selection import DEMO, RESUMED, Selection, begin_with, resume_with
+from qcode.agent.options import CHOOSE, Options, RunContext
 from qcode.cli.context import run_context, with_chosen_session
 from qcode.cli.terminal import InputEnded, short, working_folder
 from qcode.cli.trust import TrustAnswer, TrustQuestion, ask_in_lines
@@ -39,17 +39,24 @@ def run_app(arguments: Options) -> int:
 
     try:
         context = run_context(arguments, folder, is_attended=True, ask_trust=ask_trust)
-        context = with_chosen_session(context)
-        selection = begin_with(context, has_demo=True)
+        if _is_linear(context):
+            context = with_chosen_session(context)
+        selection = begin_with(context, has_demo=True) if context.options.resume is None else resume_with(context)
     except InputEnded:
         return INPUT_ENDED_EXIT
+    picks_session = context.options.resume == CHOOSE
+    if picks_session:
+        context = replace(context, options=replace(context.options, resume=None))
     welcome = _welcome(context, selection)
     if _is_linear(context):
         from qcode.tui.linear import run_linear
 
         return run_linear(context, selection, welcome)
     options = AppOptions(
-        history_file=context.paths.state_dir / "history.jsonl", on_first_paint=_freeze, draft="".join(drafts)
+        history_file=context.paths.state_dir / "history.jsonl",
+        on_first_paint=_freeze,
+        draft="".join(drafts),
+        picks_session=picks_session,
     )
     return QcodeApp(context, selection, welcome, options).run(mouse=context.settings.ui.mouse)
 
@@ -90,8 +97,9 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
     instructions = load_instructions(
         context.folder, context.root, context.user_folder, is_trusted=context.reads_project, home=context.home
     )
+    has_demo_note = selection.spec.name == DEMO and selection.note != RESUMED
     return Welcome(
-        (f"{selection.name} ({selection.note})", *(DEMO_NOTE if selection.spec.name == "demo" else ())),
+        (f"{selection.name} ({selection.note})", *(DEMO_NOTE if has_demo_note else ())),
         short(context.folder),
         read_head(context.root).branch,
         tuple(file.label for file in instructions.files),

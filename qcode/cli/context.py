@@ -102,14 +102,19 @@ def _report_wait() -> None:
 
 
 def with_chosen_session(context: RunContext) -> RunContext:
-    """Ask on the terminal which session to resume, if `-r` named none; the newest is the default."""
+    """Ask in lines which session to resume, if `-r` named none; the newest is the default. The app has a screen.
+
+    Raise `UsageError` with the list if the user cannot be asked.
+    """
     if context.options.resume != CHOOSE:
         return context
-    if not context.is_attended:
-        raise UsageError("-r needs a session id in non-interactive mode: use -r ID, or -c for the latest")
     from qcode.agent.sessions.store import SessionStore
 
     summaries = SessionStore(context.paths.state_dir, context.root).summaries()[:_MAX_SESSION_CHOICES]
+    if not context.is_attended:
+        rows = [f"\n  {summary.session_id}  {plain_line(summary.title, 60)}" for summary in summaries]
+        advice = "-r needs a session id in non-interactive mode: use -r ID, or -c for the latest"
+        raise UsageError("".join((advice, *rows)))
     if not summaries:
         return replace(context, options=replace(context.options, resume=LATEST))
     rows = [

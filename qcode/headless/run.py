@@ -49,6 +49,7 @@ from qcode.protocol.approvals import (
     PlanApproval,
     ToolApproval,
     TurnOptions,
+    mode_label,
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError
 from qcode.protocol.events import (
@@ -157,7 +158,8 @@ class RunOutput:
             await self.write(encode(init_line(self.init_facts())))
         if self.is_verbose:
             note = f" ({agent.selection.note})" if agent.selection.note else ""
-            await self.stderr.write_line(f"model {conversation.model}{note}, permission mode {conversation.mode}")
+            mode = mode_label(conversation.mode)
+            await self.stderr.write_line(f"model {conversation.model}{note}, permission mode {mode}")
 
     def init_facts(self) -> InitFacts:
         """Return the current content of the `init` line."""

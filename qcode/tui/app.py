@@ -69,12 +69,14 @@ class AppOptions:
 
     `history_file` keeps prompts across sessions, None for this run only. `on_first_paint` is called after the first
     paint. `clock` returns seconds from any starting point. `draft` is text that is in the prompt at first.
+    `picks_session`: the user first picks a session to resume.
     """
 
     history_file: Path | None = None
     on_first_paint: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic
     draft: str = ""
+    picks_session: bool = False
 
 
 class QcodeApp(ThemedApp, inherit_bindings=False):
@@ -102,12 +104,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         driver.enable_alt_keys()
         driver.read_pastes_whole()
         guard_widgets()
-        is_stand_in = selection.spec.name == "demo" and context.settings.model is None
         status = Status(
             model=selection.name,
             mode=context.settings.permissions.mode,
             branch=welcome.branch,
-            problem="no key set" if is_stand_in else "",
+            problem="no key set" if selection.is_last_resort else "",
             is_restricted=not context.is_trusted,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
@@ -294,7 +295,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _take_prompt(self, event: Prompt.Submitted) -> None:
         from qcode.tui.commands.table import submit_text
 
-        submit_text(self.commands, event.text, event.typed_text, event.images)
+        submit_text(self.commands, event.text, event.typed_text, event.attached)
 
     @on(SearchClosed)
     def _focus_after_search(self) -> None:
@@ -435,8 +436,16 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.parts.transcript.add_notice("info", "Restored the prompt that was not sent before qcode ended.")
         for event in self._events_before_ready:
             self.post_message(event)
-        if agent.keys.is_first:
+        if self.options.picks_session:
+            self._pick_session()
+        elif agent.keys.is_first:
             self._connect_first()
+
+    def _pick_session(self) -> None:
+        """Open the session picker. If the user closes it, the app stays in a new session."""
+        from qcode.tui.commands.table import run_by_key
+
+        run_by_key(self.commands, "resume")
 
     async def show_sandbox(self) -> None:
         """Show in the status line that there is no sandbox, once that is known."""

@@ -8,6 +8,7 @@ from qcode.agent.agent import Agent
 from qcode.agent.context.attachments import attachments
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import RunContext
+from qcode.agent.sessions.resumption import restore_session
 from qcode.config.schema import dotted
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, QcodeError
@@ -30,7 +31,9 @@ def open_agent(context: RunContext, selection: Selection) -> Agent:
 def read_commands(agent: Agent) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
     """Return the commands of the table and of files, and the notices of the start."""
     custom = agent.custom_commands(typed_names(COMMANDS))
-    notices = (*agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
+    options = agent.context.options
+    restored = restore_session(agent.conversation, options) if options.resume is not None else ()
+    notices = (*restored, *agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
     commands = (*COMMANDS, *map(as_command, custom.commands))
     return (*commands, *map(as_skill_command, agent.skill_commands(typed_names(commands)))), notices
 

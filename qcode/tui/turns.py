@@ -74,11 +74,11 @@ class Turns:
         if self.is_running:
             self._widgets.queue.add(submission)
             if submission.is_steering:
-                self._conversation.steer(submission.text, submission.images)
+                self._conversation.steer(submission.text, submission.attached)
             return
         typed = submission.typed_text if submission.typed_text != submission.text else ""
         options = replace(submission.options, shown_prompt=typed)
-        events = self._conversation.submit(submission.text, submission.images, options)
+        events = self._conversation.submit(submission.text, submission.attached, options)
         self._widgets.status.change(hint="")
         self._widgets.transcript.add_user(submission.typed_text)
         self._widgets.transcript.scroll_end(animate=False)

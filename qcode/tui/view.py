@@ -49,6 +49,7 @@ from qcode.tui.welcome import Welcome
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.sessions.library import Library
+    from qcode.protocol.messages import Text
     from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import ConnectResult
 
@@ -121,12 +122,15 @@ class AppView:
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._count_jobs)
         agent.toolbox.jobs.watcher = self._watch_job
-        self.aside: AsideTalk = AsideTalk(agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost))
+        self.aside: AsideTalk = AsideTalk(
+            agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
+        )
         self._copy = copy
         self.failures: Failures = Failures(agent.report_crash, self.transcript.add_notice)
         self.session_name: SessionName = session_name
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
+        self._has_resumed = False
         self.model_use: ModelUse = ModelUse(agent, say=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
@@ -183,6 +187,11 @@ class AppView:
         self.aside.stop()
         return True
 
+    def _add_aside(self, question: str, block: Text) -> str:
+        """Add an aside to the prompt, where its label shows it."""
+        self.prompt.add_aside(question, block)
+        return "Added to your prompt. Delete the label to remove it."
+
     @property
     def can_add_aside(self) -> bool:
         return self._widgets.aside.is_open and self.aside.has_answer
@@ -237,25 +246,29 @@ class AppView:
         self.app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:
-        self._session_id = self._agent.conversation.session_id
+        self._session_id, self._has_resumed = self._agent.conversation.session_id, False
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.replace_items(())
         self._widgets.transcript.add_welcome(self._welcome_lines())
 
     def _welcome_lines(self) -> tuple[str, ...]:
-        """Return the welcome; a model chosen after the start replaces the first one and its reason."""
+        """Return the welcome. A model from after the start, or of a resumed session, has no reason."""
         model = self._agent.conversation.model
-        welcome = self._welcome if model == self._first_model else replace(self._welcome, model=(model,))
-        return welcome.lines()
+        is_first = model == self._first_model and not self._has_resumed
+        return (self._welcome if is_first else replace(self._welcome, model=(model,))).lines()
 
     def show_conversation(self) -> None:
         transcript, conversation = self._widgets.transcript, self._agent.conversation
+        is_resumed, self._session_id = self._session_id != conversation.session_id, conversation.session_id
+        if is_resumed:
+            self._has_resumed = True
+            self._show_model()
+            self.show_mode()
         transcript.clear()
         transcript.add_welcome(self._welcome_lines())
         self.replay()
-        if self._session_id != conversation.session_id:
-            self._session_id = conversation.session_id
+        if is_resumed:
             show_resumed(conversation, transcript)
         self._widgets.todos.replace_items(todos_in(conversation.messages))
         self.session_name.refresh()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -90,6 +91,10 @@ def _hanging_rows(text: str, first: str, others: str, width: int) -> Iterator[st
         lead = others
 
 
+_MIN_COLUMN_CELLS = 72
+_COLUMN_GAP = " " * 4
+
+
 class HangingText(Widget):
     """Lines with a style each, in as many rows as they need."""
 
@@ -98,6 +103,7 @@ class HangingText(Widget):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
         self._lines: Sequence[tuple[str, str]] = ()
+        self._max_rows = 0
 
     @property
     def plain(self) -> str:
@@ -109,8 +115,27 @@ class HangingText(Widget):
         self._lines = lines
         self.refresh(layout=True)
 
+    def use_columns_above(self, max_rows: int) -> None:
+        """Show the text in two columns if it has more rows, and the width is that of two screens."""
+        if max_rows != self._max_rows:
+            self._max_rows = max_rows
+            self.refresh(layout=True)
+
     def rows(self, width: int) -> list[Content]:
         """Return the rows for `width` cells."""
+        rows = self._column(width)
+        half = (width - len(_COLUMN_GAP)) // 2
+        if not self._max_rows or len(rows) <= self._max_rows or half < _MIN_COLUMN_CELLS:
+            return rows
+        rows = self._column(half)
+        middle = ceil(len(rows) / 2)
+        right = [*rows[middle:], Content("")]
+        return [
+            Content.assemble(row, " " * (half - row.cell_length), _COLUMN_GAP, beside)
+            for row, beside in zip(rows[:middle], right, strict=False)
+        ]
+
+    def _column(self, width: int) -> list[Content]:
         return [Content.styled(row, style) for line, style in self._lines for row in hanging_rows(line, max(1, width))]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -160,6 +185,11 @@ class NewsLine(Widget):
         return Text(crop(f" ↓ {label} ", self.size.width), self._transcript.palette.style(ink("news")))
 
 
+_TITLE_ROWS, _TRANSCRIPT_ROWS, _MIN_HELP_ROWS = 1, 3, 3
+_FULL_HEIGHT = 20
+"""On a lower screen the help panel leaves one row to the transcript."""
+
+
 class HelpPanel(Vertical):
     """A panel with a title and scrollable text; hidden while closed."""
 
@@ -184,11 +214,27 @@ class HelpPanel(Vertical):
         self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
         self.display = True
         set_screen_class(self.screen, "-helping", True, "#aside")
+        self._fit()
         self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
         self.call_after_refresh(self._show_title)
 
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._fit)
+
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_title)
+
+    def _fit(self, _screen: object = None) -> None:
+        """Use the rows that the prompt and the status line leave, except for a few of the transcript."""
+        if not self.is_open:
+            return
+        others = (child for child in self.screen.children if child is not self and child.id != "transcript")
+        rows = sum(child.region.height + child.styles.margin.height for child in others if child.display)
+        room = self.screen.size.height - rows - self.styles.margin.height - _TITLE_ROWS
+        kept = _TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
+        height = max(_MIN_HELP_ROWS, room - kept)
+        self.query_one("#help-scroll").styles.max_height = height
+        self.query_one("#help-text", HangingText).use_columns_above(height)
 
     def _show_title(self) -> None:
         """Show the title and the keys; the one that scrolls only if some of the text is hidden."""

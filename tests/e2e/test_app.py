@@ -69,6 +69,29 @@ def test_exit_prints_the_usage_and_how_to_resume(cli: CliRunner, keeps_reply: bo
     assert ("The **last** words." in after) is keeps_reply
 
 
+def test_session_is_picked_on_a_screen_and_keeps_its_mode(cli: CliRunner) -> None:
+    for prompt in ("the first one", "the second one"):
+        with Terminal(cli, "-m", "demo/demo", "--trust", prompt) as terminal:
+            terminal.wait_for(Answering(terminal, "── "))
+            terminal.press("\x1b[Z")
+            terminal.wait_for("accept edits · Shift+Tab")
+            terminal.press("\x04")
+            assert terminal.wait_for_end() == 0
+    with Terminal(cli, "-r", "-m", "demo/demo", "--trust") as terminal:
+        terminal.wait_for("Sessions of this folder  2")
+        terminal.press("first")
+        terminal.wait_for("1 of 2")
+        terminal.press("\r")
+        shown = terminal.wait_for("as when you left this session")
+        assert "accept edits · Shift+Tab" in shown
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+    listed = cli.run("-r", "-p", "x", "-m", "demo/demo")
+    assert listed.code == 2
+    assert "the first one" in listed.err
+    assert "the second one" in listed.err
+
+
 def test_exit_without_a_conversation_prints_nothing(cli: CliRunner) -> None:
     with FakeServer("openai", []) as server, at(server, "openai", cli) as terminal:
         terminal.wait_for("test-model")

@@ -205,6 +205,31 @@ def test_each_line_that_is_no_message_gets_one_error(cli: CliRunner) -> None:
     assert [one["id"] for one in client.answers].count(3) == 2
 
 
+def test_client_that_ends_during_a_call_leaves_no_process_and_no_crash_report(cli: CliRunner) -> None:
+    command = cli.command("mcp", "serve", "-m", "demo/demo")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=cli.work, env=cli.environment(), stdin=pipe, stdout=pipe, stderr=pipe
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        ask = {"name": "ask", "arguments": {"prompt": "show me everything"}, "_meta": {"progressToken": 1}}
+        for row in (
+            {"id": 1, "method": "initialize", "params": HELLO},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": ask},
+        ):
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **row}).encode() + b"\n")
+        process.stdin.flush()
+        while b"progress" not in process.stdout.readline():
+            assert process.poll() is None
+        process.stdout.close()
+        process.stdin.close()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == b""
+
+
 @pytest.mark.broad
 @pytest.mark.timeout(200)
 def test_random_lines_for_a_minute_get_one_answer_for_each_request(cli: CliRunner) -> None:

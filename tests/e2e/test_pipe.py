@@ -332,4 +332,4 @@ def test_verbose_line_names_the_command_that_chose_the_model(cli: CliRunner) -> 
     (folder / "go.toml").write_text('prompt = "hi"\nmodel = "demo/demo"\n')
     done = cli.run("-v", "-p", "/go", env={"QCODE_HOME": str(cli.home)})
     assert done.code == 0
-    assert "qcode: model demo/demo (named by /go), permission mode default\n" in done.err
+    assert "qcode: model demo/demo (named by /go), permission mode ask\n" in done.err

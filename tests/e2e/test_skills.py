@@ -83,6 +83,8 @@ def test_broken_and_hidden_skills_are_one_line_each_at_the_start(cli: CliRunner,
     ]
     with FakeServer("openai", [Turn(text="Well.")]) as server:
         assert cli.ask(server, "-p", "hi", "--trust", "--no-skills").err == ""
+    listed = cli.run("skills", "list", "--trust").out
+    assert "not used: .claude/skills/pdf, because ~/.claude/skills/pdf has the name pdf" in listed
 
 
 def test_model_loads_a_skill_and_the_app_shows_it(cli: CliRunner, own: Path) -> None:

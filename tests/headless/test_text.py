@@ -136,7 +136,7 @@ def test_verbose_run_prints_events_and_usage() -> None:
     )
     lines = run(conversation, verbose=True).stderr.splitlines()
     assert lines == [
-        "qcode: model demo/scripted, permission mode default",
+        "qcode: model demo/scripted, permission mode ask",
         "qcode: truncated at the output limit; retrying with 64,000 tokens",
         "qcode: the new attempt failed; the first one is kept",
         "qcode: truncated at the output limit; continuing, attempt 1",

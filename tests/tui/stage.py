@@ -228,17 +228,18 @@ class StagedAgent(Agent):
         """Close nothing."""
 
 
-def selection_of(name: str) -> Selection:
+def selection_of(name: str, *, is_last_resort: bool = False) -> Selection:
     """Return the choice of a model by that name."""
     provider, _, model = name.partition("/")
-    return Selection(replace(PROVIDERS["demo"], name=provider), model, "no key is set")
+    return Selection(replace(PROVIDERS["demo"], name=provider), model, "no key is set", is_last_resort)
 
 
 class StagedApp(QcodeApp):
     """The app on a staged agent. It reports no sandbox, unless the test does."""
 
     def __init__(self, agent: StagedAgent, welcome: Welcome = WELCOME, options: AppOptions | None = None) -> None:
-        super().__init__(agent.context, selection_of(agent.conversation.model), welcome, options)
+        selection = selection_of(agent.conversation.model, is_last_resort=agent.context.settings.model is None)
+        super().__init__(agent.context, selection, welcome, options)
         self.staged = agent
 
     def open_agent(self) -> Agent:

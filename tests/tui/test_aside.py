@@ -124,9 +124,11 @@ def test_added_aside_goes_with_the_next_message(tmp_path: Path) -> None:
         await run.until(lambda: "Ctrl+S" in run.screen)
         await pressed(run, "ctrl+s")
         assert shown(run) == ""
-        assert "Attached the aside to your next message." in run.text
+        assert "Delete the label to remove it." in run.status
+        assert run.app.parts.prompt.text == "[Aside #1 which?] "
         await run.send("then do it")
         await run.until_idle()
+        assert "> [Aside #1 which?] then do it" in run.text
         block, typed = it.provider.requests[1].messages[-1].blocks
         assert isinstance(block, Text)
         assert split_attached(block.text) == Attachment("aside", "which?", "The third.")
@@ -135,6 +137,45 @@ def test_added_aside_goes_with_the_next_message(tmp_path: Path) -> None:
         await run.until(lambda: "Type a question after /btw." in run.text)
 
     drive(tmp_path, test, text_reply("The third."), text_reply("Done."))
+
+
+def test_added_aside_is_removed_with_its_label(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/btw which [one]?")
+        await run.until(lambda: "Ctrl+S" in run.screen)
+        await run.type("before ")
+        await pressed(run, "ctrl+s")
+        assert run.app.parts.prompt.text == "before [Aside #1 which one?] "
+        await pressed(run, "backspace", "backspace")
+        assert run.app.parts.prompt.text == "before "
+        await run.send("after")
+        await run.until_idle()
+        assert it.provider.requests[1].messages[-1].blocks == (Text("before after"),)
+
+    drive(tmp_path, test, text_reply("The third."), text_reply("Done."))
+
+
+def test_added_aside_joins_a_running_turn(tmp_path: Path) -> None:
+    hang = Hang()
+
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("work")
+        await hang.reached.wait()
+        await run.send("/btw which?")
+        await run.until(lambda: "Ctrl+S" in run.screen)
+        await pressed(run, "ctrl+s")
+        await run.send("use it")
+        assert "queued: [Aside #1 which?] use it" in run.screen
+        hang.go.set()
+        await run.until_idle()
+        (block, typed) = it.provider.requests[2].messages[-1].blocks
+        assert isinstance(block, Text)
+        assert split_attached(block.text) == Attachment("aside", "which?", "The third.")
+        assert typed == Text("use it")
+
+    drive(
+        tmp_path, test, (*begun("Working "), hang, *text_reply("done.")[1:]), text_reply("The third."), text_reply("I.")
+    )
 
 
 def test_truncated_aside_says_so_and_is_continued(tmp_path: Path) -> None:

@@ -69,3 +69,31 @@ def test_help_scrolls_to_its_end_at_every_width(width: int) -> None:
         assert scroll.scroll_y + scroll.size.height == len(text.rows(text.content_size.width))
 
     drive(test, size=(width, 24))
+
+
+@pytest.mark.parametrize(("size", "rows"), [((80, 24), 16), ((120, 40), 32), ((40, 16), 12)])
+def test_help_uses_the_rows_of_the_screen(size: tuple[int, int], rows: int) -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("f1")
+        await run.pilot.pause()
+        scroll = run.app.query_one("#help-scroll")
+        assert scroll.size.height == rows
+        run.app.parts.prompt.replace_text("\n" * 20)
+        status = run.app.parts.status
+        await run.until(lambda: scroll.size.height < rows and status.region.bottom == size[1])
+
+    drive(test, size=size)
+
+
+def test_help_has_two_columns_if_it_is_longer_than_a_wide_screen() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("f1")
+        await run.pilot.pause()
+        text = run.app.query_one("#help-text", HangingText)
+        assert run.app.query_one("#help-scroll").max_scroll_y == 0, "all of it is in view"
+        assert {*text.plain.split()} <= {*run.screen.split()}
+        await run.send("/context")
+        await run.pilot.pause()
+        assert text.rows(156) == text.rows(80), "a short text has one"
+
+    drive(test, size=(160, 50))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.events import MouseScrollUp
 
 from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
@@ -301,3 +302,34 @@ def test_narrow_menu_leaves_room_for_what_a_command_does(columns: int, row: str)
         assert row in run.screen
 
     drive(test, size=(columns, 24))
+
+
+def test_menu_takes_the_mouse() -> None:
+    async def test(run: Running) -> None:
+        await run.type("/mo")
+        menu = run.app.parts.menu
+        assert menu.chosen is not None
+        assert menu.chosen.label == "/model"
+        await run.pilot.hover("#menu", offset=(5, 1))
+        assert menu.chosen.label == "/mode"
+        await run.pilot._post_mouse_events([MouseScrollUp], "#menu", offset=(5, 1))
+        assert menu.chosen.label == "/model"
+        await run.pilot._post_mouse_events([MouseScrollUp], "#menu", offset=(5, 1))
+        assert menu.chosen.label == "/model", "the wheel does not wrap around"
+        await run.pilot.click("#menu", offset=(5, 1))
+        await run.pilot.pause()
+        assert "Permission mode" in run.screen
+
+    drive(test)
+
+
+def test_placeholder_of_a_choice_is_not_sent() -> None:
+    async def test(run: Running) -> None:
+        await run.type("/permissions deny sh")
+        await run.pilot.press("enter")
+        assert run.app.parts.prompt.text == "/permissions deny shell("
+        await run.type("rm *)")
+        await run.pilot.press("enter")
+        await run.until(lambda: "deny shell(rm *) applies" in run.text)
+
+    drive(test)

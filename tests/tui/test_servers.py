@@ -186,6 +186,8 @@ def test_mcp_without_servers_says_how_to_add_one() -> None:
     async def test(run: Running) -> None:
         await run.send("/mcp")
         assert "[mcp_servers.NAME]" in panel_text(run)
+        await run.send("/mcp restart")
+        assert "Name the server: /mcp restart NAME." in run.text
 
     drive(test)
 

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from qcode.agent.keys.keys import Keys
-from qcode.agent.options import RunContext
+from qcode.agent.options import CHOOSE, LATEST, RunContext
 from qcode.config.settings import ProviderSettings, Settings
-from qcode.protocol.errors import CredentialError, ErrorKind, ExitCode, ProviderError, QcodeError, UsageError
+from qcode.protocol.errors import (
+    CredentialError,
+    ErrorKind,
+    ExitCode,
+    ProviderError,
+    QcodeError,
+    SessionError,
+    UsageError,
+)
 from qcode.protocol.provider import Provider
 from qcode.providers import registry
 from qcode.providers.connection import is_command, is_local
@@ -23,6 +32,8 @@ from qcode.values import dataclass
 
 REPLAYS: Mapping[str, bool] = {"replay": False, "replay-timed": True}
 """The providers that play back a recording (`replay/FILE`), and whether they use its recorded times."""
+DEMO = "demo"
+RESUMED = "the model of this session"
 NO_CREDENTIAL_TEXT = (
     "no model available: no key is set or stored, and no local server responds\n  store a key with qcode auth "
     "login PROVIDER, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS credential, or start a "
@@ -291,6 +302,39 @@ def begin_with(context: RunContext, *, has_demo: bool = False) -> Selection:
             has_demo=has_demo,
             connected=connected,
         )
+
+
+def resume_with(context: RunContext) -> Selection:
+    """Return the model for an app that resumes a session: that of the session if no flag names one and it is usable.
+
+    The demo model is a placeholder without a key, so it is only resumed without one. Raise `QcodeError`.
+    """
+    recorded = "" if context.options.model is not None or context.options.base_url else _recorded_model(context)
+    is_demo = recorded.partition("/")[0] == DEMO
+    if recorded and not is_demo:
+        try:
+            selection = select_model(recorded, context.settings, RESUMED, context.keys)
+        except QcodeError:
+            pass
+        else:
+            if is_usable(selection.spec, context.settings, context.keys):
+                return selection
+    selection = begin_with(context, has_demo=True)
+    if is_demo and selection.spec.name == DEMO:
+        return replace(selection, note=RESUMED, is_last_resort=False)
+    return selection
+
+
+def _recorded_model(context: RunContext) -> str:
+    """Return the last model of the session to resume, empty if there is none or it cannot be read."""
+    from qcode.agent.sessions.store import SessionStore
+
+    store = SessionStore(context.paths.state_dir, context.root)
+    requested = store.latest() if context.options.resume == LATEST else context.options.resume
+    try:
+        return store.model_of(requested) if requested not in (None, CHOOSE) else ""
+    except SessionError:
+        return ""  # the error is reported when the session is opened
 
 
 @contextmanager

@@ -67,6 +67,10 @@ class ExportRequest:
 _OPTION = re.compile(r"(?:^|\s)(?:(?P<none>--no-tools)|--turns[= ]\s*(?P<turns>\S+))(?=\s|$)")
 
 
+_OTHER_FORMATS = frozenset({"markdown", "text", "txt", "pdf", "xml", "yaml", "jsonl", "htm", "csv", "docx"})
+"""Words that are meant as a format, not as the name of a file."""
+
+
 def export_request(typed: str) -> ExportRequest:
     """Parse the argument of `/export`: a format, a path, `--turns 3-7` and `--no-tools`, the options anywhere.
 
@@ -79,6 +83,8 @@ def export_request(typed: str) -> ExportRequest:
     first, _, after = rest.partition(" ")
     form = next((form for form in EXPORT_FORMS if form == first), None)
     path = after.strip() if form else rest
+    if form is None and first in _OTHER_FORMATS:
+        raise ValueError(f"Unknown format {first!r}: choose md, json or html. For a file of that name: ./{first}")
     turns = next((option["turns"] for option in options if option["turns"]), "")
     return ExportRequest(form or form_of(path), path, turns, not any(option["none"] for option in options))
 

@@ -285,12 +285,14 @@ class Move:
 class SessionHistory:
     """The history of a session. `redoable` are the moves that can be redone, the latest last.
 
-    `unfinished` is a move that a crash interrupted. `models` are the models by the first message number of each.
+    `unfinished` is a move that a crash interrupted. `models` are the models by the first message number of each, `mode`
+    is the last permission mode of an attended run, empty if unknown.
     """
 
     def __init__(self) -> None:
         self.stored: dict[int, StoredMessage] = {}
         self.models: dict[int, str] = {}
+        self.mode = ""
         self.head = START
         self.changes: dict[int, RecordedChange] = {}
         self.redoable: list[Move] = []

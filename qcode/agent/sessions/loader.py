@@ -123,6 +123,8 @@ class _SessionReader:
                 self._read_move(record)
             case "model":
                 self._use(str_field(record, "model"))
+            case "mode":
+                self.history.mode = str_field(record, "mode")
             case "title":
                 self.title = str_field(record, "title")
             case str():

@@ -102,6 +102,7 @@ class Session:
         self._clock = clock
         self.redact = redact
         self._lock = threading.RLock()
+        self._mode = ""
         self.partial = PartialReply(partial, lambda: self.history.next_number, redact, partial_secret_length)
         self.loaded: tuple[Head, tuple[HistoryEntry, ...]] | None = None
         """The messages up to a head, if they have been assembled already."""
@@ -151,6 +152,7 @@ class Session:
             number = self.history.next_number
             entry = HistoryEntry(message, self._without_session_model(attempts), note, self._now(), numbers=(number,))
             stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
+            self._write_mode()
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.history.add(number, stored)
             self.partial.clear()
@@ -292,6 +294,18 @@ class Session:
         with self._lock:
             self._write({"kind": "model", "at": self._now(), "model": model})
             self.history.use_model(model)
+
+    def set_mode(self, mode: str) -> None:
+        """Record the permission mode. In a session without messages it is written with the first one."""
+        with self._lock:
+            self._mode = mode
+            if self.history.stored:
+                self._write_mode()
+
+    def _write_mode(self) -> None:
+        if self._mode and self._mode != (self.history.mode or "default"):
+            self._write({"kind": "mode", "at": self._now(), "mode": self._mode})
+            self.history.mode = self._mode
 
     def set_title(self, title: str) -> None:
         self.title = title

@@ -145,6 +145,11 @@ class SessionStore:
         notice = "the last record of this session is incomplete and was skipped" if contents.torn else ""
         return self._rebuild(session_id, contents, notice)
 
+    def model_of(self, text: str) -> str:
+        """Return the last model of a session as `provider/model`, empty if it is unknown."""
+        summary = summarize(self._path(self.find(text)))
+        return summary.model if summary is not None else ""
+
     def resume(self, text: str) -> tuple[Session, LoadedSession]:
         """Open a session to continue it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
 

@@ -25,6 +25,10 @@ def list_text(skills: Skills) -> str:
     return "\n".join(rows)
 
 
+def _shown_folder(skill: Skill) -> str:
+    return visible(f"{skill.place}/{skill.folder.name}")
+
+
 def list_rows(skills: Skills) -> list[JsonObject]:
     """Return all skills as JSON objects."""
     return [
@@ -51,7 +55,7 @@ def _rows(skills: Skills) -> Iterator[str]:
         yield f"{skill.handle:<{width}}  {visible(skill.place)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
     for lost, used in found.name_clashes:
-        yield f"not used: {lost.handle} of {visible(lost.place)}, because {visible(used.place)} has one of that name"
+        yield f"not used: {_shown_folder(lost)}, because {_shown_folder(used)} has the name {lost.handle}"
     warnings = [warning for skill in found.skills for warning in skill.warnings]
     for line in (*found.problems, *warnings, skills.catalog.note):
         if line:

@@ -80,10 +80,13 @@ async def _serve(server: MCPServer) -> None:
     descriptor = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # processes of tools must not read the requests
     lines = _Lines(descriptor)
-    async with stdio_server(stdin=cast("AsyncFile[str]", lines)) as (read, write):
-        lines.refuse = lambda error: write.send(SessionMessage(error))
-        lowlevel = server._lowlevel_server  # `run` takes no streams
-        await lowlevel.run(read, write, lowlevel.create_initialization_options())
+    try:
+        async with stdio_server(stdin=cast("AsyncFile[str]", lines)) as (read, write):
+            lines.refuse = lambda error: write.send(SessionMessage(error))
+            lowlevel = server._lowlevel_server  # `run` takes no streams
+            await lowlevel.run(read, write, lowlevel.create_initialization_options())
+    except* BrokenPipeError:
+        pass  # the client ended during a call
 
 
 class _Lines:

@@ -76,7 +76,8 @@ def _effort(context: CommandContext, typed: str) -> None:
 
 
 def _pick_effort(context: CommandContext) -> None:
-    from qcode.tui.screens.picker import Picker, PickerRow
+    from qcode.tui.panels.picker_list import PickerRow
+    from qcode.tui.screens.picker import Picker
 
     rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.requested_effort is None)]
     rows += [
@@ -136,7 +137,8 @@ def _mode(context: CommandContext, name: str) -> None:
 
 
 def _pick_mode(context: CommandContext) -> None:
-    from qcode.tui.screens.picker import Picker, PickerRow
+    from qcode.tui.panels.picker_list import PickerRow
+    from qcode.tui.screens.picker import Picker
 
     is_trusted = context.agent.trust.is_trusted
     current = effective_mode(context.agent.conversation.mode, is_trusted=is_trusted)
@@ -334,8 +336,9 @@ def _btw(context: CommandContext, question: str) -> None:
 
 
 def _add_aside(context: CommandContext, _argument: str) -> None:
-    context.view.notify("info", context.view.aside.add())
+    done = context.view.aside.add()
     context.screen.close_aside()
+    context.screen.hint(done)
 
 
 def _jobs(context: CommandContext, argument: str) -> None:

@@ -308,7 +308,14 @@ def table_text(rows: Sequence[tuple[str, str]]) -> str:
 
 
 _TYPED = re.compile(r"/([A-Za-z][\w:-]*)?(?: (.*))?", re.DOTALL)
-_KEY_NAMES = {"pageup": "PgUp", "pagedown": "PgDn", "question_mark": "?", "escape": "Esc"}
+_KEY_NAMES = {
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "question_mark": "?",
+    "escape": "Esc",
+    "underscore": "_",
+    "slash": "/",
+}
 
 
 def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
@@ -326,7 +333,13 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
     offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(query))
     if argument in offered:
         return ()  # the command is complete: Enter must run it, not a longer one that starts with it
-    return tuple(MenuItem(f"/{name} {choice}", choice) for choice in offered if query in choice.lower())
+    return tuple(_argument_row(name, choice) for choice in offered if query in choice.lower())
+
+
+def _argument_row(name: str, choice: str) -> MenuItem:
+    """Return the row of a choice. The text that the user must type in place of `…` is not inserted."""
+    start, is_open = choice.removesuffix(")").removesuffix("…"), choice.endswith(("…", "…)"))
+    return MenuItem(f"/{name} {start if is_open else choice}", choice, is_complete=not is_open)
 
 
 _FREQUENT = (

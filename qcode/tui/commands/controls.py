@@ -79,9 +79,7 @@ def _tools(context: CommandContext, name: str) -> None:
     elif context.app is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
-        context.screen.open_screen(
-            ToolPicker(tools), lambda chosen: _tools(context, chosen) if chosen is not None else None
-        )
+        context.screen.open_screen(ToolPicker(tools), lambda _: None)
     else:
         context.view.show_panel("Tools", control_text.tools_text(tools))
 
@@ -334,10 +332,12 @@ _SERVERS_TITLE = "Tool servers"
 
 def _mcp(context: CommandContext, argument: str) -> None:
     first, _, rest = argument.partition(" ")
-    is_restart = first == "restart" and bool(rest.strip())
+    is_restart = first == "restart"
     name = rest.strip() if is_restart else argument
     found = next((status for status in context.screen.servers.statuses if status.name == name), None)
-    if name and found is None:
+    if is_restart and not name:
+        context.view.notify("warning", "Name the server: /mcp restart NAME. /mcp lists them.")
+    elif name and found is None:
         known = [status.name for status in context.screen.servers.statuses]
         context.view.notify("warning", unknown(f"tool server {name!r}", name, known, "/mcp lists them."))
     elif is_restart:

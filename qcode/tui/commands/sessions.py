@@ -179,9 +179,13 @@ def _open(context: CommandContext, session_id: str) -> None:
     except ValueError as refusal:
         context.view.notify("warning", str(refusal))
         return
+    from qcode.agent.sessions.resumption import restore_session
     from qcode.tui.transcript.replay import is_shown_by_resume
 
+    restored = restore_session(context.agent.conversation, context.agent.context.options)
     context.screen.show_conversation()
+    for item in restored:
+        context.view.notify(item.level, item.text)
     for notice in notices:
         if not is_shown_by_resume(context.agent.conversation, notice):
             context.view.notify("warning", notice)

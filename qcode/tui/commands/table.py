@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import TurnOptions
-from qcode.protocol.messages import Image
+from qcode.protocol.messages import Block
 from qcode.text.clean import cut
 from qcode.tui.commands.chat import CHAT, LEAVING, MODELS, PROMPT, TODOS
 from qcode.tui.commands.command import (
@@ -105,7 +105,7 @@ def run_by_key(context: CommandContext, command_id: str) -> None:
     act(context, by_id(command_id), "")
 
 
-def submit_text(context: CommandContext, text: str, typed_text: str, images: tuple[Image, ...]) -> None:
+def submit_text(context: CommandContext, text: str, typed_text: str, attached: tuple[Block, ...]) -> None:
     """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `typed_text` is the typed text."""
     app = context.screen
     app.close_help()
@@ -115,7 +115,7 @@ def submit_text(context: CommandContext, text: str, typed_text: str, images: tup
             app.start_shell(line)
         return
     if typed is None:
-        app.turns.submit(Submission(text, typed_text, images))
+        app.turns.submit(Submission(text, typed_text, attached))
         return
     name, argument = typed
     command = find(name.lower(), context.commands)

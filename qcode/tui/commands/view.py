@@ -168,6 +168,10 @@ def _config(context: CommandContext, argument: str) -> None:
 
 
 def _change_setting(context: CommandContext, name: str, value: str) -> None:
+    themes = (AUTO, *context.app.app.theme_names) if context.app is not None else ()
+    if name == "ui.theme" and themes and value not in themes:
+        context.view.notify("warning", unknown(f"theme {value!r}", value, themes, "/theme lists them."))
+        return
     try:
         setting = context.agent.settings.change(name, value)
     except ValueError as refusal:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from qcode.agent.agent import Agent
     from qcode.agent.reports import TurnUsage
+    from qcode.protocol.messages import Text
     from qcode.protocol.usage import Usage
     from qcode.tui.status import Activity
 
@@ -44,11 +45,21 @@ _ROOM_FOR_KEYS = 44
 
 
 class AsideTalk:
-    """The asides of a front end. `count` gets the usage of each."""
+    """The asides of a front end. `count` gets the usage of each.
 
-    def __init__(self, agent: Agent, count: Callable[[TurnUsage], None] = lambda used: None) -> None:
+    `attach` gets the question and the block of an aside that the user adds, and returns what was done; without it, the
+    block is attached to the next message.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        count: Callable[[TurnUsage], None] = lambda used: None,
+        attach: Callable[[str, Text], str] | None = None,
+    ) -> None:
         self._agent = agent
         self._count = count
+        self._attach = attach or self._attach_to_next
         self._task: asyncio.Task[None] | None = None
         self._last_exchange: tuple[str, str] | None = None
 
@@ -77,13 +88,16 @@ class AsideTalk:
         return running is not None and running.cancel()
 
     def add(self) -> str:
-        """Attach the last question and answer to the next message; return what was done."""
+        """Add the last question and answer to the next message; return what was done."""
         if self._last_exchange is None:
             return USAGE
         from qcode.agent.context.attachments import aside_block
 
-        self._agent.conversation.attach((aside_block(*self._last_exchange),))
-        self._last_exchange = None
+        exchange, self._last_exchange = self._last_exchange, None
+        return self._attach(exchange[0], aside_block(*exchange))
+
+    def _attach_to_next(self, _question: str, block: Text) -> str:
+        self._agent.conversation.attach((block,))
         return "Attached the aside to your next message."
 
     async def _show(self, question: str, presenter: Presenter) -> None:

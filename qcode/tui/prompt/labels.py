@@ -1,4 +1,4 @@
-"""Short labels in the prompt that stand for a folded paste or an image. Pure.
+"""Short labels in the prompt that stand for a folded paste, an image or an aside. Pure.
 
 A label is one unit: the cursor never enters it, and it is deleted whole. Numbers are not reused within a run, so a
 label that returns (by undo, from the history, typed by hand) keeps its meaning. `attachments` reads the files.
@@ -17,9 +17,9 @@ from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
     from qcode.agent.context.pictures import Picture
-    from qcode.protocol.messages import Image
+    from qcode.protocol.messages import Image, Text
 
-_LABEL = lazy_pattern(r"\[(?:Pasted text|Image) #\d+ [^\[\]\n]{1,200}\]")
+_LABEL = lazy_pattern(r"\[(?:Pasted text|Image|Aside) #\d+ [^\[\]\n]{1,200}\]")
 
 Meaning = TypeVar("Meaning")
 
@@ -126,6 +126,29 @@ class Images:
             path = self.labels[label].path
             text = text.replace(label, mention_of(path) if path and "://" not in path else "[image]")
         return text
+
+
+class Asides:
+    """The asides that were added to the prompts of this run."""
+
+    def __init__(self) -> None:
+        self.labels: Labels[Text] = Labels()
+
+    def label(self, question: str, block: Text) -> str:
+        """Return a new label for an aside; `block` is its question and answer for the model."""
+        name = shorten(_FORBIDDEN_IN_LABELS.sub("", question), _NAME_CELLS) or "question"
+        return self.labels.add(f"[Aside #{self.labels.number} {name}]", block)
+
+    def blocks_in(self, text: str) -> tuple[Text, ...]:
+        """Return the asides whose labels are in `text`, each once, in order."""
+        return tuple(self.labels[label] for label in dict.fromkeys(self.labels.labels_in(text)))
+
+    def without_labels(self, text: str) -> str:
+        """Return `text` without labels, which mean nothing to the model; unchanged if nothing else is in it."""
+        rest = text
+        for label in self.labels.labels_in(text):
+            rest = rest.replace(f"{label} ", "").replace(label, "")
+        return rest if rest.strip() else text
 
 
 def image_paths(text: str) -> tuple[str, ...]:

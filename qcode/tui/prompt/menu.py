@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
@@ -23,7 +24,7 @@ from qcode.tui.widgets import overflow_mark
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from qcode.text.match import FileMatch
 
@@ -57,10 +58,11 @@ class MenuItem:
 
 
 class SlashMenu(Widget):
-    """Shows completions with one highlighted; hidden if there are none."""
+    """Shows completions with one highlighted; hidden if there are none. `pick` gets the one that is clicked."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.pick: Callable[[MenuItem], None] = lambda choice: None
         self._choices: tuple[MenuItem, ...] = ()
         self._index: int | None = None
         self.display = False
@@ -103,12 +105,44 @@ class SlashMenu(Widget):
             self._index = (start + step) % len(self._choices)
             self.refresh()
 
+    def _choice_at(self, y: int) -> int | None:
+        index = self._first_shown + y
+        return index if y < _MAX_MENU_ROWS and index < len(self._choices) else None
+
+    def on_click(self, event: events.Click) -> None:
+        if (index := self._choice_at(event.y)) is not None:
+            self.pick(self._choices[index])
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if (index := self._choice_at(event.y)) not in (None, self._index):
+            self._index = index
+            self.refresh()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self._move_within(-1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self._move_within(1)
+
+    def _move_within(self, step: int) -> None:
+        """Move the highlight, but not around the ends."""
+        if self._choices:
+            at = self._index if self._index is not None else -1
+            self._index = max(0, min(at + step, len(self._choices) - 1))
+            self.refresh()
+
+    @property
+    def _first_shown(self) -> int:
+        """The index of the first visible choice."""
+        return max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
+
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return min(_MAX_MENU_ROWS, len(self._choices)) + (len(self._choices) > _MAX_MENU_ROWS)
 
     def render(self) -> Content:
-        first = max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
-        choices = self._choices
+        first, choices = self._first_shown, self._choices
         if self.size.width < _MIN_HINT_WIDTH:
             choices = tuple(choice.without_hint() for choice in choices)
         visible = choices[first : first + _MAX_MENU_ROWS]

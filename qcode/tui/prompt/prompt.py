@@ -16,7 +16,7 @@ from textual.widgets.text_area import Selection
 
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
-from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Images, Pastes, clean_paste, image_paths
+from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths
 from qcode.tui.prompt.menu import file_choices, mention_at
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from qcode.agent.context.file_index import FileMatches
     from qcode.agent.context.pictures import Picture
-    from qcode.protocol.messages import Image
+    from qcode.protocol.messages import Block, Text
     from qcode.tui.prompt.history import HistorySearch, PromptHistory
     from qcode.tui.prompt.menu import MenuItem, SlashMenu
     from qcode.tui.prompt.vim.keys import VimKeys
@@ -73,12 +73,12 @@ class Prompt(EditingArea):
     class Submitted(Message):
         """The user sent `text`, with pastes expanded.
 
-        `typed_text` is the text on the screen, with labels for pastes and `images`.
+        `typed_text` is the text on the screen, with labels for pastes and `attached` asides and images.
         """
 
         text: str
         typed_text: str
-        images: tuple[Image, ...] = ()
+        attached: tuple[Block, ...] = ()
 
     @dataclass
     class KindChanged(Message):
@@ -100,17 +100,18 @@ class Prompt(EditingArea):
     ) -> None:
         self.pastes = Pastes()
         self.images = Images()
+        self.asides = Asides()
+        self._label_kinds = self.pastes.labels, self.images.labels, self.asides.labels
         self._vim: VimKeys | None = None
         self._show_vim = show_vim
-        super().__init__(
-            self.pastes.labels, self.images.labels, placeholder="Ask · / commands · @ files · ? keys", id=id
-        )
+        super().__init__(*self._label_kinds, placeholder="Ask · / commands · @ files · ? keys", id=id)
         self.sent = history
         self.say: Callable[[str], None] = lambda text: None
         self.editor_key = ""
         self.is_emptied_by_undo = False
         self._is_draft_due = False
         self._menu = menu
+        menu.pick = self._enter
         self._search = search
         self._sources: Sources | None = None
         self._dismissed_text = self._refilled_text = ""
@@ -144,7 +145,7 @@ class Prompt(EditingArea):
     @property
     def lasting_text(self) -> str:
         """The text for use in another session, without labels."""
-        return self.images.with_file_mentions(self.whole_text)
+        return self.asides.without_labels(self.images.with_file_mentions(self.whole_text))
 
     def keep_draft(self) -> None:
         """Store the text for the next start, in case this one ends before it is sent."""
@@ -205,7 +206,7 @@ class Prompt(EditingArea):
 
         self._vim = VimKeys(
             self,
-            (self.pastes.labels, self.images.labels),
+            self._label_kinds,
             lambda is_older: self.walk_back() if is_older else self.walk_newer(),
             self._show_vim,
         )
@@ -377,6 +378,10 @@ class Prompt(EditingArea):
         self._insert("".join(f"{self.images.label(picture)} " for picture in pictures))
         return bool(pictures)
 
+    def add_aside(self, question: str, block: Text) -> None:
+        """Insert a label for an aside."""
+        self._insert(f"{self.asides.label(question, block)} ")
+
     def action_cursor_up(self, select: bool = False) -> None:
         if self._menu.is_open and not select:
             self._menu.move(-1)
@@ -408,8 +413,9 @@ class Prompt(EditingArea):
 
     # Sending
 
-    def _enter(self) -> None:
-        chosen = self._menu.chosen if self._menu.is_open else None
+    def _enter(self, clicked: MenuItem | None = None) -> None:
+        """Take the completion that is highlighted or was `clicked`; send if the text is complete."""
+        chosen = clicked or (self._menu.chosen if self._menu.is_open else None)
         if chosen is not None and self._range is not None:
             typed = self.get_text_range(*self._range)
             if chosen.text.rstrip() != typed.rstrip():
@@ -435,10 +441,12 @@ class Prompt(EditingArea):
         if self._vim is not None:
             self._vim.reset()
         self._menu.close()
-        self.post_message(self.Submitted(self.pastes.expand(typed), typed, self.images.images_in(typed)))
+        attached: tuple[Block, ...] = (*self.asides.blocks_in(typed), *self.images.images_in(typed))
+        self.post_message(self.Submitted(self.asides.without_labels(self.pastes.expand(typed)), typed, attached))
 
     def _remember(self, typed: str) -> None:
-        self.sent.add(typed, self.images.with_file_mentions(self.pastes.expand(typed)))
+        lasting = self.asides.without_labels(self.images.with_file_mentions(self.pastes.expand(typed)))
+        self.sent.add(typed, lasting)
 
     # The menu
 

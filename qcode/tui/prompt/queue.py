@@ -12,7 +12,7 @@ from qcode.tui.transcript.line import shorten
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.protocol.messages import Image
+    from qcode.protocol.messages import Block
 
 _ROWS = 5
 
@@ -26,7 +26,7 @@ class Submission:
 
     text: str
     typed_text: str
-    images: tuple[Image, ...] = ()
+    attached: tuple[Block, ...] = ()
     options: TurnOptions = NO_OPTIONS
 
     @property
@@ -109,5 +109,5 @@ def _joined(submissions: list[Submission]) -> Submission:
     return Submission(
         "\n\n".join(submission.text for submission in submissions),
         "\n\n".join(submission.typed_text for submission in submissions),
-        tuple(image for submission in submissions for image in submission.images),
+        tuple(block for submission in submissions for block in submission.attached),
     )

@@ -18,9 +18,10 @@ from textual.widgets import Static
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
 from qcode.text.clean import one_line, plain_line, visible_rows
 from qcode.text.numbers import count_text
+from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.picker import ListScreen, PickerRow
+from qcode.tui.screens.picker import ListScreen
 from qcode.tui.transcript.diff import parse_diff, render_diff
 from qcode.tui.transcript.line import Line, ink, wrap
 from qcode.values import dataclass
@@ -83,8 +84,11 @@ class ChangesScreen(ListScreen[None]):
             return
         width = max(10, self.size.width - _SIDE_CELLS)
         lines = diff_rows(part.diff, width) if part is not None else changes_lines(self._changes, width)
+        if len(lines) > _PREVIEW_ROWS:
+            more = f"… {len(lines) - _PREVIEW_ROWS + 1} more rows · Enter shows all"
+            lines = [*lines[: _PREVIEW_ROWS - 1], *wrap([(more, ink("dim"))], width)[:1]]
         # Always the same height: the list must not move while the user moves in it.
-        lines = [*lines[:_PREVIEW_ROWS], *[Line()] * (_PREVIEW_ROWS - len(lines))]
+        lines = [*lines, *[Line()] * (_PREVIEW_ROWS - len(lines))]
         preview.update(Rows(lines, preview))
 
     def shown_count(self, total: int) -> int:
@@ -173,6 +177,7 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
     lines: list[Line] = []
     room = _MAX_CHARS
     for change in changes:
+        lines += [Line()] if lines else []
         note = f"  {one_line(change.note)}" if change.note else ""
         lines += wrap([(one_line(change.path), ink("strong")), (note, ink("dim"))], width)
         if change.diff:
@@ -181,7 +186,6 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
         if room <= 0:
             lines += wrap([("Too large to show in full; use git diff.", ink("notice-warning"))], width)
             break
-        lines.append(Line())
     return lines or wrap([("Nothing was changed.", ink())], width)
 
 

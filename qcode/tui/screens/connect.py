@@ -22,7 +22,8 @@ from textual.worker import Worker, WorkerState
 from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice
 from qcode.text.clean import one_line
 from qcode.text.sentences import capitalized
-from qcode.tui.screens.picker import Finder, PickerRow
+from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.picker import Finder
 from qcode.tui.widgets import SteadyInput, foot
 from qcode.values import dataclass
 

@@ -120,7 +120,7 @@ def change_rules(permissions: Permissions, action: str, text: str) -> str:
     effects = (effect,) if effect in EFFECTS else EFFECTS
     found = [present for present in permissions.rules() if present.text == new_rule and present.effect in effects]
     if not found:
-        raise ValueError(f"no active rule {new_rule}; /permissions list shows the rules")
+        raise ValueError(f"No active rule {new_rule}. /permissions list shows the rules.")
     # The settings may contain the same rule, but it cannot be changed from here.
     chosen = next((present for present in found if present.number), found[0])
     return undo(permissions, chosen) if action == "undo" else save_rule(permissions, chosen)

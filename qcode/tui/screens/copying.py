@@ -11,7 +11,8 @@ from itertools import islice
 from qcode.protocol.messages import Message
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.numbers import count_text
-from qcode.tui.screens.picker import Picker, PickerRow
+from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.picker import Picker
 from qcode.values import dataclass
 
 _MAX_REPLIES = 100

@@ -23,8 +23,10 @@ from qcode.agent.context.memory import Memory, MemoryFile, memory_detail
 from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line, visible_lines
 from qcode.text.numbers import tokens_text
-from qcode.tui.screens.control_text import first_sentence, tools_heading
-from qcode.tui.screens.picker import Picker, PickerRow
+from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.control_text import first_sentence, tool_text, tools_heading
+from qcode.tui.screens.pager import PagerScreen, hanging_lines
+from qcode.tui.screens.picker import Picker
 from qcode.tui.widgets import HangingText, foot
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
@@ -148,7 +150,7 @@ class CommandPicker(Picker):
 
 
 class ToolPicker(Picker):
-    """Picks a tool by name to show its details."""
+    """Shows the tools. Enter opens the details of one above the list, so that Esc returns to it."""
 
     ENTER = "show details"
 
@@ -164,6 +166,10 @@ class ToolPicker(Picker):
 
     def compose_more(self) -> ComposeResult:
         yield Static(id="picker-said", markup=False)
+
+    def select(self, row: PickerRow) -> None:
+        text = tool_text(self._tools[row.id])
+        self.app.push_screen(PagerScreen(f"Tool {row.label}", lambda width: hanging_lines(text, width)))
 
     def show_row(self, row: PickerRow | None) -> None:
         sentence = first_sentence(self._tools[row.id].description) if row is not None else ""

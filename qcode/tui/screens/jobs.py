@@ -16,9 +16,10 @@ from textual.widgets import Static
 
 from qcode.text.clean import shown_line
 from qcode.tui.panels.jobs import NO_JOBS, JobWatch, command_of, commands_of, leaving_question
+from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.picker import Column, ListScreen, Picker, PickerRow
+from qcode.tui.screens.picker import ListScreen, Picker
 from qcode.tui.transcript.ansi import output_rows
 from qcode.tui.transcript.line import Line, ink
 

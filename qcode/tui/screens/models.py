@@ -19,7 +19,8 @@ from qcode.agent.models.offered import ModelsService, OfferedModel, OfferedProvi
 from qcode.protocol.model import EFFORTS, Effort, ModelFacts
 from qcode.protocol.usage import Price
 from qcode.text.numbers import dollars_text, tokens_text
-from qcode.tui.screens.picker import Column, ListScreen, PickerRow
+from qcode.tui.panels.picker_list import Column, PickerRow
+from qcode.tui.screens.picker import ListScreen
 from qcode.values import dataclass
 
 CONNECT = "/connect "

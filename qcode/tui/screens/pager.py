@@ -14,8 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from qcode.tui.panels.preview import Rows
-from qcode.tui.transcript.line import Line, shorten
-from qcode.tui.widgets import foot
+from qcode.tui.transcript.line import Line, ink, shorten, wrap
+from qcode.tui.widgets import foot, hanging_rows
 
 _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""
@@ -23,6 +23,12 @@ _SIDE_CELLS = 3
 
 _GAP = "  "
 _MIN_TITLE = 8
+
+
+def hanging_lines(text: str, width: int) -> list[Line]:
+    """Return the rows of a sanitized text; the second of two columns keeps its indent."""
+    rows = (row for line in text.split("\n") for row in hanging_rows(line, width))
+    return [line for row in rows for line in wrap([(row, ink())], width)]
 
 
 class PagerScreen(ModalScreen[None]):

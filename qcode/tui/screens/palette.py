@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from qcode.tui.commands.command import Command, CommandContext, frequency_rank, key_names
 from qcode.tui.commands.help import keys_of
-from qcode.tui.screens.picker import Column, Picker, PickerRow
+from qcode.tui.panels.picker_list import Column, PickerRow
+from qcode.tui.screens.picker import Picker
 
 NO_ARGUMENT = "\0"
 """Id of the row that runs a command without an argument."""

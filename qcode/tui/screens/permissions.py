@@ -17,8 +17,9 @@ from textual.widgets import Input, Static
 
 from qcode.agent.permissions import Permissions, RuleInForce
 from qcode.text.clean import one_line, visible
+from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens import control_text
-from qcode.tui.screens.picker import Picker, PickerRow
+from qcode.tui.screens.picker import Picker
 from qcode.tui.widgets import SteadyInput
 
 _Asking: TypeAlias = Literal["", "add", "try"]

@@ -1,241 +1,33 @@
 """The base of all pickers: a modal screen with title, filter, rows and the available keys.
 
 A picker is generic: its result is the id of a row, or None if the user closed it. Override `show_row` to react to the
-highlight, and `take` to react to Enter. `Finder` combines filter and rows; it leaves Esc to its screen. `PickerList`
-paints the visible rows and takes neither focus nor keys.
+highlight, and `take` to react to Enter. `Finder` combines filter and rows; it leaves Esc to its screen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from qcode.text.clean import one_line
-from qcode.text.match import fold, match, rank
-from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import SteadyInput, foot, overflow_mark
+from qcode.text.match import fold, rank
+from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
+from qcode.tui.widgets import SteadyInput, foot
 
 Result = TypeVar("Result")
 
 
 _FOOT_ROWS, _MIN_HEIGHT = 3, 14
 """On a lower screen the keys have one row."""
-_LABEL_SHARE = 0.6
-_SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
-_FULL_HEIGHT = 24
-"""On a lower screen the list leaves more rows to the description and the keys, which wrap if it is narrow, too."""
-_GAP = 2
-_MARKS = 4
-_MIN_LABEL = 20
-_MIN_TEXT = 9
-_MIN_DETAIL = 12
-
-
-@dataclass(frozen=True, slots=True)
-class PickerRow:
-    """A row of a picker. `label` and `detail` are its first and last column; `is_current` marks the one in use.
-
-    `cells` are the columns between them, described by `Column`s. The filter also searches the hidden text `also`. Rows
-    of one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first. A
-    row with one of `names` that starts with the filter comes before all others.
-    """
-
-    id: str
-    label: str
-    detail: str = ""
-    is_current: bool = False
-    cells: tuple[str, ...] = ()
-    also: str = ""
-    group: str = ""
-    is_dim: bool = False
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of cells. In a narrow list text is cut first, then the columns with the lowest `weight` are dropped."""
-
-    title: str
-    weight: int = 0
-    is_number: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """The width of each part at one width of the list. Dropped columns are not in `cells`."""
-
-    label: int
-    cells: Mapping[int, int]
-    detail: int
-
-
-class PickerList(Widget):
-    """The visible rows, one of them highlighted."""
-
-    @dataclass
-    class Clicked(Message):
-        """The user clicked a row."""
-
-        index: int
-
-    def __init__(self, columns: Sequence[Column] = (), *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.rows: Sequence[PickerRow] = ()
-        self.index = 0
-        self._columns = tuple(columns)
-        self._has_head = any(column.title for column in columns)
-        self._query = ""
-        self._lines: list[int | str] = []
-        self._first = 0
-        self._max_widths: tuple[int, tuple[int, ...], bool] = (0, (), False)
-
-    @property
-    def row(self) -> PickerRow | None:
-        """The highlighted row."""
-        return self.rows[self.index] if self.rows else None
-
-    @property
-    def page(self) -> int:
-        """The number of rows that a page key moves."""
-        return max(1, self._room - 1)
-
-    @property
-    def _room(self) -> int:
-        """The number of lines that fit. If that is not all of them, the last row says so."""
-        height = max(1, self.size.height - self._has_head)
-        return height - (1 < height < len(self._lines))
-
-    def offer(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
-        """Show `rows`, the matches of `query`, with the one at `index` highlighted."""
-        self.rows, self._query = rows, query
-        self.index = max(0, min(index, len(rows) - 1))
-        self._lines = []
-        for position, row in enumerate(rows):
-            if row.group and (position == 0 or rows[position - 1].group != row.group):
-                self._lines.append(row.group)
-            self._lines.append(position)
-        self._max_widths = _max_widths(rows, self._columns)
-        self.refresh(layout=True)
-
-    def move_to(self, index: int) -> None:
-        self.index = max(0, min(index, len(self.rows) - 1))
-        self.refresh()
-
-    def get_content_height(self, container: object, viewport: Size, width: int) -> int:
-        """Return the height of all rows, at most a little more than half the screen, so the app stays visible above.
-
-        Not as a style: Textual loses `max-height` of a widget two containers down.
-        """
-        share = _SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
-        return max(1, min(len(self._lines) + self._has_head, int(viewport.height * share)))
-
-    def render(self) -> Content:
-        width = self.size.width
-        if not self.rows:
-            return Content("")
-        shape = self._shape(width)
-        head = [self._head(shape, width)] if self._has_head else []
-        height = self._room
-        at = self._lines.index(self.index)
-        # Scroll as little as possible. With 10 lines, 4 of them visible from line 2 on, moving to line 6 shows lines 3
-        # to 6, and moving back to line 1 shows lines 1 to 4. The first row also scrolls its heading into view.
-        top = 0 if self.index == 0 else at
-        self._first = max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
-        lines = self._lines[self._first : self._first + height]
-        content = [*head, *(self._line(line, shape, width) for line in lines)]
-        if len(lines) < len(self._lines):
-            shown = [line for line in lines if isinstance(line, int)]
-            mark = overflow_mark(shown[0] if shown else 0, len(shown), len(self.rows))
-            content.append(Content.styled(" " * _MARKS + mark, "$muted").truncate(width, ellipsis=True))
-        return Content("\n").join(content)
-
-    def on_click(self, event: events.Click) -> None:
-        at = event.y - self._has_head
-        index = self._first + at
-        line = self._lines[index] if 0 <= at < self._room and index < len(self._lines) else ""
-        if isinstance(line, int):
-            self.post_message(self.Clicked(line))
-
-    def _shape(self, width: int) -> _Shape:
-        room = max(1, width - _MARKS)
-        longest, cells, has_detail = self._max_widths
-        heights: dict[int, int] = {}
-        # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
-        left = room - min(longest, _MIN_LABEL)
-        for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
-            room_for_it = min(cells[at], left - _GAP)
-            least = cells[at] if self._columns[at].is_number else min(cells[at], _MIN_TEXT)
-            if cells[at] and room_for_it >= least:
-                heights[at] = room_for_it
-                left -= room_for_it + _GAP
-        spent = sum(cells + _GAP for cells in heights.values())
-        label = max(1, min(longest, int((room - spent) * _LABEL_SHARE)))
-        detail = room - label - spent - _GAP
-        if not has_detail or detail < _MIN_DETAIL:
-            label, detail = max(1, min(longest, room - spent)), 0
-        return _Shape(label, dict(sorted(heights.items())), detail)
-
-    def _head(self, shape: _Shape, width: int) -> Content:
-        cells = [_aligned(self._columns[at].title, room, self._columns[at]) for at, room in shape.cells.items()]
-        text = " " * (_MARKS + shape.label) + "".join(" " * _GAP + cell for cell in cells)
-        return Content.styled(text.rstrip(), "$muted").truncate(width, ellipsis=True)
-
-    def _line(self, line: int | str, shape: _Shape, width: int) -> Content:
-        if isinstance(line, str):
-            return Content.styled(shorten(line, width), "bold $muted")
-        row, is_chosen = self.rows[line], line == self.index
-        label = self._found(shorten(row.label, shape.label))
-        style = "bold $text-accent" if is_chosen else "$muted" if row.is_dim else ""
-        content = Content.assemble(
-            ("› " if is_chosen else "  ", "$text-accent"),
-            ("● " if row.is_current else "  ", "$text-success"),
-            label.stylize_before(style),
-            " " * (shape.label - label.cell_length),
-        )
-        for at, room in shape.cells.items():
-            cell = row.cells[at] if at < len(row.cells) else ""
-            content = Content.assemble(content, " " * _GAP, (_aligned(cell, room, self._columns[at]), "$muted"))
-        if row.detail and shape.detail > 0:
-            content = Content.assemble(content, " " * _GAP, (shorten(row.detail, shape.detail), "$muted"))
-        return content.rstrip().truncate(width, ellipsis=True)
-
-    def _found(self, label: str) -> Content:
-        """Return `label` with the letters that match the query underlined."""
-        content = Content(label)
-        for word in self._query.split():
-            found = match(word, label)
-            for place in found.places if found is not None else ():
-                content = content.stylize("underline", place, place + 1)
-        return content
-
-
-def _max_widths(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
-    """Return the widest label, the widest cell of each column (0 if it is empty), and whether there are details."""
-    label = max((cell_len(one_line(row.label)) for row in rows), default=0)
-    cells = [
-        max((cell_len(row.cells[at]) for row in rows if at < len(row.cells)), default=0) for at in range(len(columns))
-    ]
-    wide = tuple(max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True))
-    return label, wide, any(row.detail for row in rows)
-
-
-def _aligned(text: str, cells: int, column: Column) -> str:
-    text = shorten(text, cells) if text else ""
-    spaces = " " * (cells - cell_len(text))
-    return spaces + text if column.is_number else text + spaces
 
 
 Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
@@ -375,13 +167,15 @@ class Finder(Vertical):
         self.choose()
 
     @on(PickerList.Clicked)
-    def _move_or_choose(self, event: PickerList.Clicked) -> None:
-        """A click highlights a row; a click on the highlighted row picks it."""
+    def _choose_clicked(self, event: PickerList.Clicked) -> None:
         event.stop()
-        if event.index == self._list.index:
-            self.choose()
-        else:
-            self.move_to(event.index)
+        self.move_to(event.index)
+        self.choose()
+
+    @on(PickerList.Hovered)
+    def _highlight_hovered(self, event: PickerList.Hovered) -> None:
+        event.stop()
+        self.move_to(event.index)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()

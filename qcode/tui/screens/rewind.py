@@ -15,7 +15,8 @@ from textual.widgets import Static
 
 from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import count_text
-from qcode.tui.screens.picker import Picker, PickerRow
+from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.picker import Picker
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:

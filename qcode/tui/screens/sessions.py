@@ -20,7 +20,8 @@ from qcode.agent.context.attachments import split_attached
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import age_text, count_text
-from qcode.tui.screens.picker import FIELD_KEYS, Finder, Picker, PickerRow
+from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.picker import FIELD_KEYS, Finder, Picker
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 

@@ -17,7 +17,8 @@ from textual.widgets import Input, Static
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
 from qcode.text.sentences import capitalized
-from qcode.tui.screens.picker import FIELD_KEYS, Column, ListScreen, PickerRow
+from qcode.tui.panels.picker_list import Column, PickerRow
+from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 
@@ -26,9 +27,19 @@ _GROUPS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
     "": "Model",
+    "output": "Length of replies",
+    "tools": "Tools",
+    "after_edit": "After an edit",
+    "sessions": "Sessions",
+    "skills": "Skills",
+    "hooks": "Hooks",
+    "mcp": "Tool servers",
     "mcp_servers": "Tool servers",
+    "network": "Network",
+    "providers": "Providers",
+    "models": "Models",
 }
-"""The headings of tables, the most wanted first; the other tables follow under their names."""
+"""The headings of tables, the most wanted first."""
 
 WORDS = {
     "ui.theme": "Theme",
@@ -37,15 +48,81 @@ WORDS = {
     "ui.bell": "Bell and notification",
     "ui.title": "Title of the terminal",
     "ui.mouse": "Mouse",
-    "ui.partial_redraw": "Write only changed cells",
+    "ui.keep_last_reply": "Print last reply on exit",
     "ui.linear": "Lines instead of a screen",
-    "ui.keep_last_reply": "Last reply after leaving",
+    "ui.partial_redraw": "Redraw only what changed",
     "permissions.mode": "Mode at the start",
     "permissions.allow": "Runs without asking",
     "permissions.ask": "Always asks",
     "permissions.deny": "Never runs",
+    "model": "Model",
+    "small_model": "Small model",
+    "fallback": "Fallback models",
+    "fallback_on": "Also fall back on",
+    "output.max_tokens": "Fixed output cap",
+    "output.escalate": "Retry with a larger cap",
+    "output.max_continuations": "Continuations of a reply",
+    "output.policy": "Truncated text",
+    "output.tool_call_repair": "Truncated tool call",
+    "output.max_tool_repair_attempts": "Repairs of a tool call",
+    "output.max_total_completion_tokens": "Most tokens of a reply",
+    "output.max_total_output_chars": "Most characters of a reply",
+    "output.min_escalation_gain": "Least gain of a retry",
+    "output.learn_first_cap": "Learn the first cap",
+    "tools.sandbox": "Sandbox",
+    "tools.web_search": "Web search",
+    "tools.agents": "Sub-agents",
+    "tools.shell_timeout_s": "Seconds for a command",
+    "tools.tool_timeout_s": "Seconds for other tools",
+    "tools.max_output_chars": "Characters of a result",
+    "tools.text_calls": "Tool calls as text",
+    "after_edit.diagnostics": "Report new problems",
+    "after_edit.format": "Format with",
+    "after_edit.check": "Check with",
+    "after_edit.test": "Test with",
+    "after_edit.max_rounds": "Rounds of fixes",
+    "sessions.retention_days": "Delete after days",
+    "skills.foreign": "Skills of other programs",
+    "skills.off": "Skills switched off",
+    "skills.paths": "More folders of skills",
+    "hooks.enabled": "Run hooks",
+    "hooks.claude": "Hooks of Claude Code",
+    "hooks.SessionStart": "When a session begins",
+    "hooks.UserPromptSubmit": "When you send a prompt",
+    "hooks.PreToolUse": "Before a tool runs",
+    "hooks.PermissionRequest": "Before qcode asks you",
+    "hooks.PostToolUse": "After a tool ran",
+    "hooks.PostToolUseFailure": "After a tool failed",
+    "hooks.Notification": "When qcode waits for you",
+    "hooks.SubagentStart": "When a sub-agent begins",
+    "hooks.SubagentStop": "When a sub-agent is done",
+    "hooks.Stop": "When the model is done",
+    "hooks.StopFailure": "When a turn failed",
+    "hooks.PreCompact": "Before compaction",
+    "hooks.PostCompact": "After compaction",
+    "hooks.SessionEnd": "When a session ends",
+    "mcp.defer": "Search for their tools",
+    "network.max_retries": "Retries",
+    "network.connect_timeout_s": "Seconds to connect",
+    "network.first_event_timeout_s": "Seconds until a reply",
+    "network.idle_timeout_s": "Seconds of silence",
+    "network.retry_after_max_s": "Longest requested wait",
+    "network.wait_for_limit": "Wait at a rate limit",
 }
-"""The labels of the first groups, in their order. The filter and the description know the name of the key, too."""
+"""The labels of the settings, in their order. The filter and the description also have the name of the key."""
+
+UNSET = {
+    "model": "last choice",
+    "small_model": "the current model",
+    "output.max_tokens": "8,000, then more",
+    "output.max_total_completion_tokens": "4 × the cap",
+    "output.max_total_output_chars": "120,000 or more",
+    "tools.max_output_chars": "per tool",
+    "tools.tool_timeout_s": "per tool",
+    "ui.theme": "last choice, or auto",
+    "ui.bell": "while not in focus",
+}
+"""The effective value of a setting that is not set."""
 
 
 class SettingsScreen(ListScreen[None]):
@@ -208,20 +285,24 @@ def setting_row(setting: Setting) -> PickerRow:
 
 
 def value_text(setting: Setting) -> str:
-    """Return the value in plain words: text without quotes, and the mode as the status line names it."""
+    """Return the value in plain words, and what applies if it is not set. The mode is that of the status line."""
     if setting.name == "permissions.mode" and setting.value == "default":
         return "ask"
+    if setting.value is None and setting.name in UNSET:
+        return UNSET[setting.name]
+    if setting.name == "sessions.retention_days" and not setting.value:
+        return "never"
     text = setting.display
     if text[:1] == text[-1:] == '"' and len(text) > 2 and "\\" not in text:
         return text[1:-1]
-    return "(none)" if text in ("[]", "{}") else text
+    return "none" if text in ("[]", "{}") else text
 
 
 def _place(setting: Setting) -> tuple[int, int]:
     """Return the position of a setting; those that are equal keep their order."""
     table = setting.name.partition(".")[0] if "." in setting.name else ""
     groups, words = list(_GROUPS), list(WORDS)
-    group = groups.index(table) if table in groups[:3] else len(groups)
+    group = groups.index(table) if table in groups else len(groups)
     return group, words.index(setting.name) if setting.name in words else len(words)
 
 

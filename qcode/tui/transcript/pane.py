@@ -23,6 +23,7 @@ from textual.cache import LRUCache
 from textual.geometry import Region, Size
 from textual.reactive import var
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
@@ -298,12 +299,24 @@ class Pane(ScrollView):
         try:
             # Set without its watcher: the height of the text changes only the scroll bar, not the screen's layout.
             self.set_reactive(Pane.virtual_size, Size(self.text_width, self.column.height))
-            self.vertical_scrollbar.window_virtual_size = self.column.height
+            self._move_thumb(target)
             self.scroll_y = self.scroll_target_y = target
         finally:
             self._is_placing = False
         if self._reading_position is not None and target > self.max_scroll_y:
             self.follow()
+
+    def _move_thumb(self, target: int) -> None:
+        """Update the scroll bar. Repaint it only if it looks different: that costs almost as much as the text.
+
+        While a long reply is written, most frames move the thumb by less than an eighth of a cell.
+        """
+        bar, height = self.vertical_scrollbar, self.column.height
+        before = _thumb(bar)
+        bar.set_reactive(ScrollBar.window_virtual_size, height)
+        bar.set_reactive(ScrollBar.position, bar.validate_position(min(target, max(0, height - self.size.height))))
+        if _thumb(bar) != before:
+            bar.refresh()
 
     def follow(self) -> None:
         """Follow the end from now on."""
@@ -406,6 +419,12 @@ class Pane(ScrollView):
     def tick(self) -> None:
         self.content.tick()
         self.schedule()
+
+
+def _thumb(bar: ScrollBar) -> list[Segment]:
+    """Return the cells of a scroll bar, in fixed colors."""
+    window = bar.window_size if bar.window_size < bar.window_virtual_size else 0
+    return list(bar.renderer.render_bar(bar.size.height, bar.window_virtual_size, window, bar.position).segments)
 
 
 def with_chosen_mark(line: Line) -> Line:

@@ -252,7 +252,7 @@ def test_project_folder_that_leads_elsewhere_is_not_written(place: Place) -> Non
     [
         (".claude/settings.json", "{"),
         (".claude/settings.json", "[]"),
-        (".claude/settings.json", '{"permissions": {"deny": "Bash", "allow": [1, null]}}'),
+        (".claude/settings.json", '{"permissions": {"ask": "Bash", "allow": [1, null]}}'),
         (".claude.json", '{"mcpServers": {"a": 1, "b": {}, "../c": {"command": "x"}, "d": {"command": ["x"]}}}'),
         (".claude.json", '{"mcpServers": [], "projects": {"x": 3}}'),
         (".codex/config.toml", "= 3"),
@@ -272,6 +272,26 @@ def test_unusable_files_are_lines_and_stop_nothing(place: Place, name: str, text
     assert "+ command good" in out
     assert (place.own / "commands/good.md").is_file()
     assert "Traceback" not in place.err
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "values", "line", "code"),
+    [
+        ("claude", ".claude/settings.json", {"permissions": {"deny": "Bash"}}, 'deny "Bash": it is not a list', 1),
+        ("claude", ".claude/settings.json", {"permissions": {"deny": [5]}}, "deny 5: it is not text", 1),
+        ("claude", ".claude/settings.json", {"permissions": {"allow": [None]}}, "allow null: it is not text", 0),
+        ("claude", ".claude/settings.json", {"permissions": ["deny"]}, "permissions: it is not a table", 1),
+        ("claude", ".claude.json", {"mcpServers": ["x"]}, "mcpServers: it is not a table", 0),
+        ("gemini", ".gemini/settings.json", {"tools": {"exclude": "x"}}, 'deny "x": it is not a list', 1),
+        ("opencode", ".config/opencode/opencode.json", {"permission": "deny"}, "permission: it is not a table", 1),
+        ("opencode", ".config/opencode/opencode.json", {"permission": "allow"}, "permission: it is not a table", 0),
+    ],
+)
+def test_part_of_another_type_is_named_and_a_lost_denial_fails(
+    program: str, name: str, values: dict[str, Any], line: str, code: int, place: Place
+) -> None:
+    place.write(f"home/{name}", json.dumps(values))
+    assert f" {line}  (~/{name}:1)" in place.run(program, code=code)
 
 
 def test_special_file_in_the_place_of_settings_does_not_block(place: Place) -> None:

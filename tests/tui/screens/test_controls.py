@@ -14,6 +14,7 @@ from textual.widgets import Input, Static
 
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, PlacePicker, ToolPicker, findings_lines
+from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.widgets import HangingText
 from tests.tui.controlling import FINDINGS, Project
@@ -154,9 +155,12 @@ def test_tools_show_their_verdict_and_enter_shows_the_details_of_one(tmp_path: P
         assert standing["ask_person"] == "asks you"
         assert "tokens with each request" in screen.heading
         await run.pilot.press(*"grep", "enter")
-        await run.until(lambda: len(run.app.screen_stack) == 1)
+        await run.until(lambda: isinstance(run.app.screen, PagerScreen))
         await run.pilot.pause()
-        assert run.app.parts.help.heading == "Tool grep"
+        assert "Tool grep" in run.screen
+        assert "  pattern  " in run.screen
+        await run.pilot.press("escape")
+        assert run.app.screen is screen, "Esc returns to the list"
 
     go(project, test)
 
@@ -279,7 +283,7 @@ def test_failed_check_is_a_line_and_does_not_end_the_app(tmp_path: Path) -> None
         ("/permissions allow shell(make doc)", "allow shell(make doc) applies to this session"),
         ("/permissions allow shell(sudo *)", "every use needs approval"),
         ("/permissions undo shell(make test)", "change it there"),
-        ("/permissions undo shell(none)", "no active rule shell(none)"),
+        ("/permissions undo shell(none)", "No active rule shell(none)"),
         ("/permissions check make doc", "shell make doc: asks first"),
         ("/permissions check write a.py", "write a.py: asks first"),
         ("/permissions what", "Use /permissions, or with list"),

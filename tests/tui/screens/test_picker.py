@@ -14,8 +14,9 @@ from textual.widgets import Input
 
 from qcode.tui.app import QcodeApp
 from qcode.tui.layout import PANEL_STYLES
+from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
 from qcode.tui.screens.palette import PalettePicker
-from qcode.tui.screens.picker import Column, Finder, Picker, PickerList, PickerRow
+from qcode.tui.screens.picker import Finder, Picker
 from qcode.tui.widgets import SteadyInput, foot
 from tests.tui.harness import Running, drive
 
@@ -164,15 +165,48 @@ def test_list_that_fits_has_no_mark() -> None:
     play(scene, Recording(ROWS[:13]))
 
 
-def test_click_highlights_and_a_click_on_the_highlight_selects() -> None:
+def test_mouse_highlights_the_row_below_it_and_a_click_selects_it() -> None:
     async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
-        await pilot.click(PickerList, offset=(5, 1))
-        assert app.picker.row == ROWS[1]
+        await pilot.hover(PickerList, offset=(5, 2))
+        assert app.picker.row == ROWS[2]
         assert app.results == []
         await pilot.click(PickerList, offset=(5, 1))
         assert app.results == ["id1"]
 
     play(scene)
+
+
+def test_heading_of_the_first_row_stays_in_view() -> None:
+    rows = tuple(PickerRow(f"id{n}", f"name {n}", group=f"group {n // 20}") for n in range(40))
+
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        def listed() -> list[str]:
+            return [line.strip(" ▌›") for line in app.lines() if "group" in line or "name" in line]
+
+        assert listed()[:2] == ["group 0", "name 0"]
+        await pilot.press(*["down"] * 15)
+        assert listed()[0] == "group 0"
+        assert listed()[-1] == "name 15"
+        second = listed()[1].replace("name ", "id")
+        await pilot.click(PickerList, offset=(5, 1))
+        assert app.results == [second]
+
+    play(scene, Recording(rows))
+
+
+def test_view_does_not_scroll_while_the_highlight_moves_inside_it() -> None:
+    rows = tuple(PickerRow(f"id{n}", f"name {n}", group=f"group {n // 20}") for n in range(40))
+
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        await pilot.press("end")
+        last = [line.replace("›", " ") for line in app.lines()]
+        assert any("group 1" in line for line in last)
+        await pilot.press("up", "up")
+        assert [line.replace("›", " ") for line in app.lines()] == last
+        await pilot.press("home")
+        assert any("group 0" in line for line in app.lines())
+
+    play(scene, Recording(rows))
 
 
 def test_replaced_rows_keep_the_highlight_on_the_same_row() -> None:
@@ -282,7 +316,7 @@ def test_click_on_a_heading_selects_nothing() -> None:
         await pilot.click(PickerList, offset=(5, 1))
         assert (app.picker.row, app.results) == (GROUPED[0], [])
         await pilot.click(PickerList, offset=(5, 5))
-        assert app.picker.row == GROUPED[2]
+        assert app.results == [GROUPED[2].id]
 
     play(scene, Grouped())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -114,6 +115,19 @@ def test_diff_shows_the_changes_of_the_session(tmp_path: Path) -> None:
         await run.pilot.press("escape", "escape")
         await run.pilot.pause()
         assert len(run.app.screen_stack) == 1
+
+    played(tmp_path, test)
+
+
+def test_diff_preview_says_how_many_rows_it_hides(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        (it.work / "a.txt").write_text("".join(f"line {number}\n" for number in range(30)))
+        await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        await run.pilot.pause()
+        (hidden,) = re.findall(r"… (\d+) more rows · Enter shows all", run.screen)
+        (last_shown, *_) = re.findall(r"line (\d+)", run.screen)[::-1]
+        assert int(hidden) == 29 - int(last_shown)
 
     played(tmp_path, test)
 
@@ -284,6 +298,15 @@ def test_context_report_has_shares_and_advice() -> None:
     assert "narrower reads" in text
     assert "/compact frees space" in text
     assert "Instruction files" in text
+
+
+def test_context_bar_has_a_mark_for_the_smallest_share() -> None:
+    def bar(messages: int) -> str:
+        return context_text(ContextReport("m", 1_000_000, 0, 0, 0, messages, 0, 8_000)).split()[0]
+
+    assert bar(0) == "░" * 20
+    assert bar(4_000) == "▏" + "░" * 19
+    assert bar(50_000) == "█" + "░" * 19
 
 
 def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:

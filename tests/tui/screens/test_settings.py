@@ -12,7 +12,7 @@ from qcode.agent.settings import SettingsService
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from qcode.config.schema import KEYS
-from qcode.tui.screens.settings import WORDS, SettingsScreen
+from qcode.tui.screens.settings import WORDS, SettingsScreen, value_text
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
 
@@ -90,9 +90,17 @@ def test_screen_and_permissions_come_first_in_words(file: Path) -> None:
     play(test, configuring(file))
 
 
-def test_every_setting_of_screen_and_permissions_has_words() -> None:
-    first = {key.name for key in KEYS if key.path[0] in ("ui", "permissions") and "COMMAND" not in key.name}
-    assert first == WORDS.keys()
+def test_every_setting_has_words() -> None:
+    assert {key.name for key in KEYS if not {"*", "COMMAND"} & {*key.path}} == WORDS.keys()
+    assert len({*WORDS.values()}) == len(WORDS)
+
+
+def test_setting_that_is_not_set_shows_what_applies(file: Path) -> None:
+    values = {setting.name: value_text(setting) for setting in configuring(file).settings()}
+    assert not [name for name, value in values.items() if value in ("(not set)", "(none)", "")]
+    assert values["tools.tool_timeout_s"] == "per tool"
+    assert values["sessions.retention_days"] == "never"
+    assert values["permissions.mode"] == "ask"
 
 
 def test_boolean_setting_toggles_in_the_file_and_applies_at_once(file: Path) -> None:
@@ -251,3 +259,13 @@ def test_setting_can_be_changed_by_a_typed_command(file: Path) -> None:
         assert "must be true or false" in run.text
 
     drive(test, settings=configuring(file))
+
+
+def test_unknown_theme_is_not_written(file: Path) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/config ui.theme drak")
+        await run.pilot.pause()
+        assert "Unknown theme 'drak'. Did you mean dark?" in run.text
+        assert file.read_text() == FILE
+
+    drive(test, ScriptedConversation(), settings=configuring(file))

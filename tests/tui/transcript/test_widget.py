@@ -358,3 +358,33 @@ def test_user_message_is_a_band_across_the_width() -> None:
         return [app.transcript.render_line(row) for row in range(count)]
 
     play(scene)
+
+
+def test_scroll_bar_is_painted_only_if_it_looks_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        bar = app.transcript.vertical_scrollbar
+        painted: list[float] = []
+        paint = bar.render
+
+        def render() -> object:
+            painted.append(bar.position)
+            return paint()
+
+        monkeypatch.setattr(bar, "render", render)
+        app.transcript.append_text("row\n\n" * 1_000)
+        await settle(app, pilot)
+        assert painted
+        painted.clear()
+        for _ in range(5):
+            app.transcript.append_text("row\n\n")
+            await settle(app, pilot)
+        assert painted == []
+        assert app.transcript.scroll_y == app.transcript.max_scroll_y
+        app.transcript.scroll_home(animate=False)
+        await settle(app, pilot)
+        assert painted[-1] == 0
+        app.transcript.scroll_end(animate=False)
+        await settle(app, pilot)
+        assert painted[-1] == app.transcript.max_scroll_y
+
+    play(scene)

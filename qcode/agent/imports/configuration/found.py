@@ -129,6 +129,13 @@ class SettingsFile:
         value = self.table(*keys[:-1]).get(keys[-1])
         return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
+    def add_misshapen_table(self, *keys: str, may_deny: bool = False) -> None:
+        """Add a finding if the value at a path is neither a table nor empty; `may_deny`: a denial may be in it."""
+        value = self.table(*keys[:-1]).get(keys[-1])
+        if value and not isinstance(value, Mapping):
+            name, location = ".".join(keys), self.location(*keys)
+            self.add(ForeignSetting("setting", name, location, why="it is not a table", is_unenforced=may_deny))
+
     def add(self, found: ForeignSetting) -> None:
         self.settings.append(found)
 

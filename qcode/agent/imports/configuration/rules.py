@@ -7,8 +7,9 @@ code.claude.com/docs/en/permissions, gemini-cli `docs/reference/configuration.md
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from qcode.agent.claude.rules import MODES, RuleEffect, Source, convert, is_claude_rule
 from qcode.agent.claude.settings import convert_rules
@@ -39,8 +40,9 @@ _RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
 def claude_rules(file: SettingsFile, source: Source) -> None:
     """Add the rules and the mode in `permissions` of Claude Code or qwen-code."""
     table = file.table("permissions")
+    file.add_misshapen_table("permissions", may_deny=True)
     for effect in EFFECTS:
-        for text in file.strings("permissions", effect):
+        for text in _rule_texts(file, effect, "permissions", effect):
             add_rule(file, effect, text, _with_claude_tool(text), source, file.location("permissions", effect, text))
     mode = table.get("defaultMode")
     if isinstance(mode, str):
@@ -50,6 +52,28 @@ def claude_rules(file: SettingsFile, source: Source) -> None:
             hint = "; use --add-dir" if key == "additionalDirectories" else ""
             location = file.location("permissions", key)
             file.add(ForeignSetting("setting", f"permissions.{key}", location, why=f"has no equivalent{hint}"))
+
+
+def _rule_texts(file: SettingsFile, effect: RuleEffect, *path: str) -> Iterator[str]:
+    """Yield the rules in the list at a path; add a finding for each value that is not text."""
+    value = file.table(*path[:-1]).get(path[-1])
+    if value is None:
+        return
+    is_denial = effect == "deny"
+    if not isinstance(value, list):
+        name, location = f"{effect} {_short_json(value)}", file.location(*path)
+        file.add(ForeignSetting("rule", name, location, why="it is not a list", is_unenforced=is_denial))
+        return
+    for item in value:
+        if isinstance(item, str):
+            yield item
+        else:
+            name, location = f"{effect} {_short_json(item)}", file.location(*path)
+            file.add(ForeignSetting("rule", name, location, why="it is not text", is_unenforced=is_denial))
+
+
+def _short_json(value: object) -> str:
+    return single_spaced(json.dumps(value, ensure_ascii=False), 120)
 
 
 def _add_mode(file: SettingsFile, mode: str) -> None:
@@ -75,7 +99,7 @@ def gemini_rules(file: SettingsFile) -> None:
         ("allow", ("tools", "allowed")),
     )
     for effect, path in locations:
-        for text in file.strings(*path):
+        for text in _rule_texts(file, effect, *path):
             rule = _with_claude_tool(text)
             match = _RULE.fullmatch(rule)
             if match is not None and match[1] == "Bash":
@@ -85,6 +109,7 @@ def gemini_rules(file: SettingsFile) -> None:
 
 def opencode_rules(file: SettingsFile) -> None:
     """Add `permission` of OpenCode, in which the last matching pattern decides; in qcode a denial always wins."""
+    file.add_misshapen_table("permission", may_deny=file.values.get("permission") == "deny")
     for tool, value in file.table("permission").items():
         name = CLAUDE_TOOLS.get(tool.lower(), "")
         patterns = dict(value) if isinstance(value, Mapping) else {"*": value}

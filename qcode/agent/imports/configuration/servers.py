@@ -234,6 +234,7 @@ _CONVERTERS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]
 
 def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], disabled: tuple[str, ...] = ()) -> None:
     """Add the servers in a table of a file; those in `disabled` are not started."""
+    file.add_misshapen_table(*path)
     for name, entry in file.table(*path).items():
         location = file.location(*path, name)
         try:

@@ -1,0 +1,75 @@
+"""Restores the permission mode and the model of a resumed session, for the app. See docs/guide/sessions.md.
+
+Only a mode that asks, or accept-edits mode in a trusted folder, is restored: a session must never start to run commands
+without asking because it did so before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from qcode.agent.models.selection import DEMO
+from qcode.protocol.approvals import ApprovalMode, mode_label
+from qcode.protocol.events import Notice
+from qcode.text.clean import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qcode.agent.conversation import Conversation
+    from qcode.agent.options import Options
+
+_ALWAYS_RESTORED = frozenset({"plan", "default"})
+_WITH_TRUST = "accept-edits"
+_WITH_FLAG = frozenset({"auto", "bypass"})
+
+
+def restore_session(conversation: Conversation, options: Options) -> tuple[Notice, ...]:
+    """Restore mode and model, unless a flag in `options` sets them; return what to tell the user."""
+    history = conversation.session.history
+    notices: list[Notice] = []
+    if options.permission_mode is None:
+        notices += _restore_mode(conversation, history.mode)
+    else:
+        conversation.session.set_mode(conversation.mode)
+    model = history.model_of(history.next_number)
+    return (*notices, *_restore_model(conversation, model, is_chosen=options.model is not None))
+
+
+def _restore_mode(conversation: Conversation, recorded: str) -> Iterator[Notice]:
+    current = conversation.mode
+    if recorded in ("", current):
+        return
+    label, now = mode_label(recorded), f"The mode is {mode_label(current)}."
+    if recorded in _ALWAYS_RESTORED or (recorded == _WITH_TRUST and conversation.permissions.is_trusted):
+        conversation.set_mode(cast(ApprovalMode, recorded))
+        yield Notice("info", f"Mode: {label}, as when you left this session. Shift+Tab switches it.")
+    elif recorded == _WITH_TRUST:
+        yield Notice("info", f"You left this session in {label} mode, which needs a trusted folder. {now}")
+    elif recorded in _WITH_FLAG:
+        conversation.session.set_mode(current)
+        flag = f"To use it again, start qcode with --permission-mode {recorded}."
+        yield Notice("info", f"You left this session in {label} mode, which is not restored. {now} {flag}")
+
+
+def _restore_model(conversation: Conversation, recorded: str, *, is_chosen: bool) -> Iterator[Notice]:
+    current = conversation.model
+    if recorded in ("", current):
+        return
+    session = conversation.session
+    if is_chosen:
+        session.switch_model(current)
+        return
+    if recorded.partition("/")[0] != DEMO:
+        try:
+            conversation.set_model(recorded)
+        except ValueError as refusal:
+            reason = one_line(str(refusal), 200).rstrip(".")
+            text = f"This session used {one_line(recorded, 80)}, which cannot be used now: {reason}."
+            yield Notice("warning", f"{text} Continuing with {current}.")
+        else:
+            yield Notice("info", f"Model: {conversation.model}, as in this session before.")
+            return
+    else:
+        yield Notice("info", f"This session used the demo model. Continuing with {current}.")
+    session.switch_model(current)
