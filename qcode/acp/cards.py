@@ -39,7 +39,7 @@ _MAX_TITLE = 200
 _MAX_TEXT = 200_000
 _MAX_VALUE = 100_000
 _MAX_TAIL = 8_000
-_MAX_CHANGES = 400_000
+_MAX_DIFF_CHARS = 400_000
 TRUNCATED_CALL = "not run: the reply was truncated"
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: *(.*\S)")
 _FILE = re.compile(r"(---|\+\+\+) (?:[ab]/)?(.*)")
@@ -96,7 +96,7 @@ def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> li
     size = 0
     for entry in content:
         size += len(json.dumps(entry, ensure_ascii=False))
-        if size > _MAX_CHANGES:
+        if size > _MAX_DIFF_CHARS:
             omitted = len(content) - len(diffs)
             diffs.append(text_content(f"[{omitted} more changes are too large to be shown here]"))
             break

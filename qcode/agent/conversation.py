@@ -264,7 +264,7 @@ class Conversation:
             recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown_prompt)
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
-                    event = driven if isinstance(driven, Notice) else recorder.see(driven)
+                    event = driven if isinstance(driven, Notice) else recorder.record_event(driven)
                     self.transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # the most frequent event, which never needs a notice
                         yield self._log_event(event)
@@ -272,7 +272,7 @@ class Conversation:
                     if isinstance(event, ReplyFinished):
                         self.client.note_reply(event, settings.output)
                     for item in self._with_notices(event, prompt):
-                        yield self.observe(recorder.see(item) if isinstance(item, Notice) else item)
+                        yield self.observe(recorder.record_event(item) if isinstance(item, Notice) else item)
         finally:
             stop_timer()
             self._driver = self._agents = self.turn = None
@@ -297,7 +297,7 @@ class Conversation:
         sources = (self.transcript.session, self._checkpoints, self._toolbox, self._calls)
         events: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
         if isinstance(event, ToolFinished):
-            self.transcript.keep_result(event)
+            self.transcript.store_result(event)
         if isinstance(event, SteeringAdded):
             self._attachments.take_steered(event.text)
         if self.hooks is not None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 65_536
 
 
-def run_lines(options: Options, release: Callable[[], None]) -> int:
-    """Run the prompts on standard input; `release` unblocks the signals that were blocked until now."""
+def run_lines(options: Options, unblock_signals: Callable[[], None]) -> int:
+    """Run the prompts on standard input; `unblock_signals` unblocks the signals that were blocked until now."""
     request: ControlRequest | None = None
 
     def failure(error: ErrorInfo | None) -> bytes:
@@ -42,10 +42,10 @@ def run_lines(options: Options, release: Callable[[], None]) -> int:
         return host_failure(error, options)
 
     with result_on_failure(failure):
-        release()
+        unblock_signals()
         read = _read_first_line()
         request = handshake_of(read)
-        opened = _begin(options, request, read)
+        opened = _open_run(options, request, read)
     if opened is None:
         return ExitCode.OK
     from qcode.cli.pipe import serve
@@ -62,19 +62,19 @@ def _read_first_line() -> bytes:
         return b""  # the reader of the lines gets the same error, and reports it
 
 
-def _begin(options: Options, request: ControlRequest | None, read: bytes) -> OpenedRun | None:
+def _open_run(options: Options, request: ControlRequest | None, read: bytes) -> OpenedRun | None:
     """Open the agent, for a host if `request` is its handshake; return None if it then closes its input."""
     if request is None:
         _load_library()
-        from qcode.cli.pipe import begin
+        from qcode.cli.pipe import open_run
 
-        return replace(begin(options), read_input=read)
+        return replace(open_run(options), read_input=read)
     from qcode.headless.host.handshake import Handshake
 
-    return _begin_for_host(options, Handshake.read(request.request_id, request.request), read)
+    return _open_host_run(options, Handshake.read(request.request_id, request.request), read)
 
 
-def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun | None:
+def _open_host_run(options: Options, host: Handshake, read: bytes) -> OpenedRun | None:
     """Answer the handshake, then open the agent: at once if a session is named, otherwise with the next line."""
     from qcode.agent.models.selection import begin_with, provider_failures
 
@@ -93,7 +93,7 @@ def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun
     )
     with provider_failures(context.keys):
         selection = begin_with(context)
-    write_stdout(_answer(context, host, selection))
+    write_stdout(_handshake_answer(context, host, selection))
     # A session that cannot be used is reported at once.
     wants_session = context.options.resume or context.options.session_id
     if not wants_session and not _has_more(read):
@@ -102,14 +102,14 @@ def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun
             return None
         read += chunk
     _load_library()
-    from qcode.cli.pipe import begin_in
+    from qcode.cli.pipe import open_run_in
     from qcode.headless.host.link import HostLink
 
     link = HostLink()
     hooks, problems = link.hooks(host.hooks)
     notices += problems
     context = replace(context, program_servers=link.connections(host.server_names(options)))
-    opened = begin_in(context, notices.append, selection, hooks)
+    opened = open_run_in(context, notices.append, selection, hooks)
     return replace(opened, read_input=read, host=host, link=link, notices=tuple(notices))
 
 
@@ -124,7 +124,7 @@ def _load_library() -> None:
         gc.enable()
 
 
-def _answer(context: RunContext, host: Handshake, selection: Selection) -> bytes:
+def _handshake_answer(context: RunContext, host: Handshake, selection: Selection) -> bytes:
     from qcode.agent.context.memory import kinds_of
     from qcode.headless.host.handshake import answer_to, success
 

@@ -154,19 +154,19 @@ def _is_pipe(options: Options) -> bool:
 def _run(options: Options, *, is_pipe: bool) -> int:
     if is_pipe:
         # From here on an interrupted run must still write a result, so the code for that is imported first.
-        hold()
+        block_signals()
         try:
             if options.input_format == "stream-json":
                 with _without_gc():
                     from qcode.cli.lines import run_lines
 
-                return run_lines(options, release)
+                return run_lines(options, unblock_signals)
             with _without_gc():
                 from qcode.cli.pipe import run_pipe
 
-            return run_pipe(options, release)
+            return run_pipe(options, unblock_signals)
         finally:
-            release()
+            unblock_signals()
     # No garbage collection until the first screen is painted.
     gc.disable()
     try:
@@ -202,12 +202,12 @@ class Terminated(KeyboardInterrupt):
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def hold() -> None:
-    """Block signals until `release`."""
+def block_signals() -> None:
+    """Block signals until `unblock_signals`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
 
 
-def release() -> None:
+def unblock_signals() -> None:
     """Unblock signals. Pending ones are delivered at once, so this may raise `KeyboardInterrupt` or `Terminated`."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
 

@@ -57,12 +57,12 @@ class OpenedRun:
     notices: tuple[str, ...] = ()
 
 
-def run_pipe(options: Options, release: Callable[[], None]) -> int:
-    """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
+def run_pipe(options: Options, unblock_signals: Callable[[], None]) -> int:
+    """Run one prompt and return the exit code; `unblock_signals` unblocks the signals that were blocked until now."""
     with result_on_failure(partial(result_without_turn, options=options, format=options.output_format)):
-        release()
+        unblock_signals()
         with _time_limit(options), _without_gc():
-            opened = begin(options)
+            opened = open_run(options)
             if options.timeout is not None:
                 remaining_s = signal.getitimer(signal.ITIMER_REAL)[0]
                 opened = replace(opened, turn=replace(opened.turn, timeout_s=remaining_s))
@@ -110,12 +110,12 @@ def serve(opened: OpenedRun) -> int:
     return asyncio.run(_run(opened))
 
 
-def begin(options: Options) -> OpenedRun:
+def open_run(options: Options) -> OpenedRun:
     """Open the agent of a run without a host."""
-    return begin_in(pipe_context(options, write_stderr))
+    return open_run_in(pipe_context(options, write_stderr))
 
 
-def begin_in(
+def open_run_in(
     context: RunContext,
     report: Callable[[str], None] = write_stderr,
     selection: Selection | None = None,
@@ -215,7 +215,7 @@ def _open_agent(
     selection: Selection | None = None,
     hooks: Hooks | None = None,
 ) -> Agent:
-    agent = Agent.begin(with_chosen_session(context), selection, hooks=hooks)
+    agent = Agent.open_run(with_chosen_session(context), selection, hooks=hooks)
     for notice in (*context.keys.problems, *agent.notices, *agent.prompts.instructions.notices):
         report(notice)
     agent.conversation.attach(attached)

@@ -138,7 +138,7 @@ _FIND_CHANGES = ("-delete", "-exec", "-ok", "-fprint", "-fls")
 _MAX_PROGRAMS = 20
 _MAX_JUDGED = 500
 _MAX_COMPARED = 50_000
-_MAX_CHANGES = 20
+_MAX_FOLDER_CHANGES = 20
 _COST_OF_PATH = 10
 """The cost of resolving the links of one path, in comparisons of a name."""
 _SEPARATORS_BUT_BRACES = re.compile(r"[;&|\n()`]+")
@@ -182,7 +182,7 @@ class _FolderWrites:
                 if here._may_write(name, words[index + 1 :]):
                     return f"{name} may change protected files that the command does not name, such as .git/config"
             here = here._after(words)
-            if here.folder_changes > _MAX_CHANGES:
+            if here.folder_changes > _MAX_FOLDER_CHANGES:
                 return "it changes the folder very often"
         return ""
 

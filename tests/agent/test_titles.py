@@ -11,7 +11,7 @@ import pytest
 
 from qcode.agent.options import Options
 from qcode.agent.reports import TurnUsage
-from qcode.agent.sessions.library import title_of
+from qcode.agent.sessions.library import parse_title
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import StopReason
@@ -36,7 +36,7 @@ PRICE = Price(Decimal(1), Decimal(10))
     ],
 )
 def test_title_is_one_clean_line(answer: str, title: str) -> None:
-    assert title_of(answer) == title
+    assert parse_title(answer) == title
 
 
 def named_by(

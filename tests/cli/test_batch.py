@@ -162,7 +162,7 @@ def test_torn_line_of_a_killed_batch_is_removed(work: Path) -> None:
 UNUSABLE = [
     ("x\n", "tasks.jsonl:1: not a line of JSON"),
     ('{"prompt": "a"}\n[]\n', "tasks.jsonl:2: not a JSON object"),
-    ("{}\n", 'tasks.jsonl:1: "prompt" must be a text'),
+    ("{}\n", 'tasks.jsonl:1: "prompt" must be a string'),
     ('{"prompt": "a", "modle": "x"}\n', 'tasks.jsonl:1: unknown key "modle"; the nearest is model'),
     ('{"prompt": "a", "trust": true}\n', 'unknown key "trust"'),
     ('{"prompt": "a", "id": "1"}\n{"prompt": "b", "id": 1}\n', "tasks.jsonl:2: the id 1 is used twice"),
@@ -191,18 +191,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_refusal_of_one_job_pauses_all(clock: list[float]) -> None:
     async def go() -> None:
         limits = tasks.SharedLimits()
-        assert await limits.left() == 0
-        await limits.refused(7)
-        assert await limits.left() == 7
+        assert await limits.pause_left() == 0
+        await limits.record_refusal(7)
+        assert await limits.pause_left() == 7
         clock[0] += 5
-        await limits.refused(None)
-        assert await limits.left() == tasks.MIN_PAUSE_S * 2
-        await limits.refused(9_999)
-        assert await limits.left() == tasks.MAX_PAUSE_S
+        await limits.record_refusal(None)
+        assert await limits.pause_left() == tasks.MIN_PAUSE_S * 2
+        await limits.record_refusal(9_999)
+        assert await limits.pause_left() == tasks.MAX_PAUSE_S
         clock[0] += 100
-        await limits.answered()
-        await limits.refused(None)
-        assert await limits.left() == tasks.MIN_PAUSE_S
+        await limits.record_success()
+        await limits.record_refusal(None)
+        assert await limits.pause_left() == tasks.MIN_PAUSE_S
 
     asyncio.run(go())
 
@@ -225,7 +225,7 @@ def test_only_a_limit_pauses_the_other_jobs(work: Path) -> None:
         options = Options(model="openai/m", base_url=server.base_url, settings="config.toml")
         one = tasks.BatchTask("a", "x", work, (), {})
         assert asyncio.run(tasks.task_result(one, options, limits))["exit_code"] == 75
-        assert asyncio.run(limits.left()) == 0
+        assert asyncio.run(limits.pause_left()) == 0
 
 
 def test_out_is_needed(work: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import qcode.cli.main
 from qcode.agent.crash import MAX_REPORTS, describe_crash
-from qcode.cli.main import Terminated, hold, main, release, terminated_by_signals
+from qcode.cli.main import Terminated, block_signals, main, terminated_by_signals, unblock_signals
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -33,7 +33,7 @@ def boom(*_: object, **__: object) -> int:
 def test_unexpected_error_is_one_line_with_the_path_of_its_report(
     home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("qcode.cli.pipe.begin", boom)
+    monkeypatch.setattr("qcode.cli.pipe.open_run", boom)
     assert main(["-p", "hi"]) == 1
     out, err = capfd.readouterr()
     (details,) = (home / "state" / "crashes").iterdir()
@@ -49,7 +49,7 @@ def test_unexpected_error_is_one_line_with_the_path_of_its_report(
 def test_unexpected_error_is_one_result_in_json(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("qcode.cli.pipe.begin", boom)
+    monkeypatch.setattr("qcode.cli.pipe.open_run", boom)
     assert main(["-p", "hi", "-o", "stream-json"]) == 1
     init, result = map(json.loads, capfd.readouterr().out.splitlines())
     assert init["subtype"] == "init"
@@ -60,7 +60,7 @@ def test_unwritable_crash_report_is_not_another_error(
     home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     home.write_text("a file where the folder should be")
-    monkeypatch.setattr("qcode.cli.pipe.begin", boom)
+    monkeypatch.setattr("qcode.cli.pipe.open_run", boom)
     assert main(["-p", "hi"]) == 1
     assert capfd.readouterr().err.endswith("the crash report could not be written\n")
 
@@ -96,7 +96,7 @@ def test_error_before_the_run_is_one_result(
 def test_signal_before_the_run_begins_is_one_result(
     number: int, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("qcode.cli.pipe.begin", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr("qcode.cli.pipe.open_run", lambda *_: os.kill(os.getpid(), number))
     assert main(["-p", "hi", "-o", "json"]) == code
     (line,) = capfd.readouterr().out.splitlines()
     assert json.loads(line)["subtype"] == "error_cancelled"
@@ -105,13 +105,13 @@ def test_signal_before_the_run_begins_is_one_result(
 def test_blocked_signal_is_delivered_after_release() -> None:
     steps: list[str] = []
     with pytest.raises(Terminated), terminated_by_signals():
-        hold()
+        block_signals()
         try:
             # To this thread: a mask is a thread's own, and the suite may run beside others.
             signal.raise_signal(signal.SIGTERM)
             steps.append("held")
         finally:
-            release()
+            unblock_signals()
         steps.append("never")
     assert steps == ["held"]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

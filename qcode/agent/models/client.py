@@ -414,10 +414,10 @@ class ContextSizing:
         if tokens is None or counter.is_obvious(request, max_prompt_tokens(request.max_tokens, window)):
             return
 
-        async def counted() -> None:
+        async def count_prompt() -> None:
             await run_in_thread(lambda: tokens().load() and counter.size_of(request, threshold=0))
 
-        await self._wait_for(asyncio.ensure_future(counted()))
+        await self._wait_for(asyncio.ensure_future(count_prompt()))
 
     async def _wait_for(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
         """Wait until `task` is done, failed or cancelled; cancel it if the wait is cancelled."""

@@ -88,7 +88,7 @@ class RecordFile:
         """Lock the name of a new file; return False if it is in use. The file is created with its first record."""
         assert self._path is not None
         try:
-            self._take_lock()
+            self._acquire_lock()
         except SessionBusy:
             return False
         except OSError as error:
@@ -107,7 +107,7 @@ class RecordFile:
         """
         assert self._path is not None
         try:
-            self._take_lock()
+            self._acquire_lock()
         except OSError as error:
             self._fail(error)
         contents = read_records(self._path.read_bytes())
@@ -170,13 +170,13 @@ class RecordFile:
         assert self._path is not None
         if self._handle is not None:
             return
-        self._take_lock()
+        self._acquire_lock()
         self._handle = os.open(self._path, _FLAGS, 0o600)
         self._end = os.fstat(self._handle).st_size
         os.fchmod(self._handle, 0o600)
         sync_folder(self._path.parent)
 
-    def _take_lock(self) -> None:
+    def _acquire_lock(self) -> None:
         assert self._path is not None
         if self._lock is None:
             make_private(self._path.parent)
@@ -285,7 +285,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         """Acquire the lock. Raise `SessionBusy` if it is held, `OSError` if its file cannot be created."""
         self._path = path
-        self._handle = self._take()
+        self._handle = self._acquire()
 
     def release(self) -> None:
         """Release the lock. Idempotent."""
@@ -297,7 +297,7 @@ class Lock:
         os.close(self._handle)
         self._handle = None
 
-    def _take(self) -> int | None:
+    def _acquire(self) -> int | None:
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:

@@ -127,7 +127,7 @@ class ShownItem:
 
 
 class StoredMessage:
-    """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
+    """A message with the state of its calls. `is_own`: it is a prompt of the user that started a turn.
 
     `is_summary`: a compaction replaced older messages with it. `agent_work` is the work of sub-agents that its calls
     started. `shown_events` and `shown_results` were shown with the message, and are stored for a replay.

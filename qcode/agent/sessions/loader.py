@@ -34,8 +34,8 @@ from qcode.values import dataclass
 
 __all__ = ["HistoryEntry", "LoadedSession", "rebuild"]
 
-_SHOWN_CALLS = 20
-_SHOWN_CHARS = 200
+_MAX_LISTED_CALLS = 20
+_MAX_ARGUMENT_CHARS = 200
 INTERRUPTED_TEXT = "interrupted, outcome unknown"
 INTERRUPTED = (
     f"{INTERRUPTED_TEXT}: qcode ended while this call was running. Check whether it took effect before you run it "
@@ -331,12 +331,12 @@ class _Builder:
 def _begun_calls_text(work: AgentWork) -> str:
     """Return a line about the calls of a sub-agent that had started when it was interrupted."""
     calls = [f"- {call.name} {_shortened(call.arguments)}" for call in work.started_calls]
-    omitted = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []
-    return "\n".join(["\nIts sub-agent had begun:", *omitted, *calls[-_SHOWN_CALLS:]]) if calls else ""
+    omitted = [f"- and {len(calls) - _MAX_LISTED_CALLS} before these"] if len(calls) > _MAX_LISTED_CALLS else []
+    return "\n".join(["\nIts sub-agent had begun:", *omitted, *calls[-_MAX_LISTED_CALLS:]]) if calls else ""
 
 
 def _shortened(arguments: str) -> str:
-    return arguments if len(arguments) <= _SHOWN_CHARS else f"{arguments[:_SHOWN_CHARS]}…"
+    return arguments if len(arguments) <= _MAX_ARGUMENT_CHARS else f"{arguments[:_MAX_ARGUMENT_CHARS]}…"
 
 
 def _with_note(entry: HistoryEntry, note: str) -> HistoryEntry:

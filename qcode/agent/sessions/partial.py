@@ -79,11 +79,11 @@ class PartialReply:
                 if self._size >= self._due:
                     self.flush(is_full=True)
             else:
-                self._take("text", event.block, event.text)
+                self._add_text("text", event.block, event.text)
             return
         match event:
             case ReasoningDelta():
-                self._take("reasoning", event.block, event.text)
+                self._add_text("reasoning", event.block, event.text)
             case Retry(is_continuation=False) if self._is_begun or self._size:
                 self._end_segment()
                 self._write({"over": True})
@@ -120,7 +120,7 @@ class PartialReply:
     def close(self) -> None:
         """Write the remaining text and close the file; remove it if it is empty. Idempotent."""
         self._stop_timer()
-        self.flush(is_whole=True)
+        self.flush(includes_last_word=True)
         if self._handle is not None and self._path is not None:
             with suppress(OSError):
                 if os.fstat(self._handle).st_size == 0:
@@ -129,7 +129,7 @@ class PartialReply:
             self._handle = None
         self._path = None
 
-    def _take(self, kind: Kind, block: int, text: str) -> None:
+    def _add_text(self, kind: Kind, block: int, text: str) -> None:
         if block != self._block or kind != self._kind:
             self._end_segment()
             self._begin_segment(kind, block)
@@ -142,7 +142,7 @@ class PartialReply:
 
     def _flush_if_due(self) -> None:
         self._timer = None
-        self.flush(is_whole=self._size == self._size_at_flush)
+        self.flush(includes_last_word=self._size == self._size_at_flush)
         if self._written_chars < self._size:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
 
@@ -151,10 +151,11 @@ class PartialReply:
             self._timer.cancel()
             self._timer = None
 
-    def flush(self, *, is_whole: bool = False, is_full: bool = False) -> None:
-        """Write the open segment, up to its last word unless `is_whole`; begin another segment after a full one.
+    def flush(self, *, includes_last_word: bool = False, is_full: bool = False) -> None:
+        """Write the open segment without its last word, and begin another segment if it is full.
 
-        `is_full`: if a full segment was written, leave the rest for the next flush.
+        `includes_last_word`: write the last word too. `is_full`: if a full segment was written, leave the rest of the
+        text for the next flush.
         """
         text = "".join(self._segment)
         cut = self._end_of_segment(text)
@@ -162,7 +163,7 @@ class PartialReply:
             self._write_segment(text[:cut])
             text = text[cut:]
             self._begin_segment(self._kind, self._block)
-        end = 0 if cut and is_full else len(text) if is_whole else _end_of_words(text)
+        end = 0 if cut and is_full else len(text) if includes_last_word else _end_of_words(text)
         if end > self._written_chars:
             end = min(end, len(text) - self._partial_secret_length(text))
         if end > self._written_chars:
@@ -178,7 +179,7 @@ class PartialReply:
         return cut - self._partial_secret_length(text[:cut]) if cut else 0
 
     def _end_segment(self) -> None:
-        self.flush(is_whole=True)
+        self.flush(includes_last_word=True)
         self._begin_segment("text", None)
 
     def _begin_segment(self, kind: Kind, block: int | None) -> None:

@@ -410,7 +410,7 @@ class SessionTranscript:
         self._numbers = self.session.compact(parts)
         self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
 
-    def keep_result(self, finished: ToolFinished) -> None:
+    def store_result(self, finished: ToolFinished) -> None:
         """Store the result of a call at once, while other calls of its step may still run."""
         call, outcome = finished.call, finished.outcome
         result = ToolResult(
@@ -444,7 +444,7 @@ class ShownRecorder:
         self._thinking_since: float | None = None
         self._has_shown = False
 
-    def see(self, event: TurnEvent) -> TurnEvent:
+    def record_event(self, event: TurnEvent) -> TurnEvent:
         """Record an event, and return it with its duration."""
         self._measure_wait(event)
         match event:
@@ -463,7 +463,7 @@ class ShownRecorder:
             case AgentEvent():
                 pass
             case _:
-                self._see_reply(event)
+                self._record_reply_event(event)
         return event
 
     def _measure_wait(self, event: TurnEvent) -> None:
@@ -497,7 +497,7 @@ class ShownRecorder:
         is_waiting = bool(self._asked_calls) and len(running) <= sum(self._asked_calls.values())
         self._waits_since = self._clock() if is_waiting or is_limit_question else None
 
-    def _see_reply(self, event: TurnEvent) -> None:
+    def _record_reply_event(self, event: TurnEvent) -> None:
         match event:
             case StepStarted():
                 self._start_reply()
@@ -513,7 +513,7 @@ class ShownRecorder:
                 self._end_thought()
                 self._has_shown = True
             case Retry() | PartialRestored():
-                self._see_retry(event)
+                self._record_retry(event)
             case OutputEscalated() | WebSearched():
                 self._pending_items.append(ShownItem(event, self._chars))
             case ReplyFinished(message=message):
@@ -524,7 +524,7 @@ class ShownRecorder:
             case _:
                 pass
 
-    def _see_retry(self, event: Retry | PartialRestored) -> None:
+    def _record_retry(self, event: Retry | PartialRestored) -> None:
         if isinstance(event, PartialRestored):
             self._start_reply()
             self._chars = len(event.text)

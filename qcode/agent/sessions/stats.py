@@ -81,7 +81,7 @@ class Stats:
     def __init__(self, price_of: Callable[[str], Price | None]) -> None:
         self.sessions = 0
         self.imported_turns = 0
-        self._read_before: set[int] = set()
+        self._read_messages: set[int] = set()
         self.by: dict[tuple[str, str], UsageTotals] = {}
         self._price_of = price_of
         self._prices: dict[str, Price | None] = {}
@@ -123,9 +123,9 @@ class Stats:
 
     def _is_copied(self, line: bytes, *, is_fork: bool) -> bool:
         key = hash(line)
-        if is_fork and key in self._read_before:
+        if is_fork and key in self._read_messages:
             return True
-        self._read_before.add(key)
+        self._read_messages.add(key)
         return False
 
     def _add(self, record: JsonObject, day: str, model: str) -> None:

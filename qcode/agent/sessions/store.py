@@ -263,7 +263,7 @@ class SessionStore:
         from qcode.agent.sessions.partial import read_partial
 
         path = self._partial(session_id)
-        with _without_collection():
+        with _without_gc():
             return rebuild(session_id, contents, notice, lambda number: read_partial(path, number))
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
@@ -289,7 +289,7 @@ class SessionStore:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def _without_gc() -> Iterator[None]:
     """Disable garbage collection in the block: a long session has 100,000 objects, and none of them is garbage."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -313,7 +313,7 @@ def _not_found(text: str, matches: list[str], ids: tuple[str, ...]) -> str:
 
 
 _FIRST_WORDS = 80
-_WANTED = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "title", "model"))
+_SUMMARY_KINDS = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "title", "model"))
 _MESSAGE = b'{"kind":"message"'
 _TITLE = b'{"kind":"title"'
 
@@ -404,7 +404,7 @@ def summarize(path: Path) -> SessionSummary | None:
                     messages += 1
                     if "words" not in facts:
                         facts.update(_first_words(line))
-                elif line.startswith(_WANTED):
+                elif line.startswith(_SUMMARY_KINDS):
                     facts.update(_facts(_parse(line)))
         state = path.stat()
     except OSError:
@@ -435,7 +435,7 @@ def first_words(messages: Iterable[Message]) -> str:
     return ""
 
 
-_AROUND_BEFORE, _AROUND = 30, 160
+_PASSAGE_CHARS_BEFORE, _PASSAGE_CHARS = 30, 160
 
 
 def passage(path: Path, words: Sequence[str]) -> str | None:
@@ -472,8 +472,8 @@ def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) 
 
 def _text_around(text: str, at: int) -> str:
     """Return one line of text around `at`. It is an index in the folded text, so it may be off by a few characters."""
-    start = max(0, at - _AROUND_BEFORE)
-    return ("…" if start else "") + " ".join(text[start : start + _AROUND].split())
+    start = max(0, at - _PASSAGE_CHARS_BEFORE)
+    return ("…" if start else "") + " ".join(text[start : start + _PASSAGE_CHARS].split())
 
 
 def _message_text(record: JsonObject) -> str:

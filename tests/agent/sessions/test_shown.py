@@ -70,6 +70,6 @@ def test_duration_of_a_turn_leaves_out_the_time_it_only_waited_for_the_user(
     last: TurnEvent | None = None
     for at, event in events:
         clock.now = at
-        last = recorder.see(event)
+        last = recorder.record_event(event)
     assert isinstance(last, TurnEnded)
     assert last.seconds == seconds

@@ -1,1 +1,1 @@
-"""`qcode batch`: the tasks of a file, the processes that run them, here or on a cluster."""
+"""`qcode batch`: reads tasks from a file, and runs them in this process or on a cluster."""

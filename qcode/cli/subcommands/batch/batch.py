@@ -1,6 +1,6 @@
 """`qcode batch`: runs the prompts of a file, several at a time, and writes one result per line.
 
-A batch that was stopped is continued by the same command: tasks that have a result are skipped. The tasks run in this
+The same command continues a batch that was stopped: tasks that have a result are skipped. The tasks run in this
 process (`tasks`) or on a Ray cluster (`cluster`).
 """
 
@@ -23,7 +23,7 @@ from typing import BinaryIO, Protocol, cast
 from qcode.agent.options import Options
 from qcode.agent.outcomes import signal_code
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.subcommands.batch.tasks import BatchTask, ThisProcess, read_tasks
+from qcode.cli.subcommands.batch.tasks import BatchTask, LocalRunner, read_tasks
 from qcode.config import state_file
 from qcode.headless.lines import encode
 from qcode.headless.stderr import StderrWriter, can_erase
@@ -33,7 +33,7 @@ from qcode.text.numbers import count_text, duration_text
 
 _USE = "use: qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N] [--ray ADDRESS]"
 DEFAULT_JOBS = 4
-_AGAIN = frozenset({ExitCode.TRANSIENT, ExitCode.INTERRUPTED, ExitCode.TERMINATED})
+_UNFINISHED_CODES = frozenset({ExitCode.TRANSIENT, ExitCode.INTERRUPTED, ExitCode.TERMINATED})
 """The exit codes of results that do not finish a task."""
 
 
@@ -48,26 +48,26 @@ def run_batch(rest: Sequence[str]) -> int:
     with results_file(flags["out"]) as (stream, finished):
         left = [task for task in tasks if task.id not in finished]
         options = replace(options, output_format="json")
-        batch = Batch(_workplace(options, flags.get("ray")), stream, total=len(tasks))
+        batch = Batch(_task_runner(options, flags.get("ray")), stream, total=len(tasks))
         batch.count(finished[task.id] for task in tasks if task.id in finished)
         return asyncio.run(batch.run(left, flags.get("jobs", DEFAULT_JOBS)))
 
 
-def _workplace(options: Options, address: str | None) -> Workplace:
-    """Return the place that runs the tasks: this process, or the Ray cluster at `address`."""
+def _task_runner(options: Options, address: str | None) -> TaskRunner:
+    """Return the runner of the tasks: this process, or the Ray cluster at `address`."""
     if address is None:
-        return ThisProcess(options)
-    from qcode.cli.subcommands.batch.cluster import Cluster
+        return LocalRunner(options)
+    from qcode.cli.subcommands.batch.cluster import ClusterRunner
 
-    return Cluster(address, options)
+    return ClusterRunner(address, options)
 
 
 @contextlib.contextmanager
 def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]:
     """Open the file of results for appending; yield it with the results of finished tasks.
 
-    Lines that finish no task are removed: a torn one, and results that another run may change. Raise `InputError` if
-    another batch writes to the file.
+    Lines without a final result are removed: an incomplete line, and results that another run may change. Raise
+    `InputError` if another batch writes to the file.
     """
     with contextlib.ExitStack() as files:
         try:
@@ -94,43 +94,43 @@ def _lock(stream: BinaryIO, path: Path) -> None:
 def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
     """Return the results of finished tasks, and the lines to keep if others must be removed.
 
-    Raise `InputError` if the file holds anything but results: it may be a file of the user, and stays as it is.
+    Raise `InputError` if the file contains anything but results: it may be a file of the user, and is not changed.
     """
     found: dict[str, JsonObject] = {}
     data, finished = path.read_bytes(), list[bytes]()
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
-            continue  # torn, when a run was killed
+            continue  # incomplete, because a run was killed
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict) or "id" not in row or row.get("type") != "result":
             raise InputError(f"{path}:{number} is not a result of qcode batch; name another file with --out")
-        if row.get("exit_code") not in _AGAIN:
+        if row.get("exit_code") not in _UNFINISHED_CODES:
             found[str(row["id"])] = row
             finished.append(line)
     lines = b"".join(finished)
     return found, None if lines == data else lines
 
 
-class Workplace(Protocol):
-    """A place that runs tasks: this process, or a cluster."""
+class TaskRunner(Protocol):
+    """Runs tasks: in this process, or on a cluster."""
 
     async def result(self, task: BatchTask) -> JsonObject:
-        """Run a task and return its line. Raise no failure of the task."""
+        """Run a task and return its line. A failure of the task is in the line and not raised."""
         ...
 
-    async def pause_left(self) -> float:
+    async def remaining_pause(self) -> float:
         """Return the seconds until requests may be sent again."""
         ...
 
 
 class Batch:
-    """Runs tasks and appends their results to `stream`. `total` is the number of all tasks, the finished ones too."""
+    """Runs tasks and appends their results to `stream`. `total` is the number of tasks, including finished ones."""
 
-    def __init__(self, workplace: Workplace, stream: BinaryIO, *, total: int) -> None:
-        self._workplace = workplace
+    def __init__(self, runner: TaskRunner, stream: BinaryIO, *, total: int) -> None:
+        self._task_runner = runner
         self._stream = stream
         self._stderr = StderrWriter(sys.stderr.buffer, has_live_line=can_erase(sys.stderr.buffer))
         self._total = total
@@ -156,15 +156,15 @@ class Batch:
             await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} already done")
         waiting = deque(tasks)
         workers = [asyncio.ensure_future(self._work(waiting)) for _ in range(min(jobs, len(tasks)))]
-        ticking = asyncio.ensure_future(self._tick(began))
+        status_task = asyncio.ensure_future(self._update_status(began))
         with self._end_at_signals(workers):
             failures = [
-                result for result in await asyncio.gather(*workers, return_exceptions=True) if _is_fault(result)
+                result for result in await asyncio.gather(*workers, return_exceptions=True) if _is_failure(result)
             ]
-        ticking.cancel()
+        status_task.cancel()
         await self._stderr.clear_status()
         if failures:
-            raise failures[0]  # type: ignore[misc]  # `_is_fault`
+            raise failures[0]  # type: ignore[misc]  # `_is_failure`
         await self._stderr.write_line(self._totals(time.monotonic() - began))
         if self._signal is not None:
             await self._stderr.write_line("stopped; the same command runs the rest")
@@ -176,7 +176,7 @@ class Batch:
             task = waiting.popleft()
             self._running_count += 1
             try:
-                result = await self._workplace.result(task)
+                result = await self._task_runner.result(task)
             finally:
                 self._running_count -= 1
             self.count([result])
@@ -202,10 +202,10 @@ class Batch:
             for number in numbers:
                 loop.remove_signal_handler(number)
 
-    async def _tick(self, began: float) -> None:
+    async def _update_status(self, began: float) -> None:
         while True:
             failed = f" · {self._failed_count} failed" if self._failed_count else ""
-            pause = await self._workplace.pause_left()
+            pause = await self._task_runner.remaining_pause()
             paused = f" · waiting for a limit, {pause:.0f} s" if pause >= 1 else ""
             counts = f"{self._done_count} of {self._total} · {self._running_count} running{failed}"
             seconds = duration_text(time.monotonic() - began)
@@ -225,5 +225,5 @@ class Batch:
         return ", ".join(filter(None, parts))
 
 
-def _is_fault(ended: object) -> bool:
+def _is_failure(ended: object) -> bool:
     return isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError)

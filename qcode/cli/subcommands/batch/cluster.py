@@ -2,7 +2,7 @@
 
 Separate from `batch`, because it imports Ray (the extra `ray`). Every node needs this version of qcode, the folders of
 the tasks under the same paths, and keys: neither keys nor environment variables leave this machine. Only this process
-writes results, so that a task which ran twice has one.
+writes results, so a task that ran twice has one result.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, Us
 from qcode.text.clean import single_spaced
 from qcode.text.json import JsonObject
 
-RUNS_AGAIN = 1
-"""How often a task is run again if its worker or node ends."""
-KNOCK_S = 5.0
-END_S = 5.0
-"""How long a canceled task has to end its processes."""
+MAX_RETRIES = 1
+"""How often a task is run again if its worker or node dies."""
+CONNECT_TIMEOUT_S = 5.0
+CANCEL_TIMEOUT_S = 5.0
+"""Time limit for a cancelled task to end its processes."""
 
 
-class Cluster:
+class ClusterRunner:
     """Runs tasks on the nodes of a Ray cluster. Raise `UsageError` without Ray, `InputError` without the cluster."""
 
     def __init__(self, address: str, options: Options) -> None:
@@ -42,7 +42,7 @@ class Cluster:
         self._ray = ray
         self._options = options
         self._limits = ray.remote(num_cpus=0)(SharedLimits).remote()
-        self._remote_run: Any = ray.remote(num_cpus=1, max_retries=RUNS_AGAIN, scheduling_strategy="SPREAD")(_run)
+        self._remote_run: Any = ray.remote(num_cpus=1, max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(_run)
 
     async def result(self, task: BatchTask) -> JsonObject:
         running = self._remote_run.remote(qcode.__version__, task, self._options, self._limits)
@@ -51,22 +51,22 @@ class Cluster:
             return cast(JsonObject, await asyncio.shield(ended))
         except asyncio.CancelledError:
             self._ray.cancel(running)
-            await asyncio.wait([ended], timeout=END_S)
+            await asyncio.wait([ended], timeout=CANCEL_TIMEOUT_S)
             raise
         except self._ray.exceptions.RayError as error:
             failure = ErrorInfo(ErrorKind.INTERNAL, f"the cluster lost the task: {single_spaced(str(error))[:500]}")
             common: JsonObject = {"id": task.id, "cwd": str(task.cwd), "exit_code": int(ExitCode.TRANSIENT)}
             return {**common, **line_without_turn(failure, "")}
 
-    async def pause_left(self) -> float:
-        return await _RemoteLimits(self._limits).left()
+    async def remaining_pause(self) -> float:
+        return await _RemoteLimits(self._limits).pause_left()
 
 
 def _check_reachable(address: str) -> None:
     """Raise `OSError` if nothing listens at HOST:PORT or ray://HOST:PORT. Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
 
 
 def _run(version: str, task: BatchTask, options: Options, actor: object) -> JsonObject:
@@ -86,11 +86,11 @@ class _RemoteLimits(SharedLimits):
         super().__init__()
         self._actor: Any = actor
 
-    async def left(self) -> float:
-        return cast(float, await self._actor.left.remote())
+    async def pause_left(self) -> float:
+        return cast(float, await self._actor.pause_left.remote())
 
-    async def refused(self, retry_after: float | None) -> None:
-        await self._actor.refused.remote(retry_after)
+    async def record_refusal(self, retry_after: float | None) -> None:
+        await self._actor.record_refusal.remote(retry_after)
 
-    async def answered(self) -> None:
-        await self._actor.answered.remote()
+    async def record_success(self) -> None:
+        await self._actor.record_success.remote()

@@ -1,7 +1,7 @@
-"""The tasks of `qcode batch`: read from the file, and run, each with a separate agent.
+"""Reads the tasks of `qcode batch` from a file, and runs each with a separate agent.
 
-Separate from `batch`, because the workers of a cluster run tasks too. `SharedLimits` makes all jobs wait where a host
-refuses one of them for a while.
+Separate from `batch`, because the workers of a cluster run tasks too. `SharedLimits` makes all jobs wait if a host
+refuses a request of one of them.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def _task(row: Json, number: int, folder: Path) -> BatchTask:
         raise ValueError(f'unknown key "{unknown}"; {nearest_hint(unknown, _KEYS)}')
     name, prompt, files = row.get("id", number), row.get("prompt"), row.get("files", [])
     if isinstance(name, bool) or not isinstance(name, (str, int)):
-        raise ValueError('"id" must be a text or a number')
+        raise ValueError('"id" must be a string or a number')
     if not isinstance(prompt, str) or not prompt.strip():
-        raise ValueError('"prompt" must be a text')
+        raise ValueError('"prompt" must be a string')
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise ValueError('"files" must be a list of paths')
     cwd = row.get("cwd", ".")
@@ -101,7 +101,7 @@ def _task(row: Json, number: int, folder: Path) -> BatchTask:
     for key, kind in _TASK_OPTIONS.items():
         if key in row:
             if isinstance(row[key], bool) or not isinstance(row[key], kind):
-                raise ValueError(f'"{key}" must be {"a text" if kind is str else "a number"}')
+                raise ValueError(f'"{key}" must be {"a string" if kind is str else "a number"}')
             options[key] = row[key]
     if "schema" in row:
         options["json_schema"] = json.dumps(row["schema"])
@@ -109,30 +109,30 @@ def _task(row: Json, number: int, folder: Path) -> BatchTask:
 
 
 class SharedLimits:
-    """The rate limits that several jobs share: once one is refused, all wait before their next request.
+    """The rate limits that several jobs share: if one request is refused, all wait before their next one.
 
     Its methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.batch.cluster`).
     """
 
     def __init__(self) -> None:
-        self._ends = 0.0
-        self._in_a_row = 0
+        self._paused_until = 0.0
+        self._refusals_in_a_row = 0
 
-    async def left(self) -> float:
+    async def pause_left(self) -> float:
         """Return the seconds until requests may be sent again."""
-        return max(0.0, self._ends - time.monotonic())
+        return max(0.0, self._paused_until - time.monotonic())
 
-    async def refused(self, retry_after: float | None) -> None:
-        """Begin or extend the pause, by the time that the host names, or by a longer one each time."""
-        pause = retry_after or MIN_PAUSE_S * 2**self._in_a_row
-        self._in_a_row = min(self._in_a_row + 1, 5)
-        self._ends = max(self._ends, time.monotonic() + min(pause, MAX_PAUSE_S))
+    async def record_refusal(self, retry_after: float | None) -> None:
+        """Begin or extend the pause: `retry_after` seconds, if the host names them, otherwise longer each time."""
+        pause = retry_after or MIN_PAUSE_S * 2**self._refusals_in_a_row
+        self._refusals_in_a_row = min(self._refusals_in_a_row + 1, 5)
+        self._paused_until = max(self._paused_until, time.monotonic() + min(pause, MAX_PAUSE_S))
 
-    async def answered(self) -> None:
-        self._in_a_row = 0
+    async def record_success(self) -> None:
+        self._refusals_in_a_row = 0
 
 
-class ThisProcess:
+class LocalRunner:
     """Runs tasks in this process. `options` are those of the command line."""
 
     def __init__(self, options: Options) -> None:
@@ -142,8 +142,8 @@ class ThisProcess:
     async def result(self, task: BatchTask) -> JsonObject:
         return await task_result(task, self._options, self._limits)
 
-    async def pause_left(self) -> float:
-        return await self._limits.left()
+    async def remaining_pause(self) -> float:
+        return await self._limits.pause_left()
 
 
 async def task_result(task: BatchTask, options: Options, limits: SharedLimits) -> JsonObject:
@@ -184,7 +184,7 @@ async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
 
 
 class _SharingProvider:
-    """A provider that keeps to limits it shares with others."""
+    """A provider that obeys limits shared with other jobs."""
 
     def __init__(self, provider: Provider, limits: SharedLimits) -> None:
         self.name = provider.name
@@ -193,18 +193,18 @@ class _SharingProvider:
         self._limits = limits
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        while (left := await self._limits.left()) > 0:  # noqa: ASYNC110  # another job may extend the pause meanwhile
+        while (left := await self._limits.pause_left()) > 0:  # noqa: ASYNC110  # another job may extend the pause meanwhile
             await asyncio.sleep(left)
         is_first = True
         try:
             async for event in self._provider.stream(request):
                 if is_first:
                     is_first = False
-                    await self._limits.answered()
+                    await self._limits.record_success()
                 yield event
         except ProviderError as error:
             if error.kind in (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED) and error.may_retry:
-                await self._limits.refused(error.retry_after)
+                await self._limits.record_refusal(error.retry_after)
             raise
 
     async def model_names(self) -> tuple[str, ...]:
