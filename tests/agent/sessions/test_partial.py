@@ -239,7 +239,7 @@ def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path:
 
     async def write() -> None:
         session.partial.handle(TextDelta(0, "half an answ"))
-        session.partial.flush(is_whole=True)
+        session.partial.flush(includes_last_word=True)
 
     asyncio.run(write())
     partial_file = store.folder / f"{session.session_id}.partial"
