@@ -72,7 +72,7 @@ class DoubtPicker(Picker):
             PickerRow("skip", f"Keep {self._named} as {'it is' if len(doubts) == 1 else 'they are'}"),
             PickerRow("overwrite", f"Restore {self._named} too"),
         ]
-        super().__init__(plan.summary, rows)
+        super().__init__(f"{plan.summary.partition(':')[0]}: keep or restore {self._named}?", rows)
 
     def compose_more(self) -> ComposeResult:
         width = max(20, self.app.size.width - 4)
