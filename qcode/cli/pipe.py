@@ -215,7 +215,7 @@ def _open_agent(
     selection: Selection | None = None,
     hooks: Hooks | None = None,
 ) -> Agent:
-    agent = Agent.open_run(with_chosen_session(context), selection, hooks=hooks)
+    agent = Agent.begin(with_chosen_session(context), selection, hooks=hooks)
     for notice in (*context.keys.problems, *agent.notices, *agent.prompts.instructions.notices):
         report(notice)
     agent.conversation.attach(attached)
