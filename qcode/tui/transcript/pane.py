@@ -25,6 +25,7 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
+from textual.style import Style as ContentStyle
 from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
 
@@ -61,6 +62,7 @@ class Pane(ScrollView):
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._reading_position: ReadingPosition | None = None
         self._seen_arrivals = 0
+        self._padding: Style | None = None
         self._pattern: re.Pattern[str] | None = None
         self._chosen_entry: Entry | None = None
         self._is_placing = False
@@ -193,12 +195,30 @@ class Pane(ScrollView):
         if self.is_attached and self.text_selection is not None:
             self.screen.clear_selection()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return whole rows of the view, with the padding at their right.
+
+        Textual would apply padding, styles and filters to every row of every frame. Here a row that only moved keeps
+        its strip, which has cached the results of filters.
+        """
+        width, gutter = self.region.width, self.gutter
+        if gutter.left or gutter.top or gutter.bottom:
+            return super().render_lines(crop)
+        try:
+            rows = [self.render_line(y) for y in crop.line_range]
+        except Exception:  # noqa: BLE001  # the app's edge: the widget's own painting reports the error in its rows
+            return super().render_lines(crop)
+        background = self.background_colors[1]
+        for filter in self.get_line_filters():
+            rows = [row.apply_filter(filter, background) for row in rows]
+        return rows if crop.column_span == (0, width) else [row.crop(*crop.column_span) for row in rows]
+
     def render_line(self, y: int) -> Strip:
-        """Return row `y` of the view."""
+        """Return row `y` of the view, with the padding at its right."""
         row, width = round(self.scroll_y) + y, self.text_width
         line = self.column.line(row)
         if line is None:
-            return Strip.blank(width, self.palette.base)
+            return Strip.blank(width, self.palette.base).extend_cell_length(self.region.width, self._padding_style())
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
         chosen = self._chosen_entry
@@ -225,7 +245,15 @@ class Pane(ScrollView):
         if is_chosen:
             segments = painted_over(segments, 0, -1, style(_CHOSEN_INK))
         strip = Strip(segments, max(cells, width))
-        return strip.crop(0, width) if cells > width else strip
+        strip = strip.crop(0, width) if cells > width else strip
+        return strip.extend_cell_length(self.region.width, self._padding_style())
+
+    def _padding_style(self) -> Style:
+        """Return the style of the padding, as Textual has it."""
+        if self._padding is None:
+            base, background = self.background_colors
+            self._padding = ContentStyle(background=base + background).rich_style
+        return self._padding
 
     def _selection_style(self) -> Style:
         # Most themes do not change the foreground of selected text; only the partial style shows that.
@@ -237,6 +265,7 @@ class Pane(ScrollView):
         super().notify_style_update()
         self.palette.clear()
         self._strips.clear()
+        self._padding = None
 
     def _show_changes(self) -> None:
         """Lay out the rows around the view, scroll the view to its position, and repaint the rows that differ."""
