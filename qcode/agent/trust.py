@@ -509,7 +509,7 @@ def why_restricted(status: TrustStatus) -> str:
 
 
 _MAX_NAMES = 10
-_RESTRICTED = "Restricted folder: qcode asks before anything but reading. Type /trust to lift this."
+RESTRICTED_NOTICE = "Restricted folder: qcode asks before anything but reading. Type /trust to lift this."
 
 
 class TrustService:
@@ -542,7 +542,7 @@ class TrustService:
 
         why = why_restricted(self._store.look(self._root))
         if not why:
-            return (Notice("info", _RESTRICTED),)
+            return (Notice("info", RESTRICTED_NOTICE),)
         return (Notice("warning", f"{why[:1].upper()}{why[1:]}. Type /trust for details."),)
 
     def show(self, folder: Path) -> str:

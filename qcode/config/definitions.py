@@ -144,7 +144,9 @@ def named_files(
             elif not _NAME.fullmatch(entry.name if is_folder else stem):
                 problems.append(f"{path}: ignored: a name has letters, digits, - and _, and starts with a letter")
             elif is_folder:
-                if len(prefix) < _MAX_DEPTH:
+                # A link to a folder above would give every file again, under another name.
+                is_loop = entry.is_symlink() and Path(os.path.realpath(current)).is_relative_to(os.path.realpath(path))
+                if len(prefix) < _MAX_DEPTH and not is_loop:
                     pending.append(((*prefix, entry.name), path))
             else:
                 count += 1

@@ -14,6 +14,7 @@ from decimal import Decimal
 
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolOutcome
+from qcode.text.clean import one_line
 from qcode.text.json import DuplicateKeyError, JsonObject, parse_arguments, parse_object
 from qcode.text.numbers import count_text
 
@@ -131,6 +132,19 @@ def cut_call_text(name: str, cap: int) -> str:
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
         "not run. Make one complete call only, with shorter arguments and no text before it."
     )
+
+
+_MAX_PATH = 120
+_BEGUN_PATH = re.compile(r'\s*\{\s*"path"\s*:\s*("(?:[^"\\]|\\.){1,1000}")')
+
+
+def begun_path(raw: str) -> str:
+    """Return the `path` with which truncated arguments begin, empty if there is none."""
+    begun = _BEGUN_PATH.match(raw)
+    try:
+        return one_line(str(json.loads(begun[1])), _MAX_PATH) if begun is not None else ""
+    except ValueError:
+        return ""
 
 
 def rejection_notice(state: str, cap: int) -> str:

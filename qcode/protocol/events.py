@@ -377,8 +377,8 @@ class TurnEnded:
 
     `whole_text` is the text of all replies, joined with blank lines, so it also has the text before tool calls.
     `by_model` is the usage of each model that the turn used, sub-agents and summaries included. `is_answered`: the last
-    reply had text. `limit` is the limit that ended the turn, or None. `seconds` is the duration of the turn, None if it
-    is unknown.
+    reply had text. `limit` is the limit that ended the turn, or None. `seconds` is the duration of the turn without
+    the time in which it only waited for the user, None if it is unknown.
     """
 
     outcome: Outcome

@@ -268,6 +268,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self._signals = EndingSignals(self._leave_on_signal, self._rescue)
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
+        if not self.context.is_trusted:
+            from qcode.agent.trust import RESTRICTED_NOTICE
+
+            self.parts.transcript.add_notice("info", RESTRICTED_NOTICE)
         self.parts.prompt.focus()
         self.watch(self.parts.prompt, "scroll_y", self._show_prompt_scroll)
         self.parts.prompt.replace_text(self.options.draft)
@@ -382,8 +386,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             notices = tuple(notice for notice in notices if not is_shown_by_resume(conversation, notice.text))
         if conversation.mode == "bypass" and self.agent.trust.is_trusted:
             transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
+        from qcode.agent.trust import RESTRICTED_NOTICE
+
         for notice in notices:
-            transcript.add_notice(notice.level, notice.text)
+            if notice.text != RESTRICTED_NOTICE:  # shown by the first paint
+                transcript.add_notice(notice.level, notice.text)
 
     async def _after_first_paint(self) -> None:
         if not self.screen.is_attached or self.return_value is not None:

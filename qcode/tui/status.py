@@ -204,7 +204,8 @@ def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
     if activity is None:
         return Content("")
     if not activity.is_moving:
-        return Content.styled(shorten_to_words(activity.text, room), "bold $text-warning")
+        words = shorten_to_words(activity.text, room - cell_len(interrupt))
+        return Content.assemble((words, "bold $text-warning"), (interrupt, "$muted"))
     frame = _FRAMES[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_FRAMES)]
     whole_room, room = room, room - len(frame) - 1 - cell_len(interrupt)
     words, clock = one_line(activity.text), ""

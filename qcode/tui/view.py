@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from textual.screen import Screen
 
 from qcode.agent.settings import Setting
+from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.usage import Usage
@@ -267,6 +268,8 @@ class AppView:
             self.show_mode()
         transcript.clear()
         transcript.add_welcome(self._welcome_lines())
+        if not self._agent.trust.is_trusted:
+            transcript.add_notice("info", RESTRICTED_NOTICE)
         self.replay()
         if is_resumed:
             show_resumed(conversation, transcript)

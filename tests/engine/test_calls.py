@@ -46,6 +46,23 @@ def test_executed_call_resets_the_repair_budget() -> None:
     assert played.end.outcome is Outcome.END_TURN
 
 
+@pytest.mark.parametrize(
+    ("raw", "named"),
+    [
+        ('{"path": "src/long name.py", "content": "a\\nb', "src/long name.py: truncated by the output limit of 64,000"),
+        ('{"path":"a\\u001b[2J.py","content":"', "a"),
+        ('{"path": "src/lo', "truncated by the output limit of 64,000"),
+        ('{"content": "x", "path": "a.py"', "truncated by the output limit of 64,000"),
+    ],
+)
+def test_truncated_write_names_its_file_to_the_user_if_that_is_known(raw: str, named: str) -> None:
+    played = play(cut_call("write", raw), text("Sorry."), output=OutputSettings(override=64_000))
+    (result,) = [event for event in played.events if isinstance(event, ToolFinished)]
+    assert result.outcome.shown is not None
+    assert result.outcome.shown.startswith(named)
+    assert "\x1b" not in result.outcome.shown
+
+
 @pytest.mark.parametrize("attempts", [0, 1, 2])
 def test_repair_budget_is_configurable(attempts: int) -> None:
     output = OutputSettings(override=64_000, max_tool_repair_attempts=attempts)

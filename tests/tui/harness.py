@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,7 +86,7 @@ def make_agent(conversation: Conversation, **given: Any) -> StagedAgent:
     """Return an agent on a conversation; `given` are `Services` and arguments of `run_context`."""
     services = Services(**{name: value for name, value in given.items() if name in _SERVICES})
     context = run_context(**{name: value for name, value in given.items() if name not in _SERVICES})
-    return StagedAgent(conversation, context, services)
+    return StagedAgent(conversation, replace(context, is_trusted=services.is_trusted()), services)
 
 
 def make_app(

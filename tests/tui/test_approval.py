@@ -673,6 +673,35 @@ def _screen(run: Running) -> list[str]:
     return ["".join(segment.text for segment in row) for row in run.app.screen._compositor.render_strips()]
 
 
+COMMAND = replace(_request("shell(pytest -q)", "cd src && pytest -q --tb=short"), kind="command", why="Asks because x")
+ASKING_ABOUT_A_PLAN = PlanApproval(
+    call("exit_plan_mode", '{"plan": "# Cache"}'), "Carry out this plan?", "# Cache\n\nx"
+)
+
+
+@pytest.mark.parametrize("approval", [FOUR_REQUEST, COMMAND, ASKING_ABOUT_A_PLAN], ids=["edit", "command", "plan"])
+@pytest.mark.parametrize("size", [(20, 5), (40, 8), (20, 12), (80, 10)])
+def test_choices_are_in_view_on_the_smallest_screens(size: tuple[int, int], approval: CallApproval) -> None:
+    conversation = ScriptedConversation(_asking(approval))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        options = run.app.parts.approval.options
+        for number in range(1, len(options) + 1):
+            rows = [row.strip("▌ ") for row in _screen(run)]
+            shown = [
+                at
+                for at in range(1, len(options) + 1)
+                if any(f"{at} {options[at - 1].label[:6]}" in row for row in rows)
+            ]
+            assert len(shown) >= min(len(options), size[1] - 2), run.screen
+            assert any(row.startswith(f"› {number} ") for row in rows), run.screen
+            await run.pilot.press("down")
+
+    drive(test, conversation, size=size)
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_every_changed_line_of_a_four_line_edit_is_visible_while_yes_is_chosen(size: tuple[int, int]) -> None:
     other = call("edit", '{"path": "src/other.py"}', "c2")
@@ -869,6 +898,34 @@ def test_shift_tab_approves_an_open_plan_with_the_mode_that_follows() -> None:
         await run.pilot.press("shift+tab")
         await run.until_idle()
         assert conversation.answers == [("c1", AcceptPlan("default"))]
+
+    drive(test, conversation)
+
+
+def test_escape_and_a_digit_in_one_read_stop_the_turn_and_keep_the_digit() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("alt+2")
+        await run.until_idle()
+        assert conversation.cancels == 1
+        assert conversation.answers == [("c1", Deny())]
+        await run.until(lambda: run.app.parts.prompt.text == "2")
+
+    drive(test, conversation)
+
+
+def test_escape_and_a_digit_in_one_read_leave_the_reason_and_choose() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("t", "x", "alt+2")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow("session"))]
 
     drive(test, conversation)
 

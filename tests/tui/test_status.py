@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, ToolApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind
-from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEnded, UsageUpdated, Waiting
+from qcode.protocol.events import ApprovalRequested, Notice, ToolStarted, TurnEnded, UsageUpdated, Waiting
 from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import cost_text, count_text, duration_text, exit_text, tokens_text
@@ -210,7 +211,7 @@ def test_timer_runs_only_while_something_changes() -> None:
         assert seen == [
             (False, ""),
             (True, "⠋ running a command · Esc to interrupt"),
-            (False, "waiting for your answer"),
+            (False, "waiting for your answer · Esc to interrupt"),
             (False, ""),
         ]
 
@@ -351,6 +352,21 @@ def test_missing_provider_is_shown_while_the_demo_model_answers() -> None:
         assert "no key set" not in run.status
 
     drive(test, ScriptedConversation([*says("hi"), ended()]), model=None)
+
+
+def test_restricted_folder_is_told_by_the_first_paint_once_and_after_an_undo() -> None:
+    trusted: list[bool] = []
+
+    async def test(run: Running) -> None:
+        assert run.text.count("Restricted folder: qcode asks") == 1
+        run.app.view.show_conversation()
+        assert run.text.count("Restricted folder: qcode asks") == 1
+        trusted.append(True)
+        run.app.view.show_conversation()
+        assert "Restricted folder" not in run.text
+
+    notices = (Notice("info", RESTRICTED_NOTICE),)
+    drive(test, notices=notices, is_trusted=lambda: bool(trusted))
 
 
 def test_sandbox_is_probed_and_trust_removes_the_restriction() -> None:

@@ -319,9 +319,9 @@ def _summary(why: MoveKind, messages: int, files: Sequence[FilePlan], finishes: 
     verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[why]
     parts = []
     if messages:
-        parts.append(f"{count_text(abs(messages), 'message')} {'leave' if messages > 0 else 'return'}")
+        parts.append(f"{'removes' if messages > 0 else 'brings back'} {count_text(abs(messages), 'message')}")
     if files:
-        parts.append(f"{count_text(len(files), 'file')} restored")
+        parts.append(f"restores {count_text(len(files), 'file')}")
     return f"{verb}: {', '.join(parts) or 'no change'}"
 
 

@@ -198,7 +198,7 @@ class InstructionLoader:
             if self.max_file_bytes < min(LIMIT, self.bytes_left + used):
                 limit = f"one file below the folder of the session may have {self.max_file_bytes}"
             text += f"\n[cut here: {label} has {size} bytes, and {limit}]"
-            self.notices.append(f"{label} was truncated: {used} of {size} bytes fit into the {LIMIT} for instructions")
+            self.notices.append(f"{label} was truncated to {used} of {size} bytes: {limit}")
         source = f' imported-by="{_attribute(imported_by)}"' if imported_by else ""
         body = _TAG.sub("&lt;", text).strip()
         self.parts.append(f'<instructions file="{_attribute(label)}"{source}>\n{body}\n</instructions>')

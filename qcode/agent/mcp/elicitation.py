@@ -105,13 +105,19 @@ class FormField:
     def _choice(self, typed: str) -> str:
         answer = typed.strip().lower()
         for value, title in self.choices:
-            if answer in (value.lower(), title.lower()):
+            if answer in (value.lower(), title.lower(), _label(title).lower()):
                 return value
         raise ValueError("choose one of the answers")
 
     def _choice_list(self, typed: str) -> list[str]:
-        found = [self._choice(text) for text in typed.split(",") if text.strip()]
-        found = list(dict.fromkeys(found))
+        try:
+            return self.checked_list([self._choice(typed)])  # a title may have a comma: "Bread, white"
+        except ValueError:
+            return self.checked_list([self._choice(text) for text in typed.split(",") if text.strip()])
+
+    def checked_list(self, values: list[str]) -> list[str]:
+        """Return the values without duplicates; raise `ValueError` if there are too few or too many."""
+        found = list(dict.fromkeys(values))
         low, high = self.limits.get("minItems"), self.limits.get("maxItems")
         if isinstance(low, int) and len(found) < low:
             raise ValueError(f"choose at least {low}")
@@ -130,11 +136,31 @@ class FormField:
                 raise ValueError("enter an e-mail address")
             case "uri" if not (urlsplit(typed).scheme and " " not in typed):
                 raise ValueError("enter an address such as https://example.org")
-            case "date":
-                date.fromisoformat(typed)
-            case "date-time":
-                datetime.fromisoformat(typed)
+            case "date" if not _is_date(typed):
+                raise ValueError("enter a date such as 2026-11-22")
+            case "date-time" if not _is_date_time(typed):
+                raise ValueError("enter a date and time such as 2026-11-22T10:00:00Z")
         return typed
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text  # not 20261122, which Python accepts
+    except ValueError:
+        return False
+
+
+def _is_date_time(text: str) -> bool:
+    """Return whether a text is a date and time with an offset (RFC 3339)."""
+    try:
+        return _is_date(text[:10]) and datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _label(text: str) -> str:
+    """Return a title as the label of a choice."""
+    return visible(single_spaced(text, _MAX_LABEL))
 
 
 def parse_form(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
@@ -219,8 +245,9 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
 async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["cancel", "decline"] | tuple[Value | None]:
     """Return a tuple with the value of a field, `(None,)` if the user leaves it out, or how the user ended the form."""
     problem = ""
+    offered = _offered_values(field)
     for _ in range(_MAX_ATTEMPTS):
-        answer = await ask(question, _detail(field, problem), _shown_choices(field))
+        answer = await ask(question, _detail(field, problem), _shown_choices(field, offered))
         if answer is None:
             return "cancel"
         if answer == DECLINE:
@@ -228,7 +255,8 @@ async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["canc
         if answer == LEAVE_OUT and not field.is_required:
             return (None,)
         try:
-            return (field.parse_answer(answer),)
+            value = offered[answer] if answer in offered else field.parse_answer(answer)
+            return (field.checked_list(value) if isinstance(value, list) else value,)
         except ValueError as error:
             problem = str(error)
     return "cancel"
@@ -244,16 +272,29 @@ def _detail(field: FormField, problem: str) -> str:
     return visible_rows("\n".join(rows))
 
 
-def _shown_choices(field: FormField) -> tuple[Choice, ...]:
-    """Return the choices of a field, the default first."""
-    rows: list[Choice] = []
-    if field.kind == "boolean":
-        rows = [Choice("Yes"), Choice("No")]
-    elif field.choices:
-        rows = [Choice(visible(single_spaced(title, _MAX_LABEL))) for _, title in field.choices]
-    if field.default is not None:
-        default = visible(single_spaced(field.display(field.default), _MAX_LABEL))
-        rows = [Choice(default, "the default"), *(row for row in rows if row.label != default)]
+def _offered_values(field: FormField) -> dict[str, Value]:
+    """Return the values to choose from by their labels, the default first.
+
+    A label that two values have, or that is a choice of every form, gets a number: `2. Decline`.
+    """
+    values: list[Value] = [] if field.default is None else [field.default]
+    values += [True, False] if field.kind == "boolean" else []
+    is_list = field.kind == "array"
+    values += [[value] if is_list else value for value, _ in field.choices]
+    found: dict[str, Value] = {}
+    for value in values:
+        if any(value == other for other in found.values()):
+            continue
+        label = _label(field.display(value))
+        if label in (*found, DECLINE, LEAVE_OUT):
+            label = f"{len(found) + 1}. {label}"
+        found[label] = value
+    return found
+
+
+def _shown_choices(field: FormField, offered: Mapping[str, Value]) -> tuple[Choice, ...]:
+    default = field.default
+    rows = [Choice(label, "the default" if value == default else "") for label, value in offered.items()]
     rows += [] if field.is_required else [Choice(LEAVE_OUT)]
     return (*rows, Choice(DECLINE, "tell the server that you do not answer"))
 

@@ -81,6 +81,11 @@ class _Server:
     signing_in: asyncio.Task[None] | None = None
     can_sign_in: bool = False
 
+    def cancel(self) -> None:
+        """Stop the server, and a login that waits for the browser."""
+        for task in filter(None, (self.task, self.signing_in)):
+            task.cancel()
+
 
 @dataclass(frozen=True, slots=True)
 class ReadyServer:
@@ -160,6 +165,8 @@ class Servers:
                 server.state = "refused"
         elif server.state == "sign-in":
             server.is_refused = True  # asked once; /mcp asks again
+            if server.signing_in is not None:
+                server.signing_in.cancel()
             server.signing_in = asyncio.get_running_loop().create_task(self._sign_in(server))
         elif server.state == "waiting":
             server.approved_files = server.files
@@ -189,8 +196,7 @@ class Servers:
         if found is None or found.state in ("off", "restricted", "waiting", "refused"):
             return
         found.is_refused = False
-        if found.task is not None:
-            found.task.cancel()
+        found.cancel()
         self._launch(found)
         self._notify_change()
 
@@ -203,8 +209,7 @@ class Servers:
             found.state = "starting"
             self._start_server(found)
         else:
-            if found.task is not None:
-                found.task.cancel()
+            found.cancel()
             found.state, found.problem, found.tools, found.connection = "off", "", (), None
         self._notify_change()
 

@@ -47,10 +47,19 @@ from qcode.agent.sessions.records import (
 )
 from qcode.engine.effects import Append, Compact
 from qcode.engine.transcript import without_signals
+from qcode.protocol.approvals import (
+    ImpossibleCall,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ToolApproval,
+)
 from qcode.protocol.events import (
     AgentEvent,
+    ApprovalRequested,
     AttemptRecord,
     Compacted,
+    LimitReached,
     Notice,
     OutputEscalated,
     PartialRestored,
@@ -426,6 +435,10 @@ class ShownRecorder:
         self._prompt = prompt
         self._begin_time = clock()
         self._tool_starts: dict[str, float] = {}
+        self._asked_calls: dict[str, bool] = {}
+        """The calls about which the user is asked, and whether each is the call of a sub-agent."""
+        self._waits_since: float | None = None
+        self._waited_s = 0.0
         self._pending_items: list[ShownItem] = []
         self._chars = 0
         self._thinking_since: float | None = None
@@ -433,6 +446,7 @@ class ShownRecorder:
 
     def see(self, event: TurnEvent) -> TurnEvent:
         """Record an event, and return it with its duration."""
+        self._measure_wait(event)
         match event:
             case TurnStarted() if self._prompt:
                 self._record([ShownItem(ShownPrompt(self._prompt))])
@@ -443,7 +457,7 @@ class ShownRecorder:
             case Notice() | Compacted():
                 self._record([ShownItem(event)])
             case TurnEnded():
-                ended = replace(event, seconds=self._clock() - self._begin_time)
+                ended = replace(event, seconds=self._clock() - self._begin_time - self._waited_s)
                 self._record([ShownItem(ended)])
                 return ended
             case AgentEvent():
@@ -451,6 +465,37 @@ class ShownRecorder:
             case _:
                 self._see_reply(event)
         return event
+
+    def _measure_wait(self, event: TurnEvent) -> None:
+        """Add the time up to `event` to `_waited_s` if the turn only waited for the user: an answer is an event."""
+        if self._waits_since is not None:
+            self._waited_s += self._clock() - self._waits_since
+        inner = event.event if isinstance(event, AgentEvent) else event
+        is_limit_question = False
+        match inner:
+            case ApprovalRequested(approval=ToolApproval() | RepeatedCall() | ImpossibleCall() as approval):
+                self._asked_calls[approval.call.call_id] = bool(approval.agent)
+            case ApprovalRequested(approval=Question(server="") | PlanApproval() as approval):
+                self._asked_calls[approval.call.call_id] = False
+            case ToolStarted(call=call) | ToolFinished(call=call):
+                self._asked_calls.pop(call.call_id, None)
+            case LimitReached(is_question=is_limit_question):
+                pass
+            case TurnEnded():
+                self._asked_calls.clear()
+            case _:
+                pass
+        running = set(self._tool_starts)
+        match event:
+            case ToolStarted(call=call):
+                running.add(call.call_id)
+            case ToolFinished(call=call):
+                running.discard(call.call_id)
+            case _:
+                pass
+        # The call of a sub-agent that asks runs, but it waits as well.
+        is_waiting = bool(self._asked_calls) and len(running) <= sum(self._asked_calls.values())
+        self._waits_since = self._clock() if is_waiting or is_limit_question else None
 
     def _see_reply(self, event: TurnEvent) -> None:
         match event:

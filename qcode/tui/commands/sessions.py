@@ -52,7 +52,7 @@ async def _take_step(
 
     from qcode.tui.screens.rewind import DoubtPicker
 
-    context.screen.open_screen(DoubtPicker(plan), answered)
+    context.screen.open_screen(DoubtPicker(plan, can_go_back=go_back is not None), answered)
 
 
 async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[str, ...]) -> None:

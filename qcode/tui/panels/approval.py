@@ -47,8 +47,19 @@ _SIDE_CELLS = 4
 _LOW = 20
 _KEPT_ROWS = 2
 """Rows that stay for the transcript; on a low screen one does."""
+_STATUS_ROWS = 1
 _MIN_ROWS = 2
 _WHEEL_ROWS = 3
+
+
+def _after_escape(key: str, *, is_telling: bool) -> str:
+    """Return the character of an Alt key that means nothing here, empty for other keys.
+
+    A terminal writes a quick Escape and `2` like Alt+2. While a text is written, letters with Alt move its cursor.
+    """
+    character = key.removeprefix("alt+")
+    is_alone = len(character) == 1 and len(key) == len("alt+") + 1
+    return character if is_alone and (character.isdigit() or not is_telling) else ""
 
 
 class ApprovalPanel(Vertical, can_focus=True):
@@ -193,6 +204,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         return True
 
     def on_key(self, event: events.Key) -> None:
+        if self.request is not None and (character := _after_escape(event.key, is_telling=self.is_telling)):
+            event.stop()
+            for key in ("escape", character):
+                self.app.post_message(events.Key(key, character if key == character else None))
+            return
         if self.is_telling or self.request is None or event.key in ("tab", "shift+tab"):
             return
         event.stop()
@@ -318,17 +334,23 @@ class ApprovalPanel(Vertical, can_focus=True):
         is_warning = BACK in self.options
         why = wrap([(self._form.why, ink("risk" if is_warning else "dim"))], width) if self._form.why else []
         why = [*why, *self._draft_lines(width)] if self._has_draft else why
-        options = self._option_lines(width, is_low=is_low)
-        used_rows = len(title) + len(why) + len(options) + int(self._reason.display) + 1
-        room = max(_MIN_ROWS, screen.height - used_rows - (1 if is_low else _KEPT_ROWS))
+        left = screen.height - _STATUS_ROWS - int(self._reason.display)
+        options = self._option_lines(width, left, is_low=is_low)
+        left -= len(options)
+        title = title[:left]
+        left -= len(title)
         whole = self._shown_detail.lines(width)
+        why = why[: left if is_warning else max(0, left - min(len(whole), _MIN_ROWS))]
+        left -= len(why)
+        room = max(left - (1 if is_low else _KEPT_ROWS), min(left, _MIN_ROWS))
         rows = whole if len(whole) <= room else self._shown_detail.fitting(width, room - 1)
         self.has_more = len(rows) < len(whole) or len(rows) > room
-        room = max(_MIN_ROWS, room - 1) if self.has_more else room
+        has_mark = self.has_more and room > 0
+        room = max(1, room - 1) if has_mark else room
         self._scroll.styles.max_height = room
-        self._scroll.display = bool(rows)
+        self._scroll.display = bool(rows) and room > 0
         hidden = len(whole) - min(len(rows), room)
-        more = f"… {count_text(hidden, 'more row')} ({MORE_KEY})" if self.has_more else ""
+        more = f"… {count_text(hidden, 'more row')} ({MORE_KEY})" if has_mark and left > 1 else ""
         for name, lines in (
             ("#approval-question", title),
             ("#approval-text", rows),
@@ -350,8 +372,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self._shown_detail.diff:
             added, removed = self._shown_detail.change
             spans = [(question.removesuffix("?"), ink("card-title"))]
-            spans += [(f"  +{added}", ink("card-done"))] if added else []
-            spans += [(f"{' ' if added else '  '}-{removed}", ink("card-failed"))] if removed else []
+            spans += [(f"  +{added}", ink("card-done")), (f" -{removed}", ink("card-failed"))]
         spans += [(f"   {position}", ink("dim"))] if position else []
         is_revised = isinstance(approval, ToolApproval) and approval.is_revised
         spans += [("   edited by you", ink("dim"))] if is_revised else []
@@ -368,8 +389,23 @@ class ApprovalPanel(Vertical, can_focus=True):
         text = text if len(text) <= room else f"…{text[1 - room :]}"
         return wrap([(label, ink("dim")), (text, ink()), (hint, ink("dim"))], width)
 
-    def _option_lines(self, width: int, *, is_low: bool) -> list[Line]:
-        """Return the rows of the choices. On a low screen only the chosen one is wrapped, so that all are in view."""
+    def _option_lines(self, width: int, height: int, *, is_low: bool) -> list[Line]:
+        """Return the rows of the choices, which go before everything else.
+
+        On a low screen only the chosen one is wrapped. If there are still more than `height`, each is one row, and
+        those around the chosen one are returned, with one row left for the title.
+        """
+        lines = self._rows_of_options(width, is_low=is_low, wraps_chosen=True)
+        if len(lines) <= height:
+            return lines
+        lines = self._rows_of_options(width, is_low=True, wraps_chosen=False)
+        if len(lines) <= height:
+            return lines
+        count = max(1, height - 1)
+        start = max(0, min(self._index - count // 2, len(lines) - count))
+        return lines[start : start + count]
+
+    def _rows_of_options(self, width: int, *, is_low: bool, wraps_chosen: bool) -> list[Line]:
         lines: list[Line] = []
         for index, option in enumerate(self.options):
             is_chosen = index == self._index
@@ -380,7 +416,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             spans += [(f" ({keys})", ink("dim"))] if keys else []
             spans += [(f"  {option.detail}", ink("dim"))] if option.detail else []
             rows = wrap(spans, max(1, width - 2 - len(number)))
-            if is_low and not is_chosen and len(rows) > 1:
+            if is_low and len(rows) > 1 and not (is_chosen and wraps_chosen):
                 rows = [Line(((crop(visible(option.label), width - 3 - len(number)) + "…", paint),))]
             mark = "› " if is_chosen else "  "
             lines += prefix(rows, (f"{mark}{number}", paint), (" " * (2 + len(number)), ink()))

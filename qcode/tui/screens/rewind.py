@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN_FILES = 4
 _MAX_SHOWN_DOUBTS = 6
+_MAX_NAME = 18
 
 
 class RewindPicker(Picker):
@@ -55,18 +56,51 @@ class RewindScopePicker(Picker):
 
 
 class DoubtPicker(Picker):
-    """Asks about files that were changed outside qcode: `skip` leaves them, `overwrite` restores them, too."""
+    """Asks about files that were changed outside qcode: `skip` leaves them, `overwrite` restores them, too.
 
-    def __init__(self, plan: RewindPlan) -> None:
-        self._doubts = plan.doubtful
+    `can_go_back`: Esc returns to the question before this one.
+    """
+
+    IS_QUESTION = True
+
+    def __init__(self, plan: RewindPlan, *, can_go_back: bool) -> None:
+        self._plan = plan
+        doubts = plan.doubtful
+        self._named = shorten(doubts[0].path, _MAX_NAME) if len(doubts) == 1 else f"these {len(doubts)} files"
+        self._can_go_back = can_go_back
         rows = [
-            PickerRow("skip", "Leave these files unchanged", "rewind the others"),
-            PickerRow("overwrite", "Restore them too", "their current content is kept: redo restores it"),
+            PickerRow("skip", f"Keep {self._named} as {'it is' if len(doubts) == 1 else 'they are'}"),
+            PickerRow("overwrite", f"Restore {self._named} too"),
         ]
         super().__init__(plan.summary, rows)
 
     def compose_more(self) -> ComposeResult:
-        yield Static(doubt_lines(self._doubts, max(20, self.app.size.width - 4)), id="rewind-doubts", markup=False)
+        width = max(20, self.app.size.width - 4)
+        yield Static(doubt_lines(self._plan.doubtful, width), id="rewind-doubts", markup=False)
+        yield Static(id="rewind-effect", markup=False)
+
+    def keys(self) -> Sequence[tuple[str, str]]:
+        escape = "back" if self._can_go_back else "change nothing"
+        return (("Enter", self.ENTER), ("Esc", escape), ("↑↓", "move"))
+
+    def show_row(self, row: PickerRow | None) -> None:
+        """Say what the highlighted answer does to the files and to the conversation."""
+        if row is not None:
+            self.query_one("#rewind-effect", Static).update("\n".join(effect_lines(self._plan, row.id, self._named)))
+
+
+def effect_lines(plan: RewindPlan, answer: str, named: str) -> tuple[str, str]:
+    """Return what an answer about the `doubtful` files, called `named`, does to the files and to the conversation."""
+    others = sum(not file.refusal for file in plan.files) - len(plan.doubtful)
+    restored = count_text(others, "other file")
+    if answer == "overwrite":
+        files = f"restored: {named}" + (f" and {restored}" if others else "")
+        files += "; /redo brings back the content of now"
+    else:
+        files = f"unchanged: {named}" + (f"; {restored} restored" if others else "")
+    messages = count_text(abs(plan.messages), "message")
+    conversation = f"{messages} {'removed' if plan.messages > 0 else 'brought back'}" if plan.messages else "unchanged"
+    return f"Files: {files}.", f"Conversation: {conversation}."
 
 
 def message_row(message: OwnMessage) -> PickerRow:

@@ -157,7 +157,7 @@ def test_truncated_instructions_end_with_a_note(project: Project) -> None:
     assert (first.is_cut, second.is_cut, third.is_cut) == (False, True, False)
     assert (second.used_bytes, second.size, third.used_bytes) == (101, 505, 6)
     assert "[cut here: a/AGENTS.md has 505 bytes, and all instructions together may have 65536]" in found.text
-    assert found.notices[0] == "a/AGENTS.md was truncated: 101 of 505 bytes fit into the 65536 for instructions"
+    assert found.notices[0] == "a/AGENTS.md was truncated to 101 of 505 bytes: all instructions together may have 65536"
     assert sum(file.used_bytes for file in found.files) <= LIMIT
 
 

@@ -63,7 +63,10 @@ def test_answer_is_sent_in_the_type_of_its_field(field: dict[str, Any], typed: s
         ({"type": "string", "maxLength": 3}, "abcd", "at most 3 characters"),
         ({"type": "string", "format": "email"}, "nobody", "an e-mail address"),
         ({"type": "string", "format": "uri"}, "nowhere", "an address"),
-        ({"type": "string", "format": "date"}, "tomorrow", "isoformat"),
+        ({"type": "string", "format": "date"}, "tomorrow", "a date such as 2026-11-22"),
+        ({"type": "string", "format": "date"}, "20261122", "a date such as 2026-11-22"),
+        ({"type": "string", "format": "date-time"}, "2026-11-22", "a date and time such as"),
+        ({"type": "string", "format": "date-time"}, "2026-11-22T10:00:00", "a date and time such as"),
         ({"type": "integer"}, "1.5", "a whole number"),
         ({"type": "integer", "maximum": 3}, "4", "at most 3"),
         ({"type": "number"}, "nan", "a number"),
@@ -76,6 +79,37 @@ def test_answer_that_does_not_fit_is_asked_for_again(field: dict[str, Any], type
     asked = Asked(typed, None)
     assert asyncio.run(fill_form("srv", "Tell me", schema(one=field), asked)) == ("cancel", {})
     assert says in asked.seen[1][1]
+
+
+_LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("field", "number", "value"),
+    [
+        ({"type": "string", "oneOf": [{"const": "a", "title": _LONG}, {"const": "b", "title": f"{_LONG}b"}]}, 1, "b"),
+        ({"type": "string", "enum": ["a", "\x1b[31mred\n\nred"]}, 1, "\x1b[31mred\n\nred"),
+        ({"type": "string", "enum": ["yes", "no"], "enumNames": ["Accept", DECLINE]}, 1, "no"),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["Same", "Same"]}, 1, "b"),
+        ({"type": "array", "items": {"enum": ["w", "r"], "enumNames": ["Bread, white", "Bread, rye"]}}, 1, ["r"]),
+        ({"type": "string", "default": f"https://example.org/{_LONG}"}, 0, f"https://example.org/{_LONG}"),
+        ({"type": "string", "enum": ["a", "b"], "default": "b"}, 0, "b"),
+        ({"type": "boolean", "default": False}, 0, False),
+    ],
+)
+def test_shown_choice_sends_its_value(field: dict[str, Any], number: int, value: object) -> None:
+    async def choose(question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+        assert len({choice.label for choice in choices}) == len(choices)
+        return choices[number].label
+
+    found = asyncio.run(fill_form("srv", "Tell me", schema(one=field), choose))
+    assert found == ("accept", {"one": value})
+
+
+def test_choice_with_a_comma_can_be_typed() -> None:
+    field = {"type": "array", "items": {"enum": ["w", "r"], "enumNames": ["Bread, white", "Rye"]}}
+    assert filled(schema(one=field), "bread, white") == ("accept", {"one": ["w"]})
+    assert filled(schema(one=field), "w, rye") == ("accept", {"one": ["w", "r"]})
 
 
 def test_form_with_several_fields_is_shown_before_it_is_sent() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import stat
 import threading
 from collections.abc import Iterator
@@ -526,3 +527,45 @@ def test_app_asks_once_and_signs_in_with_the_browser(
 
     asyncio.run(body({}))
     asyncio.run(body({"BROWSER": "any"}))
+
+
+@pytest.mark.parametrize("ends", ["switched off", "restarted", "asked again"])
+def test_login_that_waits_for_the_browser_ends_with_its_server(
+    ends: str, server: OAuthServer, folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qcode.agent.mcp import login
+    from qcode.protocol.approvals import Allow
+
+    addresses: list[str] = []
+    monkeypatch.setattr(login, "open_browser", addresses.append)
+    store = store_of(folders)
+
+    async def body() -> None:
+        env = {"PATH": "/usr/bin:/bin", "BROWSER": "any"}
+        context = ServerContext(folders.work, env, keys=lambda: store)
+        servers = Servers((spec_of(server),), folders.pins, context, is_trusted=True)
+        async with open_servers(servers):
+            (asked,) = servers.approvals()
+            servers.answer(asked.id, Allow("once"))
+            await until(lambda: bool(addresses))
+            callback = parse_qs(urlsplit(addresses[0]).query)["redirect_uri"][0]
+            if ends == "switched off":
+                servers.switch("guarded", is_on=False)
+            elif ends == "restarted":
+                servers.restart("guarded")
+            else:
+                servers.ask_again("guarded")
+                servers.answer(asked.id, Allow("once"))
+                await until(lambda: len(addresses) == 2)
+            await until(lambda: not _is_open(callback))
+            if ends == "switched off":
+                assert servers.statuses()[0].state == "off"
+
+    asyncio.run(body())
+
+
+def _is_open(address: str) -> bool:
+    port = urlsplit(address).port
+    assert port is not None
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0

@@ -75,6 +75,7 @@ def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path:
         ]
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.until(lambda: "Esc back" in run.screen)
         await run.pilot.press("escape")
         await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
         await run.pilot.press("escape")
@@ -101,6 +102,34 @@ def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_p
         assert "Written." in run.text
 
     played(tmp_path, test)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 20)])
+def test_question_about_an_externally_changed_file_says_what_each_answer_does(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        (it.work / "a.txt").write_text("mine\n")
+        await run.send("/undo")
+        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.until(lambda: "Conversation:" in run.screen)
+        assert "Undo: removes 4 messages" in run.screen
+        assert "› " in run.screen
+        assert "Keep a.txt as it is" in run.screen
+        assert "a.txt has been changed since" in run.screen
+        assert "Files: unchanged: a.txt." in run.screen
+        assert "Conversation: 4 messages removed." in run.screen
+        assert "Esc change nothing" in run.screen
+        await run.pilot.press("down")
+        await run.until(lambda: "Files: restored: a.txt" in run.screen)
+        assert "Restore a.txt too" in run.screen
+        words = " ".join(run.screen.replace("▌", " ").split())
+        assert "Files: restored: a.txt; /redo brings back the content of now." in words
+        await run.pilot.press("escape")
+        await run.until(lambda: "Nothing was changed." in run.text)
+        assert (it.work / "a.txt").read_text() == "mine\n"
+
+    played(tmp_path, test, size)
 
 
 def test_diff_shows_the_changes_of_the_session(tmp_path: Path) -> None:
