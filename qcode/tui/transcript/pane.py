@@ -25,7 +25,6 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
-from textual.style import Style as ContentStyle
 from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
 
@@ -62,7 +61,6 @@ class Pane(ScrollView):
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._reading_position: ReadingPosition | None = None
         self._seen_arrivals = 0
-        self._padding: Style | None = None
         self._pattern: re.Pattern[str] | None = None
         self._chosen_entry: Entry | None = None
         self._is_placing = False
@@ -218,7 +216,7 @@ class Pane(ScrollView):
         row, width = round(self.scroll_y) + y, self.text_width
         line = self.column.line(row)
         if line is None:
-            return Strip.blank(width, self.palette.base).extend_cell_length(self.region.width, self._padding_style())
+            return Strip.blank(width, self.palette.base).extend_cell_length(self.region.width, self.palette.padding)
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
         chosen = self._chosen_entry
@@ -246,14 +244,7 @@ class Pane(ScrollView):
             segments = painted_over(segments, 0, -1, style(_CHOSEN_INK))
         strip = Strip(segments, max(cells, width))
         strip = strip.crop(0, width) if cells > width else strip
-        return strip.extend_cell_length(self.region.width, self._padding_style())
-
-    def _padding_style(self) -> Style:
-        """Return the style of the padding, as Textual has it."""
-        if self._padding is None:
-            base, background = self.background_colors
-            self._padding = ContentStyle(background=base + background).rich_style
-        return self._padding
+        return strip.extend_cell_length(self.region.width, self.palette.padding)
 
     def _selection_style(self) -> Style:
         # Most themes do not change the foreground of selected text; only the partial style shows that.
@@ -265,7 +256,6 @@ class Pane(ScrollView):
         super().notify_style_update()
         self.palette.clear()
         self._strips.clear()
-        self._padding = None
 
     def _show_changes(self) -> None:
         """Lay out the rows around the view, scroll the view to its position, and repaint the rows that differ."""
