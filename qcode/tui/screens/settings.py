@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
+from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
 from qcode.tui.transcript.line import shorten
@@ -270,7 +271,7 @@ class SettingsScreen(ListScreen[None]):
 def setting_row(setting: Setting) -> PickerRow:
     """Return a row: the key in words or within its table, its value and the value's source."""
     table, _, key = setting.name.partition(".")
-    group = _GROUPS.get(table if key else "", f"{table[:1].upper()}{table[1:]}".replace("_", " "))
+    group = _GROUPS.get(table if key else "", capitalized(table).replace("_", " "))
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
     cells = (shorten(value_text(setting), _VALUE_CELLS), shorten(setting.owner, 16))
